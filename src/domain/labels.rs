@@ -1,12 +1,13 @@
-//! What a node says of itself: an inventory compiled into labels.
+//! Compiles the inventory of a node into labels.
 //!
-//! Two families. Our own keys (`own.rs`) are stable under sharing and re-partitioning, and are what selectors should name. The
-//! keys of NVIDIA's gpu-feature-discovery (`gfd.rs`) are there for what already reads them, byte for byte as that program
-//! writes them on a node of one model. Every key and value is valid by construction: what Kubernetes would refuse, and
-//! feature discovery would drop in silence, is cut with a hash of its own, and a [`Note`] says so.
+//! There are two families of keys. Octavo's own keys (`own.rs`) are stable under sharing and re-partitioning; selectors
+//! should use these. The keys of NVIDIA's gpu-feature-discovery (`gfd.rs`) serve existing consumers and match that
+//! program byte for byte on a node with one GPU model. Every key and value is valid by construction: a value that
+//! Kubernetes would reject, and that node-feature-discovery would drop silently, is truncated, gets a hash suffix, and
+//! is reported by a [`Note`].
 //!
-//! Compiling is a function of the inventory, the options and what is given out alone. The order of devices does not matter, so labels change when
-//! the hardware does and at no other time. A reference of all keys is in `docs/labels.md`.
+//! The result depends only on the inventory, the options and the current offers, and not on the order of devices.
+//! Labels therefore change only when the hardware does. `docs/labels.md` lists all keys.
 
 mod diff;
 mod draft;
@@ -29,36 +30,36 @@ use crate::domain::reconcile::Status;
 use crate::domain::sharing::Offers;
 use draft::Draft;
 
-/// How labels are to be made.
+/// Options for compiling labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// How partitions appear among NVIDIA's keys.
+    /// Representation of MIG devices in NVIDIA's keys.
     pub mig_strategy: MigStrategy,
-    /// The value of `nvidia.com/gfd.timestamp`, in seconds since 1970; absent, the key is not written.
+    /// Value of `nvidia.com/gfd.timestamp` in seconds since 1970; `None` omits the key.
     pub timestamp: Option<i64>,
-    /// Whether `nvidia.com/gpu.machine` is written.
+    /// Publication of `nvidia.com/gpu.machine`.
     pub machine_type: Publication,
-    /// Whether `nvidia.com/*` is written at all.
+    /// Publication of all `nvidia.com/*` keys.
     pub nvidia: Publication,
-    /// How far the node is on the way to its layout; absent where none is chosen for it or nobody has looked yet.
+    /// Progress of the node towards its desired layout; `None` if the node has no layout or was not observed yet.
     pub layout: Option<LayoutState>,
 }
 
-/// How far a node is on the way to its layout, for who selects nodes.
+/// Progress of a node towards its desired layout, in the few values that node selectors need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LayoutState {
-    /// Every device has what the layout says.
+    /// Every device matches the layout.
     Applied,
-    /// It will be so by itself.
+    /// The layout will be applied without user action.
     Pending,
-    /// It will be so once somebody lets go of a device or resets it.
+    /// The layout will be applied once a device is released or reset.
     Blocked,
-    /// It could not be done.
+    /// The layout could not be applied.
     Failed,
 }
 
 impl LayoutState {
-    /// Of a node that stands so; `None` where no layout is chosen for it, and before it was looked at.
+    /// Derives the layout state from the node's status; `None` if the node has no layout or was not observed yet.
     pub fn of(status: &Status) -> Option<Self> {
         status.layout.as_ref()?;
         match status.state.map(Reason::of) {
@@ -69,12 +70,12 @@ impl LayoutState {
             }
             // `failed`, `rolled-back`, `infeasible`.
             Some(_) => Some(Self::Failed),
-            // The layout means nothing on this node.
+            // A notice without a state: the layout does not apply to this node.
             None => status.notice.as_ref().map(|_| Self::Failed),
         }
     }
 
-    /// The label's value.
+    /// Returns the value of the label.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Applied => Reason::Applied.word(),
@@ -85,39 +86,39 @@ impl LayoutState {
     }
 }
 
-/// How partitions appear among NVIDIA's keys. Source: NVIDIA k8s-device-plugin, `--mig-strategy`.
+/// Representation of MIG devices in NVIDIA's keys. Source: NVIDIA k8s-device-plugin, `--mig-strategy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum MigStrategy {
-    /// Not at all.
+    /// MIG devices have no keys.
     #[default]
     None,
-    /// As if each were a GPU, which takes that all are alike.
+    /// Each MIG device appears as a GPU; all MIG devices must have the same profile.
     Single,
-    /// Each profile under keys of its own.
+    /// Each profile has keys of its own.
     Mixed,
 }
 
-/// Whether something is published.
+/// Publication of a group of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Publication {
-    /// It is.
+    /// The keys are written.
     #[default]
     Publish,
-    /// It is not.
+    /// The keys are omitted.
     Withhold,
 }
 
-/// Labels, and what is to be known about them.
+/// The compiled labels, with notes about them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Compiled {
     /// The labels.
     pub labels: LabelSet,
-    /// What was cut, left out or chosen, in the order in which it was met.
+    /// Truncated, omitted and chosen values, in the order of discovery.
     pub notes: Vec<Note>,
 }
 
-/// Compiles an inventory into labels. A node without accelerators has none. `offers` are what is given out now; without them, what is
-/// shared is not known, and nothing is said of it.
+/// Compiles an inventory into labels. A node without accelerators has none. `offers` is what the device plugin offers
+/// now; without it, sharing is unknown and not labeled.
 pub fn compile(inventory: &Inventory, options: &Options, offers: Option<&Offers>) -> Compiled {
     let mut devices: Vec<&Device> = inventory.devices.iter().collect();
     devices.sort_by_key(|device| device.pci);
@@ -136,7 +137,7 @@ pub fn compile(inventory: &Inventory, options: &Options, offers: Option<&Offers>
 pub(crate) mod tests_support {
     use super::LabelSet;
 
-    /// A set of labels from keys and values that are known to be valid.
+    /// Builds a label set from keys and values that are known to be valid.
     pub(crate) fn label_set(labels: &[(&str, &str)]) -> LabelSet {
         labels
             .iter()

@@ -1,84 +1,84 @@
-//! Which of several programs is the one that writes: an election by a Lease that all of them see. Pure: time is an argument.
+//! Leader election by a Lease: decides which of several replicas writes. Pure: the time is an argument.
 //!
-//! Called by `k8s::lease`, which carries out what [`Election::step`] says and tells what came of it. Each reckons by its own clock,
-//! and by how much time went by alone, so clocks need not agree:
+//! `k8s::lease` executes each [`Election::step`] and reports the result. Every candidate measures time by its own clock
+//! and uses elapsed time only, so clocks need not agree:
 //!
-//! * Who holds it counts from when it *asked* for that, and stops [`MARGIN`] before the promise ends.
-//! * Who wants it counts from when it *saw* the last change of it, which was never sooner.
+//! * The holder counts from when it *sent* the write request, and stops writing [`MARGIN`] before the lease expires.
+//! * Other candidates count from when they *observed* the last change, which is never earlier.
 //!
-//! So nobody takes it while another one still writes. Source of the object's meaning: Kubernetes, `coordination.k8s.io/v1`, Lease;
-//! of the rule: `client-go/tools/leaderelection`.
+//! Therefore no candidate acquires the Lease while another still writes. Source of the object's semantics: Kubernetes,
+//! `coordination.k8s.io/v1`, Lease; of the algorithm: `client-go/tools/leaderelection`.
 
 use std::time::Duration;
 
-/// For how long it is taken: for so long nobody writes after its holder was killed.
+/// Lease duration. After its holder is killed, no candidate writes for this long.
 pub const DURATION: Duration = Duration::from_secs(15);
-/// How long before it ends its holder does not write any more: for requests on their way, and for clocks that are not equally fast.
+/// Time before expiry at which the holder stops writing; covers requests in flight and differences in clock rate.
 pub const MARGIN: Duration = Duration::from_secs(5);
-/// How long its holder waits before it says again that it holds it.
+/// Interval at which the holder renews the Lease.
 const RENEW: Duration = Duration::from_secs(4);
-/// How long is waited before it is looked at again: by those who do not hold it, and after a failure.
+/// Interval between reads by other candidates, and delay after a failure.
 const RETRY: Duration = Duration::from_secs(2);
-/// What somebody else may have promised at most. Nobody writes for longer because of a Lease that a person made.
+/// Maximum lease duration accepted from other holders, so that a manually created Lease cannot block writers longer.
 const LONGEST: Duration = Duration::from_mins(10);
 
-/// The Lease as it was read.
+/// An observed state of the Lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sight {
-    /// Who holds it; `None` where nobody does.
+    /// Identity of the holder; `None` if the Lease is free.
     pub holder: Option<String>,
-    /// For how long it was taken.
+    /// Lease duration requested by the holder.
     pub duration: Option<Duration>,
-    /// Changes whenever it is written.
+    /// Resource version; changes with every write.
     pub version: String,
 }
 
-/// What is to be done next.
+/// The next action of a candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing for so long.
+    /// Do nothing for this duration.
     Wait(Duration),
-    /// Read it: [`Election::saw`].
+    /// Read the Lease, then call [`Election::saw`].
     Read,
-    /// Make it, with us as its holder: [`Election::wrote`].
+    /// Create the Lease with this candidate as holder, then call [`Election::wrote`].
     Create,
-    /// Write us into it, if it still has this version: [`Election::wrote`].
+    /// Write this candidate as holder if the Lease still has this version, then call [`Election::wrote`].
     Write {
-        /// The version.
+        /// Expected resource version.
         version: String,
-        /// Whether somebody else held it before.
+        /// True if the holder changes.
         is_taken: bool,
     },
 }
 
-/// One who wants to be the one that writes.
+/// A candidate in the election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Election {
     me: String,
     known: Known,
-    /// When there is something to do.
+    /// Time of the next action.
     due: Duration,
-    /// Until when we are the one.
+    /// Time until which this candidate may write.
     until: Option<Duration>,
 }
 
-/// What is known of the Lease.
+/// Last known state of the Lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Known {
-    /// Nothing, or nothing any more.
+    /// Unknown, or no longer known.
     Nothing,
-    /// It is not there.
+    /// The Lease does not exist.
     Absent,
-    /// We are its holder.
+    /// This candidate holds the Lease.
     Ours { version: String },
-    /// It is nobody's.
+    /// The Lease has no holder, or has expired.
     Free { version: String },
-    /// It is somebody else's, unless it stays as it is until then.
+    /// Another candidate holds the Lease, which expires at `free` unless it changes.
     Others { version: String, free: Duration },
 }
 
 impl Election {
-    /// Of the one that is called this, which no other one may be.
+    /// Creates a candidate with this identity, which must be unique.
     pub fn new(me: String) -> Self {
         Self {
             me,
@@ -88,18 +88,18 @@ impl Election {
         }
     }
 
-    /// Who we are.
+    /// Returns the identity of this candidate.
     pub fn me(&self) -> &str {
         &self.me
     }
 
-    /// For how long we are the one that writes, if nothing is heard any more; `None` where we are not.
+    /// Returns how long this candidate may write without a further renewal; `None` if it does not hold the Lease.
     pub fn holds(&self, now: Duration) -> Option<Duration> {
         let left = self.until?.checked_sub(now)?;
         (!left.is_zero()).then_some(left)
     }
 
-    /// What is to be done now.
+    /// Returns the next action.
     pub fn step(&self, now: Duration) -> Step {
         if self.due > now {
             return Step::Wait(self.due.saturating_sub(now));
@@ -112,12 +112,12 @@ impl Election {
             Known::Absent => Step::Create,
             Known::Ours { version } => write(version, false),
             Known::Free { version } => write(version, true),
-            // What somebody else's is now is known only once it was read again.
+            // The current state of another holder's Lease is known only after reading it again.
             Known::Nothing | Known::Others { .. } => Step::Read,
         }
     }
 
-    /// It was read, and is so; `None` where it is not there.
+    /// Records an observed state of the Lease; `None` if it does not exist.
     pub fn saw(&mut self, now: Duration, sight: Option<Sight>) {
         self.due = now;
         let Some(sight) = sight else {
@@ -133,7 +133,7 @@ impl Election {
             None => Known::Free { version },
             Some(holder) if holder == self.me => Known::Ours { version },
             Some(_) => {
-                // Whoever holds it now, we do not.
+                // Another candidate holds the Lease, so this one no longer does.
                 self.until = None;
                 let since_before = self.free(&version);
                 let promised = duration.unwrap_or(DURATION).min(LONGEST);
@@ -148,20 +148,20 @@ impl Election {
         };
     }
 
-    /// It was written, asked for at this time, and has this version now.
+    /// Records a successful write, requested at `asked`, with its resulting version.
     pub fn wrote(&mut self, asked: Duration, version: String) {
         self.until = Some(asked.saturating_add(DURATION).saturating_sub(MARGIN));
         self.due = asked.saturating_add(RENEW);
         self.known = Known::Ours { version };
     }
 
-    /// Somebody else was faster: it is another one than was known.
+    /// Records a write conflict: another candidate changed the Lease first.
     pub fn outrun(&mut self, now: Duration) {
         self.known = Known::Nothing;
         self.due = now;
     }
 
-    /// There was no answer, or a refusal. Whether it was written is not known: it is read again.
+    /// Records a missing or failed response. Whether a write succeeded is unknown, so the Lease is read again.
     pub fn failed(&mut self, now: Duration) {
         if !matches!(self.known, Known::Others { .. }) {
             self.known = Known::Nothing;
@@ -169,7 +169,7 @@ impl Election {
         self.due = now.saturating_add(RETRY);
     }
 
-    /// From now on we write nothing any more. The version to be given back, where we held it.
+    /// Stops writing. Returns the version of the Lease to release, if this candidate held it.
     pub fn resign(&mut self) -> Option<String> {
         let held = self.until.take().is_some();
         match std::mem::replace(&mut self.known, Known::Nothing) {
@@ -182,7 +182,7 @@ impl Election {
         }
     }
 
-    /// When that version of somebody else's is free, where it was seen before.
+    /// Returns when this version of another holder's Lease expires, if it was observed before.
     fn free(&self, version: &str) -> Option<Duration> {
         match &self.known {
             Known::Others {

@@ -1,17 +1,17 @@
-//! Which of what there is suits a request, in which order, and why not the rest.
+//! Matches a request against offers: which ones fit, in which order, and why the others do not.
 //!
-//! Called by the aggregator with offers made of the fleet. It is pure and knows no fleet of its own, so that offers can come
-//! from anywhere: agents' summaries, a cluster's resources, profiles that an administrator wrote. The answer depends on the
-//! request and on the offers alone, and not on the order in which they are given.
+//! The aggregator calls this with offers built from the fleet. The module is pure and independent of any fleet, so
+//! offers can come from any source: agents' summaries, a cluster's resources, or profiles created by an administrator.
+//! The answer depends only on the request and the offers, not on their order.
 //!
 //! ```text
-//! request.rs        what is asked for
-//! offer.rs          what there is
-//! through.rs        hardware profiles as ways to it
-//! speed.rs          how fast a model was measured to be on what
-//! architectures.rs  which chip family is newer, where that can be said
-//! fit.rs            one offer against the request: it fits, or it does not and why
-//! rank.rs           the order of those that fit, and their warnings
+//! request.rs        the request
+//! offer.rs          available units
+//! through.rs        hardware profiles that lead to offers
+//! speed.rs          measured throughput of a model by hardware
+//! architectures.rs  the order of chip families, where one exists
+//! fit.rs            one offer against the request: fits, or the reasons why not
+//! rank.rs           the order of fitting offers, and their warnings
 //! ```
 
 mod architectures;
@@ -33,43 +33,44 @@ use self::through::Fitting;
 pub use self::through::Through;
 use crate::domain::price::Amount;
 
-/// Most offers of one answer, and most profiles; a fleet has a few dozens, and who invents types shall not make an answer long.
+/// Maximum number of offers in an answer, and of profiles. A fleet has a few dozen; the limit guards against invented
+/// types.
 pub const MOST_OFFERS: usize = 2000;
 
-/// What a request is answered with.
+/// Answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// What it comes to.
+    /// The overall result.
     pub verdict: Verdict,
-    /// The same in words.
+    /// The result as a sentence.
     pub summary: String,
-    /// What fits, the best first.
+    /// Fitting offers, best first.
     pub matches: Vec<Match>,
-    /// What does not, by name.
+    /// Offers that do not fit, by name.
     pub refused: Vec<Refusal>,
 }
 
-/// What an answer comes to.
+/// Overall result of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// Something fits and is free.
+    /// An offer fits and is free.
     FitsNow,
-    /// Something fits, and none of it is known to be free.
+    /// Offers fit, but none is known to be free.
     NothingFree,
-    /// Nothing fits.
+    /// No offer fits.
     NothingFits,
 }
 
-/// How soon an offer could be had; the first is the best.
+/// When an offer is available; smaller is sooner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// Now.
+    /// Available now.
     Free,
-    /// After a change that disturbs nobody.
+    /// Available after a change that affects no running workload.
     CouldBecome,
-    /// Nobody says what is free.
+    /// The number of free units is unknown.
     Unknown,
-    /// When somebody lets go.
+    /// Available once units are released.
     Taken,
 }
 
@@ -78,38 +79,38 @@ pub enum Standing {
 pub struct Match {
     /// The offer.
     pub offer: Offer,
-    /// 1 is the best.
+    /// Rank; 1 is the best.
     pub rank: usize,
-    /// Units that a pod asks for.
+    /// Units that a pod requests.
     pub count: u32,
-    /// How soon.
+    /// When the offer is available.
     pub standing: Standing,
-    /// How fast it was measured to be, where a row says so.
+    /// Measured throughput, if a performance row exists.
     pub speed: Option<Speed>,
-    /// All units together for an hour, where there is a price.
+    /// Price of all units per hour, if known.
     pub per_hour: Option<Amount>,
-    /// Why it fits, in words.
+    /// Reasons why the offer fits, as text.
     pub reasons: Vec<String>,
-    /// What to know before it is taken, in words.
+    /// Warnings to consider before choosing the offer, as text.
     pub warnings: Vec<String>,
 }
 
 /// An offer that does not fit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// Its name.
+    /// Offer name.
     pub name: String,
-    /// All that speaks against it, in words; never empty.
+    /// All reasons, as text; never empty.
     pub why: Vec<String>,
 }
 
-/// The answer to `request` from what nodes have as such.
+/// Matches `request` against the devices of nodes, without hardware profiles.
 pub fn answer(request: &Request, offers: Vec<Offer>) -> Answer {
     of(request, sorted(offers), Picking::default())
 }
 
-/// The answer to `request` where people pick `profiles`: those come first, and what nodes have as such only where no profile that fits
-/// has it, or none of it that could be had as soon.
+/// Matches `request` where users choose from `profiles`, which come first. Devices of nodes follow only if no fitting
+/// profile reaches them, or none makes them available as soon.
 pub fn answer_by_profiles(request: &Request, offers: Vec<Offer>, profiles: Vec<Through>) -> Answer {
     let mut profiles = profiles;
     profiles.sort_by(|one, other| one.name.cmp(&other.name));
@@ -129,13 +130,13 @@ pub fn answer_by_profiles(request: &Request, offers: Vec<Offer>, profiles: Vec<T
     of(request, sorted(offers), picking)
 }
 
-/// What profiles come to.
+/// Hardware profiles after matching.
 #[derive(Default)]
 struct Picking {
     is_asked: bool,
     fitting: Vec<Fitting>,
     refused: Vec<Refusal>,
-    /// Names of all that any profile leads to.
+    /// Names of all offers that any profile reaches.
     reached: BTreeSet<String>,
 }
 
@@ -165,8 +166,8 @@ fn of(request: &Request, offers: Vec<Offer>, picking: Picking) -> Answer {
         None => Verdict::NothingFits,
     };
     let summary = rank::summary(request, &matches, &refused, hopes.as_ref());
-    // What is wrong with a type that profiles lead to is wrong with each of them, and is said there. A part is no news to who wants
-    // whole devices.
+    // Problems with a type that profiles reach are reported for each profile. Partitions are not reported to a request
+    // for whole devices.
     let is_told = |(offer, _): &(Offer, Vec<Why>)| {
         let is_unwanted = offer.shape.is_part() && request.isolation == Isolation::Exclusive;
         !picking.is_asked || !(picking.reached.contains(&offer.name) || is_unwanted)
@@ -185,7 +186,7 @@ fn of(request: &Request, offers: Vec<Offer>, picking: Picking) -> Answer {
 }
 
 impl Picking {
-    /// What nodes have as such, where that is worth a line of its own.
+    /// Returns the devices of nodes as a match of their own, unless a profile makes them available as soon.
     fn alone(&self, mut offer: Offer, fit: Fit) -> Option<(Offer, Fit)> {
         if !self.is_asked {
             return Some((offer, fit));
@@ -207,7 +208,7 @@ impl Picking {
     }
 }
 
-/// The command that makes a profile for an offer.
+/// Returns the command that creates a profile for an offer.
 fn create(offer: &Offer) -> String {
     let resource = offer.resource.as_ref();
     let resource = resource.filter(|_| offer.shape != Shape::Whole);
@@ -220,7 +221,7 @@ fn create(offer: &Offer) -> String {
 }
 
 impl Verdict {
-    /// The word.
+    /// Returns the serialized name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::FitsNow => "fits-now",
@@ -231,7 +232,7 @@ impl Verdict {
 }
 
 impl Standing {
-    /// The word.
+    /// Returns the serialized name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Free => "free",

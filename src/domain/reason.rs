@@ -1,8 +1,8 @@
-//! Why something stands as it does, in words that are the same wherever they are read: status, annotation, labels, events,
-//! metrics, history and log. No other file spells them.
+//! Reasons: stable identifiers of states, used alike in status, annotation, labels, events, metrics, history and log.
+//! No other file spells them.
 //!
-//! People filter and alert by these words, so one that exists is never changed. A new reason is a variant, its row in `rows.rs`
-//! and a place in [`Reason::ALL`]; `docs/reasons.md` is written from here (`make golden`).
+//! Filters and alerts depend on these words, so an existing one never changes. A new reason needs a variant, its row in
+//! `rows.rs` and a place in [`Reason::ALL`]; `docs/reasons.md` is generated from this module (`make golden`).
 
 mod page;
 mod rows;
@@ -10,98 +10,98 @@ mod rows;
 pub use page::page;
 use rows::Row;
 
-/// Why something stands as it does.
+/// Reason for the state of a node or device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// The layout is in force.
+    /// The layout is applied.
     Applied,
-    /// It will be, or waits for what must come first.
+    /// The layout will be applied, or waits for a precondition.
     Pending,
-    /// It is being put in force.
+    /// The layout is being applied.
     Applying,
-    /// Another program is at work on the device.
+    /// Another program is changing the device.
     Yielded,
-    /// Somebody changed the device after the layout was in force.
+    /// Another program changed the device after the layout was applied.
     Drifted,
-    /// Somebody or something is in the way.
+    /// A workload or another holder blocks the layout.
     Blocked,
-    /// It did not work, and is as it was before.
+    /// The change failed and was rolled back.
     RolledBack,
-    /// All is done but a reset.
+    /// Only a device reset is missing.
     NeedsReset,
-    /// The hardware cannot.
+    /// The hardware does not support the layout.
     Infeasible,
-    /// It did not work, or the layout means nothing here.
+    /// The change and its rollback failed, or the layout does not apply to this node.
     Failed,
-    /// The layout's file or the state directory has something wrong with it.
+    /// A problem with the layout file or the state directory.
     LayoutNotice,
-    /// There is no driver.
+    /// No driver is installed.
     NoDriver,
-    /// The driver went.
+    /// The driver disappeared.
     NvmlLost,
-    /// The driver hangs.
+    /// A driver call does not return.
     NvmlStalled,
-    /// The driver answers again.
+    /// The driver responds again.
     DriverBack,
-    /// Nothing was heard of the node.
+    /// The aggregator receives no updates from the node.
     Stale,
-    /// Others write keys of ours.
+    /// Another writer manages Octavo's keys.
     KeysLeftToOthers,
     /// GPU Operator's operands are paused.
     OperandsPaused,
-    /// They run again.
+    /// GPU Operator's operands run again.
     OperandsRestored,
-    /// They run again, and the device is still in use.
+    /// GPU Operator's operands run again, and the device is still in use by another process.
     OperandsInVain,
-    /// NVIDIA's device plugin was made to start again.
+    /// NVIDIA's device plugin was restarted.
     DevicePluginRefreshed,
     /// Kubelet offers the new partitions.
     PartitionsOffered,
-    /// It does not.
+    /// Kubelet does not offer the new partitions.
     PartitionsNotOffered,
-    /// Pods in the way of a layout are evicted.
+    /// A drain started: pods that block a layout are evicted.
     DrainBegan,
-    /// Nothing is to be evicted any more.
+    /// A drain ended: no further pods need eviction.
     DrainEnded,
-    /// Its time is over, and pods are still in the way.
+    /// A drain reached its deadline while pods still block the layout.
     DrainGaveUp,
-    /// Nothing is evicted.
+    /// A drain cannot evict the remaining pods.
     DrainRefused,
-    /// Devices are given out as the layout says.
+    /// The Node offers devices as the layout requests.
     SharingInForce,
-    /// They will be.
+    /// The Node will offer devices as the layout requests.
     SharingPending,
-    /// Pods have what is to be given out otherwise.
+    /// Pods hold devices whose sharing is about to change.
     SharingHeld,
-    /// They are not.
+    /// The Node does not offer devices as the layout requests.
     SharingNotInForce,
-    /// Nobody can give them out so.
+    /// No available device plugin supports the requested sharing.
     SharingRefused,
-    /// Another program offers the same resource.
+    /// Another device plugin registered the same resource.
     DevicePluginConflict,
-    /// A device or partition is not given out any more.
+    /// A device or partition is no longer allocated to pods.
     DeviceUnhealthy,
-    /// It is again.
+    /// A device or partition is allocated to pods again.
     DeviceHealthy,
-    /// A container uses more than its share.
+    /// A container uses more than its share of memory.
     MemoryOverShare,
-    /// It does not any more.
+    /// A container is within its share of memory again.
     MemoryWithinShare,
-    /// A shared device has hardly any memory left.
+    /// A shared device is almost out of memory.
     MemoryNearlyExhausted,
 }
 
-/// Whether somebody should look.
+/// Severity of a reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It is as it should be.
+    /// No attention required.
     Normal,
-    /// It is not.
+    /// Attention required.
     Warning,
 }
 
 impl Kind {
-    /// As Kubernetes writes it in an event. Source: Kubernetes, `core/v1`, Event, `type`.
+    /// Returns the type of a Kubernetes event. Source: Kubernetes, `core/v1`, Event, `type`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Normal => "Normal",
@@ -111,7 +111,7 @@ impl Kind {
 }
 
 impl Reason {
-    /// All there are, in the order in which people read of them.
+    /// All reasons, in the order of the documentation.
     pub const ALL: [Self; 38] = [
         Self::Applied,
         Self::Pending,
@@ -153,37 +153,37 @@ impl Reason {
         Self::MemoryNearlyExhausted,
     ];
 
-    /// The word: in status, annotation, labels, metrics, history, and in the log as `reason=word`.
+    /// Returns the identifier used in status, annotation, labels, metrics, history, and in the log as `reason=word`.
     pub const fn word(self) -> &'static str {
         self.row().word
     }
 
-    /// The reason of the event that tells it; `None` where none does.
+    /// Returns the reason of the corresponding Kubernetes event, if there is one.
     pub const fn event(self) -> Option<&'static str> {
         self.row().event
     }
 
-    /// Whether somebody should look.
+    /// Returns the severity.
     pub const fn kind(self) -> Kind {
         self.row().kind
     }
 
-    /// What it means, in a sentence.
+    /// Returns the meaning, as a sentence.
     pub const fn meaning(self) -> &'static str {
         self.row().meaning
     }
 
-    /// What a person does about it, in a sentence.
+    /// Returns the recommended action, as a sentence.
     pub const fn remedy(self) -> &'static str {
         self.row().remedy
     }
 
-    /// The one with this word; `None` for a word that is none of ours, such as a later agent's.
+    /// Returns the reason with this identifier; `None` for an unknown one, such as that of a newer agent.
     pub fn of(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.word() == word)
     }
 
-    /// Whether this is its word.
+    /// Returns true if `word` is this reason's identifier.
     pub fn is(self, word: &str) -> bool {
         self.word() == word
     }

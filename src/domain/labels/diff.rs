@@ -1,8 +1,8 @@
-//! How two label sets differ, in the labels that are ours to write.
+//! Differences between two label sets, restricted to labels that Octavo writes.
 //!
-//! A Node carries labels of many owners: the kubelet's, the GPU operator's switches, people's own. They are nobody's
-//! difference, so only the families that the compiler writes are compared. Texts are compared and not [`super::LabelSet`]s,
-//! because the other side may come from a file that somebody edited.
+//! A Node carries labels of many writers, such as the kubelet, the GPU operator and administrators. Only the families
+//! that the compiler writes are compared. The inputs are plain strings instead of [`super::LabelSet`]s because one side
+//! may come from a manually edited file.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,23 +11,23 @@ use crate::domain::accelerators::TYPE_OVERRIDE;
 use crate::domain::labels::Publication;
 use crate::domain::node::LAYOUT;
 
-/// A label on one side only, or with another value on the other side.
+/// A label that exists on one side only, or that has another value on the other side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Change<'a> {
-    /// The key.
+    /// Label key.
     pub key: &'a str,
-    /// Where it stands.
+    /// The side that has this label.
     pub side: Side,
-    /// Its value there.
+    /// Label value on that side.
     pub value: &'a str,
 }
 
-/// Where a label stands.
+/// The side of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
-    /// It is there and would go.
+    /// The old set: the label would be removed.
     Before,
-    /// It would come.
+    /// The new set: the label would be added.
     After,
 }
 
@@ -41,8 +41,8 @@ impl fmt::Display for Change<'_> {
     }
 }
 
-/// What changes from `before` to `after`, sorted by key, the old value of a label before its new one. NVIDIA's labels are
-/// compared only where `nvidia` says that they are ours to publish.
+/// Returns the changes from `before` to `after`, sorted by key, the old value of a label before its new one. NVIDIA's
+/// labels are compared only if `nvidia` is [`Publication::Publish`].
 pub fn diff<'a>(
     before: &BTreeMap<&'a str, &'a str>,
     after: &BTreeMap<&'a str, &'a str>,
@@ -67,12 +67,12 @@ fn one_sided<'a>(
         .collect()
 }
 
-/// Prefixes of NVIDIA's names that gpu-feature-discovery writes.
+/// Prefixes of the `nvidia.com` names that gpu-feature-discovery writes.
 const NVIDIA_FAMILIES: [&str; 6] = ["cuda.", "gpu.", "mig-", "mig.", "mps.", "vgpu."];
-/// Prefixes of names among those that others write: the GPU operator and the MIG manager.
+/// Prefixes among [`NVIDIA_FAMILIES`] that the GPU operator and the MIG manager write.
 const NVIDIA_OF_OTHERS: [&str; 3] = ["gpu.deploy.", "gpu.present", "mig.config"];
 
-/// Keys of ours that people write, and the compiler never does.
+/// Octavo's keys that users write and the compiler never does.
 const OF_PEOPLE: [&str; 2] = [LAYOUT, TYPE_OVERRIDE];
 
 fn is_compared(key: &str, nvidia: Publication) -> bool {
@@ -81,7 +81,7 @@ fn is_compared(key: &str, nvidia: Publication) -> bool {
     };
     let starts = |prefix: &&str| name.starts_with(*prefix);
     match domain {
-        // The time of gpu-feature-discovery's start says nothing about the hardware, and is no family of this list.
+        // `gfd.timestamp` is excluded: the start time of gpu-feature-discovery is unrelated to the hardware.
         "nvidia.com" => {
             nvidia == Publication::Publish
                 && NVIDIA_FAMILIES.iter().any(starts)

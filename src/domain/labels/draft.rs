@@ -1,11 +1,11 @@
-//! Labels in the making. A later value replaces an earlier one, and with it whatever was noted about it.
+//! Builder for labels and notes. A later value replaces an earlier one and its notes.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::domain::labels::{Compiled, LabelKey, LabelValue, Note, Omission};
 
-/// Labels and notes so far.
+/// Labels and notes collected so far.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     labels: BTreeMap<LabelKey, LabelValue>,
@@ -13,12 +13,11 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Sets a label.
     pub(super) fn put<T: fmt::Display + ?Sized>(&mut self, key: &str, value: &T) {
         self.put_fitted(key, &value.to_string(), "");
     }
 
-    /// Sets a label to `head` and `tail`; where both are too long the head is cut.
+    /// Sets a label to `head` followed by `tail`; truncates the head if both are too long.
     pub(super) fn put_fitted(&mut self, key: &str, head: &str, tail: &str) {
         let Ok(key) = key.parse::<LabelKey>() else {
             return self.omit(key, Omission::InvalidKey);
@@ -36,7 +35,7 @@ impl Draft {
         self.labels.insert(key, value);
     }
 
-    /// Says that a label is left out, and takes it back if it was set: what is not known has no earlier value either.
+    /// Notes that a label is omitted and removes any value set earlier, because that value is unknown too.
     pub(super) fn omit(&mut self, key: &str, reason: Omission) {
         self.labels.retain(|known, _| known.as_str() != key);
         self.notes
@@ -47,14 +46,13 @@ impl Draft {
         });
     }
 
-    /// Adds a note, once.
+    /// Adds a note unless it already exists.
     pub(super) fn note(&mut self, note: Note) {
         if !self.notes.contains(&note) {
             self.notes.push(note);
         }
     }
 
-    /// The labels and the notes.
     pub(super) fn finish(self) -> Compiled {
         Compiled {
             labels: self.labels.into_iter().collect(),

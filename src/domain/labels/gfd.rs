@@ -1,11 +1,13 @@
-//! The keys of NVIDIA's gpu-feature-discovery: `nvidia.com/*`, byte for byte as it writes them on a node of one model.
+//! The `nvidia.com/*` keys of NVIDIA's gpu-feature-discovery, byte for byte as it writes them on a node with one GPU
+//! model.
 //!
-//! Source of every rule here and below: NVIDIA/k8s-device-plugin v0.20.0, `internal/lm`. As there, only GPUs that NVML speaks for
-//! count, and without any there are no keys at all. Where we differ on purpose:
+//! Source of every rule here and below: NVIDIA/k8s-device-plugin v0.20.0, `internal/lm`. As in the original, only GPUs
+//! that NVML reports count, and without any there are no keys. Deliberate differences:
 //!
-//! - a value that Kubernetes would refuse is cut with a hash, where the original is dropped by whoever applies it;
-//! - several models on a node: the original describes whichever comes last in a random order, we one that is chosen by rule;
-//! - what the driver does not tell leaves out its own keys only, where the original ends with an error and writes none.
+//! - A value that Kubernetes would reject is truncated and hashed; with the original, the program that applies the
+//!   labels drops it.
+//! - With several models on a node, the original describes the last one in random order; Octavo chooses one by rule.
+//! - An attribute that the driver does not report omits only its own keys; the original fails and writes none.
 
 mod mig;
 mod models;
@@ -18,15 +20,15 @@ use crate::domain::labels::draft::Draft;
 use crate::domain::labels::{MigStrategy, Note, Omission, Options, Publication};
 use crate::domain::sharing::Offers;
 
-/// A GPU that NVML speaks for.
+/// A GPU that NVML reports.
 #[derive(Debug, Clone, Copy)]
 struct Gpu<'a> {
     device: &'a Device,
-    /// NVML's name for it, made fit for a value.
+    /// NVML's product name, sanitized for label values.
     model: &'a str,
 }
 
-/// Adds NVIDIA's keys. `devices` are in the order of their addresses, which is NVML's order too.
+/// Adds NVIDIA's keys. `devices` are ordered by PCI address, which is also NVML's order.
 pub(super) fn add(
     draft: &mut Draft,
     inventory: &Inventory,
@@ -69,13 +71,14 @@ pub(super) fn add(
     }
 }
 
-/// The model of a GPU that its driver speaks for.
+/// Returns the sanitized product name of a GPU whose driver responds.
 fn model_of(device: &Device) -> Option<String> {
     let name = device.product_name.as_deref()?;
     (device.condition == Condition::Working).then(|| sanitised(name))
 }
 
-/// Characters that may not stand in a value are dropped and words are joined by hyphens. Length and ends are not looked at here.
+/// Drops characters that are invalid in label values and joins words with hyphens. Does not check length and first or
+/// last character.
 fn sanitised(text: &str) -> String {
     let allowed: String = text
         .chars()
@@ -90,7 +93,8 @@ fn add_machine(draft: &mut Draft, machine: &Machine) {
     draft.put("nvidia.com/gpu.machine", &sanitised(name.trim()));
 }
 
-/// Versions of driver and CUDA, each under today's key and under the one it had before, which is still written.
+/// Adds the driver and CUDA versions, each under its current key and under its deprecated key, which the original still
+/// writes.
 fn add_versions(draft: &mut Draft, nvml: &NvmlState) {
     let Some(driver) = nvml.driver() else {
         draft.omit("nvidia.com/cuda.*", Omission::DriverNotReady);
@@ -117,13 +121,13 @@ fn add_versions(draft: &mut Draft, nvml: &NvmlState) {
     }
 }
 
-/// What is said of all GPUs together.
+/// Adds keys that describe all GPUs together.
 fn add_node(draft: &mut Draft, gpus: &[Gpu]) {
     match Mig::any_capable(gpus.iter().map(|gpu| &gpu.device.mig)) {
         Some(capable) => draft.put("nvidia.com/mig.capable", &capable),
         None => draft.omit("nvidia.com/mig.capable", Omission::PartitionsUnknown),
     }
-    // True only where MPS is configured, which is not a property of the hardware.
+    // True only where MPS is configured, which is not a hardware property.
     draft.put("nvidia.com/mps.capable", "false");
     draft.put("nvidia.com/gpu.mode", mode(gpus));
     let cliques: BTreeSet<String> = gpus

@@ -1,10 +1,10 @@
-//! Each device in a few words, for rules of node-feature-discovery that look at single devices.
+//! Attributes of single devices for rules of node-feature-discovery.
 
 use std::collections::BTreeMap;
 
 use crate::domain::inventory::{Condition, Device, Inventory, Mig, MigMode};
 
-/// What is said of each device, in the order of their addresses; names are those of labels where there is one.
+/// Returns the attributes of each device, ordered by PCI address. Attributes that are also labels use the label's name.
 pub fn instances(inventory: &Inventory) -> Vec<BTreeMap<String, String>> {
     let mut devices: Vec<&Device> = inventory.devices.iter().collect();
     devices.sort_by_key(|device| device.pci);

@@ -1,102 +1,102 @@
-//! What a person should know about labels beyond the labels: nothing is cut, left out or chosen in silence.
+//! Notes about compiled labels: every truncated, omitted or chosen value is reported.
 
 use std::fmt;
 
 use crate::domain::id::PciAddress;
 use crate::domain::labels::{LabelKey, LabelValue};
 
-/// Something about the labels that the labels do not say.
+/// A remark about the labels that the labels themselves cannot express.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
-    /// A value that Kubernetes would refuse was cut, so it is not what gpu-feature-discovery would write.
+    /// A value that Kubernetes would reject was truncated, so it differs from gpu-feature-discovery's.
     Cut {
-        /// The label.
+        /// Label key.
         key: LabelKey,
-        /// The whole value.
+        /// The full value.
         original: String,
-        /// What became of it.
+        /// The truncated value.
         value: LabelValue,
     },
-    /// A label was left out.
+    /// A label was omitted.
     Omitted {
-        /// The key, or the beginning of several.
+        /// The key, or the common prefix of several.
         key: String,
-        /// Why.
+        /// Reason for the omission.
         reason: Omission,
     },
-    /// NVIDIA's keys have room for one model of GPU, and the node has several.
+    /// The node has several GPU models, but NVIDIA's keys can describe only one.
     Chosen {
-        /// The model they describe.
+        /// The model that the keys describe.
         model: String,
-        /// The others.
+        /// The other models.
         others: Vec<String>,
     },
-    /// A GPU is in our own counts and not in NVIDIA's keys, because its driver does not speak for it.
+    /// A GPU is included in Octavo's counts but not in NVIDIA's keys, because its driver does not report it.
     NotCounted {
-        /// The GPU.
+        /// PCI address of the GPU.
         device: PciAddress,
     },
-    /// No setting of the node was found for how large a logical Neuron core is, and the labels say the chip's default.
+    /// The node does not configure the logical Neuron core size; the labels use the chip's default.
     LogicalDefault {
-        /// Physical cores in a logical one.
+        /// Physical cores per logical core.
         size: u32,
     },
-    /// The single strategy does not fit the partitions there are, and NVIDIA's keys say `MIG-INVALID`.
+    /// The single strategy does not match the MIG devices of the node, so NVIDIA's keys contain `MIG-INVALID`.
     InvalidMig(InvalidMig),
 }
 
-/// Why a label was left out.
+/// Reason why a label is omitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Omission {
-    /// No device that answers tells its memory.
+    /// No responding device reports its memory.
     MemoryUnknown,
-    /// Devices of one type tell different values.
+    /// Devices of one type report different values.
     DevicesDisagree,
-    /// No device answers.
+    /// No device responds.
     NothingAnswers,
-    /// How the devices are linked is not known.
+    /// The links between devices are unknown.
     LinksUnknown,
-    /// The driver does not answer, so its version is not known.
+    /// The driver does not respond, so its version is unknown.
     DriverNotReady,
-    /// The driver does not tell its CUDA version.
+    /// The driver does not report its CUDA version.
     CudaUnknown,
-    /// The driver does not tell the compute capability.
+    /// The driver does not report the compute capability.
     ComputeCapabilityUnknown,
-    /// The driver does not tell what a partition has.
+    /// The driver does not report the attributes of a MIG device.
     AttributesUnknown,
-    /// The driver does not tell whether a GPU is partitioned, or into what.
+    /// The driver does not report whether a GPU is in MIG mode, or its MIG devices.
     PartitionsUnknown,
-    /// A partition was made from a profile that has no name.
+    /// The profile of a MIG device has no name.
     ProfileUnknown,
-    /// The driver does not tell its version.
+    /// The driver does not report its version.
     DriverVersionUnknown,
-    /// The node has several drivers, or one in several versions.
+    /// The node has several drivers, or several versions of one.
     SeveralDrivers,
-    /// A Neuron device does not tell how many cores it has.
+    /// A Neuron device does not report its core count.
     CoresUnknown,
-    /// Nobody tells how many physical cores are one logical core.
+    /// The number of physical cores per logical core is unknown.
     LogicalCoresUnknown,
-    /// The catalogue does not know a device by what its driver calls it.
+    /// The catalog does not list a device under its driver's name for it.
     NotInCatalog,
-    /// The key is none.
+    /// The key is not a valid label key.
     InvalidKey,
 }
 
-/// Why the single strategy does not fit.
+/// Reason why the single strategy does not match the MIG devices of the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InvalidMig {
-    /// A GPU in MIG mode has no partition.
+    /// A GPU in MIG mode has no MIG device.
     EmptyGpu,
-    /// Some GPUs are in MIG mode and some are not.
+    /// Only some GPUs are in MIG mode.
     SomeGpusWhole,
-    /// There is more than one profile.
+    /// The MIG devices have more than one profile.
     SeveralProfiles,
-    /// A partition was made from a profile that has no name.
+    /// The profile of a MIG device has no name.
     ProfileUnknown,
 }
 
 impl Note {
-    /// Whether it is about the label `key`.
+    /// Returns true if the note concerns the label `key`.
     pub(super) fn is_about(&self, key: &LabelKey) -> bool {
         match self {
             Self::Cut { key: cut, .. } => cut == key,

@@ -1,9 +1,10 @@
-//! Our own keys: `octavo.dev/*` and `type.octavo.dev/*`.
+//! Octavo's own keys: `octavo.dev/*` and `type.octavo.dev/*`.
 //!
-//! They say what is *in* the node. A device that fails, or that no driver speaks for, is still in it and is counted; what only
-//! a driver knows (memory, MIG, links) is said of the devices that answer, and left out when none does. So type, SKU, count
-//! and memory do not change when one of eight GPUs falls off the bus, when partitions are made, or when a GPU is shared;
-//! sharing and interconnect, which are about just that, do.
+//! They describe the hardware *in* the node. A device that fails, or that has no driver, is still in the node and is
+//! counted. Attributes that only a driver reports (memory, MIG, links) cover the devices that respond, and are omitted
+//! if none does. Type, SKU, count and memory therefore do not change when one of eight GPUs falls off the bus, when MIG
+//! devices are created, or when a GPU is shared. The sharing and interconnect labels do change, because they describe
+//! exactly that.
 
 mod amd;
 mod neuron;
@@ -17,7 +18,7 @@ use crate::domain::labels::draft::Draft;
 use crate::domain::labels::{LayoutState, Omission};
 use crate::domain::sharing::{Offers, Unit};
 
-/// Adds our keys.
+/// Adds Octavo's own keys.
 pub(super) fn add(
     draft: &mut Draft,
     inventory: &Inventory,
@@ -45,7 +46,7 @@ pub(super) fn add(
     if devices.iter().any(|device| device.identity.is_by_hand()) {
         draft.put("octavo.dev/type-source", "manual");
     }
-    // They are in the node and no pod gets them: whoever counts on the count can take these off.
+    // Passthrough devices are in the node but unavailable to pods; consumers of `count` can subtract them.
     let passed = devices
         .iter()
         .filter(|device| device.condition.is_passthrough());
@@ -75,7 +76,7 @@ fn is_working(device: &Device) -> bool {
     device.condition == Condition::Working
 }
 
-/// What a node with one type says of that type.
+/// Adds the keys of a node whose devices all have one type.
 fn add_homogeneous(draft: &mut Draft, inventory: &Inventory, devices: &[&Device]) {
     draft.put("octavo.dev/count", &devices.len());
     put_agreed(
@@ -87,7 +88,7 @@ fn add_homogeneous(draft: &mut Draft, inventory: &Inventory, devices: &[&Device]
         .iter()
         .map(|device| device.identity.sku().map(ToString::to_string));
     put_agreed(draft, "octavo.dev/sku", skus);
-    // A driver's word for the chip family wins over the catalogue's, which may be finer.
+    // The driver's chip family takes precedence over the catalog's, which may be more specific.
     let told = |device: &&&Device| is_working(device) && device.architecture.is_some();
     let answered: Vec<&&Device> = devices.iter().filter(told).collect();
     let families = if answered.is_empty() {
@@ -108,18 +109,18 @@ fn add_homogeneous(draft: &mut Draft, inventory: &Inventory, devices: &[&Device]
         .filter_map(|device| device.memory)
         .filter(|memory| memory.get() > 0)
         .min();
-    // Neuron's driver tells which chip it is, and the catalogue how much that has.
+    // The Neuron driver reports the chip name, and the catalog supplies its memory.
     let neuron = inventory.neuron.as_ref();
     let neuron = neuron.filter(|_| devices.iter().all(|device| device.vendor == Vendor::Aws));
     match memory.or_else(|| neuron.and_then(neuron::memory)) {
-        // The smallest: what a workload can count on whichever device it gets.
+        // The smallest size: a workload gets at least this much on any device.
         Some(memory) => draft.put("octavo.dev/memory-mib", &memory.get()),
         None => draft.omit("octavo.dev/memory-mib", Omission::MemoryUnknown),
     }
 }
 
-/// Sets a label to what all say; when some differ, or do not say, it is left out. When nobody says anything there is no note:
-/// an unknown product has no SKU.
+/// Sets a label to the value that all devices share. Omits it with a note if values differ or some are missing. If all
+/// are missing there is no note: an unknown product has no SKU.
 fn put_agreed<T: AsRef<str> + PartialEq>(
     draft: &mut Draft,
     key: &str,
@@ -149,8 +150,8 @@ fn add_interconnect(draft: &mut Draft, inventory: &Inventory) {
     }
 }
 
-/// Partitioning and sharing, as far as devices that answer tell. Time-slicing is not a property of the hardware: it is said where
-/// it is known what is given out.
+/// Adds the partitioning and sharing keys of responding devices. Time-slicing is not a hardware property: it is labeled
+/// only where the offers are known.
 fn add_partitioning(draft: &mut Draft, answering: &[&Device], offers: Option<&Offers>) {
     if answering.is_empty() {
         draft.omit("octavo.dev/mig-capable", Omission::NothingAnswers);
@@ -181,7 +182,8 @@ fn add_partitioning(draft: &mut Draft, answering: &[&Device], offers: Option<&Of
     draft.put("octavo.dev/sharing", sliced.unwrap_or(sharing));
 }
 
-/// MIG is NVIDIA's: what others make has none, whoever was asked.
+/// Returns the MIG state of a device. MIG exists on NVIDIA GPUs only; other vendors' devices are not capable, even
+/// where the state reads as unknown.
 fn mig(device: &Device) -> &Mig {
     match device.vendor {
         Vendor::Nvidia => &device.mig,
@@ -189,7 +191,7 @@ fn mig(device: &Device) -> &Mig {
     }
 }
 
-/// `time-slicing` where every unit of every device is shared by turns, `mixed` where some are; `None` where none is.
+/// Returns `time-slicing` if every unit of every device is time-sliced, `mixed` if some are, and `None` if none is.
 fn time_sliced(offers: &Offers, answering: &[&Device]) -> Option<&'static str> {
     let is_shared = |unit: &Unit| unit.replicas.is_some();
     if !offers.units().any(|(_, unit)| is_shared(unit)) {
@@ -204,14 +206,15 @@ fn time_sliced(offers: &Offers, answering: &[&Device]) -> Option<&'static str> {
     Some(if all { "time-slicing" } else { "mixed" })
 }
 
-/// How far the node is on the way to its layout. A node without devices has none.
+/// Adds the node's progress towards its layout. A node without devices has none.
 pub(super) fn add_layout(draft: &mut Draft, devices: &[&Device], layout: Option<LayoutState>) {
     if let Some(state) = layout.filter(|_| !devices.is_empty()) {
         draft.put("octavo.dev/layout-state", state.as_str());
     }
 }
 
-/// The driver's version: NVIDIA's where there are NVIDIA devices, as selectors know it; else where there is one driver in one version.
+/// Adds the driver version: NVIDIA's on nodes with NVIDIA devices, as selectors expect, otherwise that of the only
+/// driver if there is one version of it.
 fn add_driver(draft: &mut Draft, inventory: &Inventory, devices: &[&Device]) {
     const KEY: &str = "octavo.dev/driver";
     if devices.iter().any(|device| device.vendor == Vendor::Nvidia) {
@@ -221,7 +224,7 @@ fn add_driver(draft: &mut Draft, inventory: &Inventory, devices: &[&Device]) {
         };
     }
     let amd = devices.iter().filter_map(|device| device.amd.as_ref());
-    // A driver that came with the kernel has no version of its own.
+    // A driver included in the kernel has no version of its own.
     let amd = amd.map(|amd| ("amdgpu", amd.driver_version.as_deref()));
     let has_neuron = |device: &&Device| device.vendor == Vendor::Aws;
     let neuron = inventory.neuron.iter();

@@ -5,31 +5,31 @@ use std::fmt;
 
 use crate::domain::labels::{LabelKey, LabelValue};
 
-/// Labels, in the order of their keys. Prints one `key=value` a line, which is also the form of an NFD feature file.
+/// Labels ordered by key. Prints one `key=value` per line, which is also the format of an NFD feature file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LabelSet {
     labels: BTreeMap<LabelKey, LabelValue>,
 }
 
 impl LabelSet {
-    /// The value under `key`.
+    /// Returns the value of `key`.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.labels.get(key).map(LabelValue::as_str)
     }
 
-    /// Keys and values, ordered by key.
+    /// Returns keys and values, ordered by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.labels
             .iter()
             .map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
-    /// How many there are.
+    /// Returns the number of labels.
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no labels.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Whole label sets, compared with tables that were written by hand from the rules of gpu-feature-discovery.
+//! Complete label sets, compared with tables written manually from the rules of gpu-feature-discovery.
 
 mod chips;
 mod edges;
@@ -10,7 +10,7 @@ mod untold;
 
 use super::*;
 
-/// What every node with driver 570.133.20 says.
+/// Labels of every node with driver 570.133.20.
 const DRIVER_570: &str = "
 nvidia.com/cuda.driver-version.full=570.133.20
 nvidia.com/cuda.driver-version.major=570

@@ -1,4 +1,4 @@
-//! Keys and values of labels, valid by construction. Source: Kubernetes, "Labels and Selectors", syntax and character set.
+//! Label keys and values, valid by construction. Source: Kubernetes, "Labels and Selectors", syntax and character set.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -8,24 +8,24 @@ use thiserror::Error;
 
 use crate::domain::fit;
 
-/// Longest prefix of a key.
+/// Maximum length of a key prefix.
 const LONGEST_PREFIX: usize = 253;
 
-/// A label's key: a name, mostly with a DNS prefix, such as `octavo.dev/type`.
+/// A label key: a name, usually with a DNS prefix, such as `octavo.dev/type`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LabelKey(String);
 
-/// A label's value, which may be empty.
+/// A label value, possibly empty.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LabelValue(String);
 
-/// A text that Kubernetes would refuse in a label.
+/// A string that Kubernetes would reject in a label.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LabelError {
-    /// The text cannot be a key.
+    /// The string is not a valid key.
     #[error("{0:?} is no label key like octavo.dev/type")]
     Key(String),
-    /// The text cannot be a value.
+    /// The string is not a valid value.
     #[error(
         "{0:?} is no label value: at most 63 of A-Z a-z 0-9 - _ . with a letter or digit at either end"
     )]
@@ -33,13 +33,13 @@ pub enum LabelError {
 }
 
 impl LabelKey {
-    /// The key as text.
+    /// Returns the key as a string.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// So that a set is asked for a key without making one. Keys are ordered as their texts are.
+/// Allows lookups by `&str` without allocating a key. Keys are ordered as their strings are.
 impl Borrow<str> for LabelKey {
     fn borrow(&self) -> &str {
         &self.0
@@ -69,13 +69,14 @@ impl fmt::Display for LabelKey {
 }
 
 impl LabelValue {
-    /// The value as text.
+    /// Returns the value as a string.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// `head` and `tail` as one value, unchanged where that is valid. Where it is not, characters that may not stand in a value are
-    /// dropped, and the head is cut and gets a hash of what it was; the tail, where it is valid by itself, stays whole.
+    /// Joins `head` and `tail` into one value, unchanged if that is valid. Otherwise drops invalid characters,
+    /// truncates the head and appends a hash of the original head. A tail that is valid by itself is retained
+    /// completely.
     pub fn fitted(head: &str, tail: &str) -> Self {
         let whole = format!("{head}{tail}");
         if is_value(&whole) {
@@ -86,7 +87,7 @@ impl LabelValue {
             && tail.chars().all(is_inner)
             && tail.ends_with(|c: char| c.is_ascii_alphanumeric());
         let (head, tail) = if kept { (head, tail) } else { (&*whole, "") };
-        // The hash is of the head as it was given, so that what differs only in dropped characters stays different.
+        // Hash the original head, so that values that differ only in dropped characters remain distinct.
         Self(fit::shortened(&allowed(head), head, tail))
     }
 }
@@ -125,7 +126,7 @@ fn is_inner(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
 }
 
-/// A DNS-1123 subdomain.
+/// Returns true for a DNS-1123 subdomain.
 fn is_prefix(text: &str) -> bool {
     let lower = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     text.len() <= LONGEST_PREFIX

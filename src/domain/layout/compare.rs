@@ -1,4 +1,4 @@
-//! Whether devices have what they shall have, and what differs.
+//! Comparison of the devices of a node with their desired state.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,48 +7,48 @@ use super::error::DeviceRef;
 use super::{InstanceTarget, MigTarget, Targets, current};
 use crate::domain::inventory::{Completeness, Device, Inventory, MigMode, MigState};
 
-/// Something that a device has and shall not have, or the other way round.
+/// A difference between the desired and the current state of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     /// The device.
     pub device: DeviceRef,
-    /// What.
+    /// Kind of difference.
     pub kind: DifferenceKind,
 }
 
-/// What differs.
+/// Kind of difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DifferenceKind {
-    /// The device is gone, or nobody says what it has.
+    /// The device is gone, or its MIG state is not reported.
     Untold,
     /// The state of the device cannot be read.
     Unread {
-        /// Why not.
+        /// The cause.
         reason: String,
     },
-    /// MIG mode is the other one.
+    /// The MIG mode differs.
     Mode {
-        /// The one it shall be.
+        /// The desired mode.
         wanted: MigMode,
     },
-    /// So many instances are missing.
+    /// GPU instances are missing.
     Missing {
-        /// What they are called, split and all.
+        /// Profile name, including the split into compute instances.
         instance: String,
-        /// How many.
+        /// Number of missing instances.
         count: usize,
     },
-    /// So many instances are there that shall not be; one without a compute instance always is.
+    /// There are unwanted GPU instances. One without a compute instance is always unwanted.
     Surplus {
-        /// What they are called, split and all.
+        /// Profile name, including the split into compute instances.
         instance: String,
-        /// How many.
+        /// Number of unwanted instances.
         count: usize,
     },
 }
 
-/// How the devices that `targets` speak of differ from that; nothing where they have it. Only partitioning is compared, and
-/// not where partitions lie. Sharing is no state of a device.
+/// Returns the differences between `targets` and the devices of `inventory`; empty if every device matches. Compares
+/// partitioning only. Placements are ignored, and sharing is not a device state.
 pub fn compare(targets: &Targets, inventory: &Inventory) -> Vec<Difference> {
     let mut found = Vec::new();
     for target in &targets.devices {
@@ -74,7 +74,7 @@ pub fn compare(targets: &Targets, inventory: &Inventory) -> Vec<Difference> {
     found
 }
 
-/// The devices whose state cannot be read.
+/// Returns the devices of `targets` whose state cannot be read.
 pub(super) fn unverified<'a>(
     targets: &'a Targets,
     inventory: &'a Inventory,
@@ -114,7 +114,7 @@ fn differs(wanted: &MigTarget, device: &Device) -> Vec<DifferenceKind> {
     found
 }
 
-/// `None` where nobody says how an instance is split.
+/// Counts desired and existing instances; `None` if the split of an instance is not reported.
 fn balance(state: &MigState, wanted: &[InstanceTarget]) -> Option<Vec<DifferenceKind>> {
     debug_assert_eq!(state.geometry, Completeness::Complete, "asked before");
     let mut counts: BTreeMap<InstanceTarget, (usize, usize)> = BTreeMap::new();

@@ -1,11 +1,12 @@
-//! What a device has now, in the words of targets.
+//! The current state of a device, expressed as a target.
 
 use super::{InstanceTarget, MigTarget};
 use crate::domain::catalog::{ComputeInstanceProfile, GpuInstanceProfile, ProfileCatalog};
 use crate::domain::inventory::{ComputeInstance, GpuInstance, MigMode, MigState};
 
-/// What a device has now, as a target that is met by just that, each instance in its place: what to go back to. One without a
-/// compute instance cannot be used, and nobody wants it back. `None` where nobody says how an instance is split.
+/// Returns the current state of a device as a target that only this state meets, with the placement of each instance;
+/// used for rollback. Instances without a compute instance are unusable and left out. `None` if the split of an
+/// instance is not reported.
 pub fn standing(state: &MigState) -> Option<MigTarget> {
     if state.current == MigMode::Disabled {
         return Some(MigTarget::Disabled);
@@ -22,8 +23,8 @@ pub fn standing(state: &MigState) -> Option<MigTarget> {
     Some(MigTarget::Enabled(instances))
 }
 
-/// `instance` in the words of targets, without compute slices where it has no compute instance; `None` where nobody says
-/// how it is split.
+/// Converts `instance` into a target, without compute slices if it has no compute instance; `None` if its split is not
+/// reported.
 pub(super) fn instance(state: &MigState, instance: &GpuInstance) -> Option<InstanceTarget> {
     let profile = state.catalog.by_id(instance.profile_id);
     let all = instance.compute_instances.iter();
@@ -47,7 +48,7 @@ fn slices(profile: Option<&GpuInstanceProfile>, compute: &ComputeInstance) -> Op
     })
 }
 
-/// The name of a whole instance, and how it is split where it is: `3g.40gb split into 2c and 1c`.
+/// Returns the profile name of a GPU instance, with its split if it is split: `3g.40gb split into 2c and 1c`.
 pub(super) fn name(catalog: &ProfileCatalog, instance: &InstanceTarget) -> String {
     let profile = catalog.by_id(instance.profile_id);
     let whole = profile.map_or_else(

@@ -1,4 +1,4 @@
-//! Why a layout cannot be had on a node, and what is surprising although it can.
+//! Errors and warnings of resolving a layout on a node.
 
 use std::fmt;
 
@@ -8,87 +8,87 @@ use super::Place;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Device, Vendor};
 
-/// Why a rule of a layout cannot be had on this node.
+/// A rule of a layout that cannot be applied on this node.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}", told(.layout, *.rule, .devices, .reason))]
 pub struct RuleError {
-    /// Where the reason stands.
+    /// Position in the file that the reason refers to.
     pub place: Place,
-    /// The layout's name.
+    /// Layout name.
     pub layout: String,
-    /// Which of its rules, counted from one; `None` when it is none in particular.
+    /// One-based number of the rule; `None` if the error concerns the whole layout.
     pub rule: Option<usize>,
-    /// The devices it cannot be had on, by address; none where no device is concerned.
+    /// The affected devices, ordered by address; empty if the error concerns no device.
     pub devices: Vec<DeviceRef>,
-    /// Why.
+    /// The cause.
     pub reason: Reason,
 }
 
-/// Something that a person may not have meant, and that is done all the same.
+/// A possibly unintended effect of a rule, which is applied nevertheless.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleWarning {
-    /// Where it stands.
+    /// Position in the file that the warning refers to.
     pub place: Place,
-    /// The layout's name.
+    /// Layout name.
     pub layout: String,
-    /// Which of its rules, counted from one.
+    /// One-based number of the rule.
     pub rule: usize,
-    /// The devices concerned, by address.
+    /// The affected devices, ordered by address.
     pub devices: Vec<DeviceRef>,
-    /// What.
+    /// The warning itself.
     pub surprise: Surprise,
 }
 
-/// A device as people are told of it.
+/// A device as shown in messages.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeviceRef {
-    /// Where it sits.
+    /// PCI address.
     pub pci: PciAddress,
-    /// NVML's index.
+    /// NVML index.
     pub index: Option<u32>,
 }
 
-/// Why a rule cannot be had.
+/// Reason why a rule cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Reason {
-    /// No device meets the selector.
+    /// No device matches the selector.
     #[error("it selects {wanted}, which is nothing here; this node has {has}")]
     Nothing {
-        /// The selector, in words.
+        /// The selector as text.
         wanted: String,
-        /// What the node has instead, in words.
+        /// Description of the node's devices.
         has: String,
     },
     /// No rule of the layout selects a device.
     #[error("none of its rules selects a device of this node, which has {has}")]
     NothingAtAll {
-        /// What the node has instead, in words.
+        /// Description of the node's devices.
         has: String,
     },
-    /// An index that no device has.
+    /// No device has one of the indices.
     #[error("there is no GPU with the index {missing}; this node has {has}")]
     NoSuchIndex {
-        /// The indices, or the ranges that are not all there.
+        /// The missing indices, or ranges of which some indices are missing.
         missing: String,
-        /// What the node has instead, in words.
+        /// Description of the node's devices.
         has: String,
     },
-    /// Two rules select one device, and nothing says which one counts.
+    /// Two rules select one device, and the dialect defines no precedence.
     #[error(
         "rule {other_rule} ({other}) selects it as well; let each device be selected by one rule"
     )]
     Conflict {
-        /// The other rule, counted from one.
+        /// One-based number of the other rule.
         other_rule: usize,
-        /// Where the other rule begins.
+        /// Start of the other rule.
         other: Place,
     },
-    /// The device is to be partitioned and cannot be.
+    /// The rule partitions a device that does not support it.
     #[error(
         "it cannot be partitioned; use `devices: all`, which leaves such devices out, or name others"
     )]
     NotMigCapable,
-    /// The driver tells no profiles.
+    /// The driver reports no profiles.
     #[error(
         "the driver does not tell which profiles it offers{}",
         if *.mig_is_off {
@@ -98,25 +98,25 @@ pub enum Reason {
         }
     )]
     NoProfiles {
-        /// Whether MIG mode is off, which is the usual reason.
+        /// True if MIG mode is off, which is the usual cause.
         mig_is_off: bool,
     },
-    /// The device does not offer a profile of that name, nor of one that is nearly the same.
+    /// The device offers no profile with this or a nearly equal name.
     #[error("it does not offer {asked}; it offers {}{}", .offers.join(", "), use_there(.elsewhere))]
     UnknownProfile {
-        /// The name.
+        /// The requested profile.
         asked: String,
-        /// What it offers, the nearest first.
+        /// The offered profiles, closest match first.
         offers: Vec<String>,
-        /// Devices of the node that offer it.
+        /// Devices of the node that offer the profile.
         elsewhere: Vec<DeviceRef>,
     },
-    /// The name is not quite that of several profiles.
+    /// The name nearly equals that of several profiles.
     #[error("{asked} could be {}; write the one that is meant", .candidates.join(" or "))]
     Ambiguous {
-        /// The name.
+        /// The requested profile.
         asked: String,
-        /// The names it could stand for.
+        /// The candidates.
         candidates: Vec<String>,
     },
     /// The driver lists several profiles under one name.
@@ -126,41 +126,41 @@ pub enum Reason {
         .ids.len(), listed(.ids, ", "), listed(.ids, "` or `nvidia-smi mig -cgi ")
     )]
     SameName {
-        /// The name.
+        /// The profile name.
         name: String,
-        /// The driver's ids.
+        /// The driver's profile ids.
         ids: Vec<u32>,
     },
-    /// A GPU instance cannot be split so.
+    /// A GPU instance cannot be split this way.
     #[error("{asked} cannot be had: a GPU instance {whole} is split into {}", .legal.join(", "))]
     ComputeSplit {
-        /// The name.
+        /// The requested compute instance profile.
         asked: String,
-        /// The name of the GPU instance.
+        /// The profile of the GPU instance.
         whole: String,
-        /// Names of what it can be split into.
+        /// Valid compute instance profiles.
         legal: Vec<String>,
     },
-    /// More than an empty device can have.
+    /// The count exceeds what fits on an empty device.
     #[error("{profile}: {asked} asked, at most {most} fit when it is empty")]
     TooMany {
         /// The profile.
         profile: String,
-        /// How many are asked for.
+        /// The requested count.
         asked: u64,
-        /// How many there can be.
+        /// The maximum count.
         most: u64,
     },
-    /// Compute instances that fit one by one, and take more GPU instances than there can be.
+    /// Each count of compute instances fits, but together they require too many GPU instances.
     #[error(
         "the compute instances in {profile} take {asked} GPU instances, at most {most} fit when it is empty"
     )]
     TooManySplit {
         /// The profile of the GPU instances.
         profile: String,
-        /// How many GPU instances it takes.
+        /// Number of GPU instances required.
         asked: u64,
-        /// How many there can be.
+        /// The maximum count.
         most: u64,
     },
 }
@@ -170,54 +170,54 @@ fn listed(ids: &[u32], between: &str) -> String {
     ids.join(between)
 }
 
-/// What a person may not have meant.
+/// A possibly unintended effect of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Surprise {
-    /// The device spells a profile otherwise.
+    /// The device spells a profile name differently.
     #[error("{asked} is called {own} here; taken as that")]
     OtherSpelling {
-        /// As it was written.
+        /// The name in the layout.
         asked: String,
-        /// As the device spells it.
+        /// The name on the device.
         own: String,
     },
-    /// An earlier rule selects the device too and says something else.
+    /// An earlier rule selects the device too and requests something else.
     #[error("overrides rule {other_rule} ({other}), which selects it too: the last rule counts")]
     Overrides {
-        /// The other rule, counted from one.
+        /// One-based number of the other rule.
         other_rule: usize,
-        /// Where the other rule begins.
+        /// Start of the other rule.
         other: Place,
     },
-    /// The device is bound to a driver for virtual machines.
+    /// The device is bound to a passthrough driver for virtual machines.
     #[error("not selected: it is passed through to virtual machines")]
     PassedThrough,
-    /// The state of the device cannot be read. It stays as it is, and the node is not applied.
+    /// The state of the device cannot be read. The device is not changed, and the node does not count as applied.
     #[error("its state cannot be read: {why}")]
     Unverified {
-        /// Why not.
+        /// The cause.
         why: String,
     },
-    /// A profile is shared and the rule makes no partition of it.
+    /// The rule shares a profile but creates no partition of it.
     #[error("{profile} is shared, and this rule makes no partition of it")]
     NothingToShare {
         /// The profile.
         profile: String,
     },
-    /// The other rules select every device.
+    /// Other rules already select every device.
     #[error("the rest is nothing: other rules select every device")]
     NoRest,
 }
 
 impl RuleError {
-    /// Where in the file the reason stands; zero for a layout that was made and not read.
+    /// Returns the position in the file that the reason refers to; zero for a generated layout.
     pub fn place(&self) -> Place {
         self.place
     }
 }
 
 impl RuleWarning {
-    /// Where in the file it stands; zero for a layout that was made and not read.
+    /// Returns the position in the file that the warning refers to; zero for a generated layout.
     pub fn place(&self) -> Place {
         self.place
     }
@@ -231,7 +231,7 @@ impl fmt::Display for RuleWarning {
 }
 
 impl DeviceRef {
-    /// How people are told of `device`.
+    /// Returns the reference of `device`.
     pub fn of(device: &Device) -> Self {
         Self {
             pci: device.pci,

@@ -1,4 +1,4 @@
-//! What a node has now, as a layout that asks for just that.
+//! Exports the current state of a node as a layout.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,60 +12,60 @@ use super::{
 use crate::domain::inventory::{Condition, Device, Inventory, Mig, MigMode, MigState, Vendor};
 use crate::domain::profile::ProfileName;
 
-/// Why what a node has is no layout.
+/// Reason why the current state of a node cannot be exported.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ExportError {
     /// No device can be partitioned.
     #[error("no device of this node can be partitioned, so that there is nothing to export")]
     Nothing,
-    /// Nobody says what a device has.
+    /// The MIG state of a device is not reported.
     #[error("{0}: nobody says which partitions it has; see its problems in `octavo inspect`")]
     Untold(DeviceRef),
-    /// A GPU instance has no compute instance: no layout asks for that.
+    /// A GPU instance has no compute instance, which no layout can request.
     #[error(
         "{device}: a GPU instance {profile} has no compute instance, which no layout can ask for; use or destroy it first"
     )]
     Orphan {
         /// The device.
         device: DeviceRef,
-        /// What the instance is called.
+        /// Profile name of the instance.
         profile: String,
     },
-    /// A GPU instance was made from a profile that the device does not name.
+    /// A GPU instance has a profile whose name the device does not report.
     #[error(
         "{device}: a GPU instance has the profile {profile_id}, whose name the device does not tell"
     )]
     NoName {
         /// The device.
         device: DeviceRef,
-        /// The driver's id.
+        /// The driver's profile id.
         profile_id: u32,
     },
-    /// The device has no index to be selected by.
+    /// The device has no index to select it by.
     #[error("{0}: it has no index, and mig-parted's form knows no other name; export in ours")]
     NoIndex(DeviceRef),
-    /// The layout would not mean what the node has: compute instances lie in other GPU instances than a layout puts them.
+    /// The layout would not reproduce the current state: it would pack compute instances into other GPU instances.
     #[error("no layout asks for just this: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     NotExact(Vec<Difference>),
-    /// The layout would mean nothing.
+    /// The layout does not resolve on the node.
     #[error("no layout asks for just this: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     NotResolved(Vec<RuleError>),
 }
 
-/// Mode, and partitions by name.
+/// MIG mode and number of partitions by profile.
 type Has = (MigMode, BTreeMap<ProfileName, u32>);
 
-/// Devices that have the same.
+/// Devices with the same state.
 type Group<'a> = (Has, Vec<&'a Device>);
 
-/// What the devices of a node that can be partitioned have now, as a layout that means just that on this node.
+/// Exports the current state of the partitionable devices as a layout that resolves to exactly this state on this node.
 ///
-/// In mig-parted's dialect, GPUs that cannot be partitioned are listed with MIG off, rules are in the order of their first GPU, and a
-/// rule for every GPU of a model selects the model by its PCI ids, so that it means the same on a node with its GPUs in another order.
-/// Source: NVIDIA mig-parted v0.15.0, `cmd/nvidia-mig-parted/export/config.go`.
+/// In mig-parted's dialect, GPUs that cannot be partitioned are listed with MIG off, and rules are ordered by their
+/// first GPU. A rule for every GPU of a model selects the model by PCI ids, so that it also works on a node with its
+/// GPUs in another order. Source: NVIDIA mig-parted v0.15.0, `cmd/nvidia-mig-parted/export/config.go`.
 ///
 /// # Errors
-/// Where something is not known, or cannot be asked for by a layout.
+/// Fails if part of the state is unknown or cannot be expressed in a layout.
 pub fn export(inventory: &Inventory, name: &str, dialect: Dialect) -> Result<Layout, ExportError> {
     let mut devices: Vec<&Device> = inventory.devices.iter().collect();
     devices.sort_by_key(|device| device.index.unwrap_or(u32::MAX));
@@ -103,7 +103,7 @@ pub fn export(inventory: &Inventory, name: &str, dialect: Dialect) -> Result<Lay
         place: Place::default(),
         rules: rules.collect::<Result<Vec<_>, ExportError>>()?,
     };
-    // A layout names profiles and counts; whether that says enough is best asked of those who read it.
+    // A layout contains only profiles and counts. Resolving it shows whether these reproduce the state.
     let resolved = resolve(&layout, dialect, inventory).map_err(ExportError::NotResolved)?;
     match compare(&resolved.targets, inventory) {
         same if same.is_empty() => Ok(layout),
@@ -111,7 +111,7 @@ pub fn export(inventory: &Inventory, name: &str, dialect: Dialect) -> Result<Lay
     }
 }
 
-/// By model, where there are several, and by index where the rule is not about every device of its models.
+/// Selects by model if there are several, and also by index unless the rule covers every device of its models.
 fn selector_of_models(devices: &[&Device], groups: &[Group<'_>]) -> Result<Selector, ExportError> {
     let models = |devices: &[&Device]| -> BTreeSet<DeviceFilter> {
         devices.iter().copied().map(model).collect()
@@ -139,7 +139,7 @@ fn selector_of_models(devices: &[&Device], groups: &[Group<'_>]) -> Result<Selec
     }))
 }
 
-/// The PCI ids of a model.
+/// Returns the PCI ids of a model.
 fn model(device: &Device) -> DeviceFilter {
     DeviceFilter {
         device: device.pci_ids.device,
@@ -148,7 +148,7 @@ fn model(device: &Device) -> DeviceFilter {
     }
 }
 
-/// What is told of a device that can be partitioned; `None` of one that cannot.
+/// Returns the MIG state of a partitionable device; `None` for a device that cannot be partitioned.
 fn partitionable(device: &Device) -> Result<Option<&MigState>, ExportError> {
     if device.vendor != Vendor::Nvidia || device.mig == Mig::NotCapable {
         return Ok(None);
@@ -186,7 +186,8 @@ fn has(device: &Device, state: &MigState) -> Result<Has, ExportError> {
     Ok((state.current, counts))
 }
 
-/// By index, neighbours as a range; by address in our form where one has no index.
+/// Selects by index, merging adjacent indices into ranges. In Octavo's dialect, selects by PCI address if a device has
+/// no index.
 fn selector(devices: &[&Device], dialect: Dialect) -> Result<Selector, ExportError> {
     let indices = devices.iter().map(|device| device.index.ok_or(*device));
     let criteria = match indices.collect::<Result<Vec<u32>, &Device>>() {

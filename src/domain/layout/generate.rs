@@ -1,4 +1,4 @@
-//! The layouts that suit the devices of a node, under the names that mig-parted's `generate-config` gives them.
+//! Generates layouts for the devices of a node, named as in mig-parted's `generate-config`.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,21 @@ use crate::domain::id::{PciAddress, TypeName};
 use crate::domain::inventory::{Device, Identity, Inventory};
 use crate::domain::profile::ProfileName;
 
-/// What makes devices of one kind.
+/// Grouping key of devices.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Type(TypeName),
     Ids(u16, u16),
-    /// Nobody knows its type: it is a kind of its own.
+    /// The type is unknown: the device forms its own group.
     One(PciAddress),
 }
 
-/// A selector and what its devices offer.
+/// A selector and the profiles that its devices offer.
 type Offer<'a> = (Selector, &'a ProfileCatalog);
 
-/// Layouts for the devices that can be partitioned: none and all in MIG mode, each profile as often as it fits, and a
-/// balanced one. None at all where no device can be. Source of the names: NVIDIA mig-parted v0.15.0, `generate-config`.
+/// Generates layouts for the partitionable devices: MIG mode disabled on all, enabled on all, each profile at its
+/// maximum count, and a balanced one. Empty if no device can be partitioned. Source of the names: NVIDIA mig-parted
+/// v0.15.0, `generate-config`.
 pub fn generate(inventory: &Inventory, dialect: Dialect) -> Layouts {
     let offers = offers(inventory, dialect);
     let mut layouts = Vec::new();
@@ -44,13 +45,13 @@ pub fn generate(inventory: &Inventory, dialect: Dialect) -> Layouts {
     Layouts { dialect, layouts }
 }
 
-/// One for each kind of device; all of them where there is one kind.
+/// Returns one offer per kind of device, with [`Selector::All`] if there is only one kind.
 fn offers(inventory: &Inventory, dialect: Dialect) -> Vec<Offer<'_>> {
     let mut kinds: BTreeMap<Kind, &ProfileCatalog> = BTreeMap::new();
     for device in &inventory.devices {
         if let Some(state) = device.mig.state() {
             let known = kinds.entry(kind(device, dialect)).or_insert(&state.catalog);
-            // A driver that tells no profiles while MIG mode is off may tell them of the next device.
+            // A driver that reports no profiles while MIG mode is off may report them for the next device.
             if known.profiles().is_empty() {
                 *known = &state.catalog;
             }
@@ -79,7 +80,7 @@ fn selector(kind: Kind) -> Selector {
     let criteria = match kind {
         Kind::Type(type_name) => Criteria {
             type_name: Some(vec![type_name]),
-            // A device of the type that does not answer is left out and told of, and is no error.
+            // A device of the type that does not respond becomes a warning instead of an error.
             mig_capable: Some(true),
             ..Criteria::default()
         },
@@ -99,7 +100,7 @@ fn selector(kind: Kind) -> Selector {
     Selector::Matching(criteria)
 }
 
-/// For each profile that a device offers a layout of as many as fit.
+/// Returns a layout for each offered profile, at its maximum count.
 fn uniform(offers: &[Offer<'_>]) -> Vec<Layout> {
     let mut layouts: Vec<Layout> = Vec::new();
     for (selector, catalog) in offers {
@@ -112,7 +113,7 @@ fn uniform(offers: &[Offer<'_>]) -> Vec<Layout> {
             let rule = rule(selector.clone(), wish);
             let name = format!("all-{}", profile.name.to_string().replace('+', "."));
             match layouts.iter_mut().find(|known| known.name == name) {
-                // Two profiles of one name, which no layout can tell apart, make one rule.
+                // Two profiles with the same name, which a layout cannot distinguish, produce one rule.
                 Some(known) if known.rules.contains(&rule) => {}
                 Some(known) => known.rules.push(rule),
                 None => layouts.push(layout(&name, vec![rule])),
@@ -122,7 +123,8 @@ fn uniform(offers: &[Offer<'_>]) -> Vec<Layout> {
     layouts
 }
 
-/// Two of one slice, one of two and, on boards of seven slices, one of three: of each the plain one with the least memory.
+/// Returns the balanced rule: two instances of one slice, one of two and, on boards with seven slices, one of three.
+/// Uses the plain profile with the least memory for each.
 fn balanced((selector, catalog): &Offer<'_>) -> Option<Rule> {
     let wanted: &[(u8, u32)] = match limits::gpu_slices(catalog) {
         7 => &[(1, 2), (2, 1), (3, 1)],

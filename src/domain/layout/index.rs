@@ -1,13 +1,14 @@
-//! NVML's index of a device, also of one that NVML counts and cannot name.
+//! NVML's index of a device, including devices that NVML counts but cannot identify.
 
 use std::collections::BTreeSet;
 
 use crate::domain::inventory::{Condition, Device, Inventory, Vendor};
 
-/// The index by which a layout selects `device`.
+/// Returns the index by which a layout selects `device`.
 ///
-/// NVML counts a GPU that was lost before the driver was loaded, and does not name it. NVML enumerates by PCI address, so the n-th unnamed
-/// device gets the n-th index that no other device has. A failing device is never changed: the index only decides which rule reports it.
+/// NVML counts a GPU that was lost before the driver was loaded, but does not identify it. NVML enumerates by PCI
+/// address, so the n-th unidentified device gets the n-th index that no other device has. Failing devices are never
+/// changed: the index only decides which rule reports them.
 pub(super) fn index(device: &Device, inventory: &Inventory) -> Option<u32> {
     if device.index.is_some() || !is_unnamed(device) {
         return device.index;

@@ -1,16 +1,16 @@
-//! How many instances of one profile an empty device can have.
+//! Maximum number of instances of one profile on an empty device.
 
 use crate::domain::catalog::{GpuInstanceProfile, ProfileCatalog};
 
-/// No device has more slices, so none has more instances: what a driver claims beyond that is its mistake.
+/// Upper bound: no device has more slices, so a larger count reported by a driver is wrong.
 const MOST: u32 = 24;
 
-/// How many instances of `profile` alone fit on an empty device with this catalogue; never more than a few dozen.
+/// Returns how many instances of `profile` alone fit on an empty device with this catalog, at most [`MOST`].
 ///
-/// The driver's own count is used only where it tells no placements, because A30's is wrong while MIG mode is off (NVIDIA
-/// mig-parted replaces it by a table of its own for that). Taking places from left to right, the one that ends first
-/// first, is exact for one profile: whatever set of places does not overlap, its first can be exchanged for the one that
-/// ends first, and so on. With two profiles that is no longer true, and the planner's to say.
+/// The driver's own count is used only if it reports no placements, because it is wrong for A30 while MIG mode is off
+/// (mig-parted replaces it with its own table for that reason). Choosing placements greedily by their end is exact for
+/// one profile: in any set of non-overlapping placements, the first can be exchanged for the one that ends first, and
+/// so on. This does not hold for several profiles; the planner decides those.
 pub(super) fn most(catalog: &ProfileCatalog, profile: &GpuInstanceProfile) -> u32 {
     let by_places = if profile.placements.is_empty() {
         profile.max_count
@@ -27,7 +27,7 @@ pub(super) fn most(catalog: &ProfileCatalog, profile: &GpuInstanceProfile) -> u3
     by_places.min(by_slices).min(by_engines).min(MOST)
 }
 
-/// GPU slices of the device: those of its largest profile.
+/// Returns the GPU slices of the device: those of its largest profile.
 pub(super) fn gpu_slices(catalog: &ProfileCatalog) -> u32 {
     let all = catalog.profiles().iter();
     all.map(|profile| profile.resources.gpu_slices)

@@ -1,8 +1,8 @@
-//! Layouts: what a node's devices shall have, as people write it.
+//! Layouts: the desired partitioning and sharing of a node's devices, as written by users.
 //!
-//! A layout is a name and rules; a rule selects devices and says what they shall have. Three dialects of files are read and
-//! two written (`wire::layouts`); here is what both mean. A layout knows no device: [`resolve`] turns it into [`Targets`] for
-//! the devices of one node, through the catalogue of each.
+//! A layout has a name and rules; a rule selects devices and describes their desired state. Octavo reads three dialects
+//! of layout files and writes two (`wire::layouts`); this module holds their common meaning. A layout does not depend
+//! on devices: [`resolve`] converts it into [`Targets`] for the devices of one node, using the catalog of each.
 
 mod compare;
 mod current;
@@ -31,78 +31,78 @@ pub use self::sharing::{Item, Rename, Share, ShareOf, SliceLength, TimeSlicing, 
 pub use self::target::{DeviceTarget, InstanceTarget, MigTarget, Targets, UnverifiedDevice};
 use crate::domain::profile::ProfileName;
 
-/// A file of layouts, in the order of the file.
+/// A layout file, in file order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layouts {
-    /// The dialect it was written in, which decides what rules that overlap mean.
+    /// The dialect of the file, which defines the meaning of overlapping rules.
     pub dialect: Dialect,
-    /// Names are unique.
+    /// The layouts, with unique names.
     pub layouts: Vec<Layout>,
 }
 
-/// The forms of a layout file.
+/// The file formats of layouts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// `apiVersion: octavo.dev/v1`, `kind: Layouts`. Rules of which two select one device are an error.
+    /// `apiVersion: octavo.dev/v1`, `kind: Layouts`. Two rules that select one device are an error.
     Octavo,
-    /// `version: v1`, `mig-configs:`. Of rules that select one device the last one counts. Source: NVIDIA mig-parted
-    /// v0.15.0, `cmd/nvidia-mig-parted/util`.
+    /// `version: v1`, `mig-configs:`. If several rules select one device, the last one counts. Source: NVIDIA
+    /// mig-parted v0.15.0, `cmd/nvidia-mig-parted/util`.
     MigParted,
-    /// `version: v1` with `flags`, `resources`, `sharing` or `imex`: how NVIDIA's device plugin is configured. One layout with
-    /// one rule for all devices. Source: NVIDIA k8s-device-plugin v0.20.0, `api/config/v1`.
+    /// `version: v1` with `flags`, `resources`, `sharing` or `imex`: the configuration of NVIDIA's device plugin. One
+    /// layout with one rule for all devices. Source: NVIDIA k8s-device-plugin v0.20.0, `api/config/v1`.
     DevicePlugin,
 }
 
-/// What one layout asks for.
+/// A named set of rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
-    /// What it is selected by.
+    /// The name that nodes select the layout by.
     pub name: String,
-    /// Where its name stands.
+    /// Position of the name in the file.
     pub place: Place,
-    /// At least one.
+    /// The rules; at least one.
     pub rules: Vec<Rule>,
 }
 
-/// What some devices shall have.
+/// The desired state of some devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Where it begins.
+    /// Start of the rule in the file.
     pub place: Place,
-    /// Which devices.
+    /// Selects the devices.
     pub devices: Selector,
-    /// How they are partitioned; `None` leaves partitioning as it is.
+    /// Desired partitioning; `None` leaves partitioning unchanged.
     pub mig: Option<MigWish>,
-    /// How they, or their partitions, are shared; `None` leaves sharing as it is.
+    /// Desired sharing of the devices or their partitions; `None` leaves sharing unchanged.
     pub time_slicing: Option<TimeSlicing>,
 }
 
-/// Partitioning as people write it.
+/// Partitioning as written by users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MigWish {
     /// MIG mode off: a whole GPU.
     Disabled,
-    /// MIG mode on with these partitions and no other; none at all is allowed.
+    /// MIG mode on with exactly these partitions, possibly none.
     Enabled(Vec<ProfileCount>),
 }
 
-/// So many partitions of a profile.
+/// A number of partitions of one profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProfileCount {
-    /// Where the name stands.
+    /// Position of the profile name in the file.
     pub place: Place,
-    /// As it was written; a device may spell it otherwise.
+    /// The profile name as written; a device may spell it differently.
     pub profile: ProfileName,
-    /// How many; never zero.
+    /// The count; never zero.
     pub count: u32,
 }
 
-/// A place in a file; both count from one. Those of a layout that was made and not read are zero.
+/// A position in a file, one-based. Zero for a generated layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Place {
-    /// The line.
+    /// Line number.
     pub line: u32,
-    /// The column, in characters.
+    /// Column in characters.
     pub column: u32,
 }
 
@@ -113,7 +113,7 @@ impl fmt::Display for Place {
 }
 
 impl Layouts {
-    /// The layout with this name.
+    /// Returns the layout with this name.
     pub fn by_name(&self, name: &str) -> Option<&Layout> {
         self.layouts.iter().find(|layout| layout.name == name)
     }

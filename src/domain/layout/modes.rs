@@ -1,4 +1,4 @@
-//! Targets as far as MIG modes go: all that is partitioned stays as far as a mode lets it.
+//! Targets restricted to MIG modes: everything else stays unless a mode change prevents it.
 
 use super::compare::unverified;
 use super::index::index;
@@ -9,7 +9,7 @@ use super::{
 use crate::domain::inventory::{Device, Inventory, MigMode, MigState};
 
 impl Layout {
-    /// The same without partitions: what remains asks for MIG modes alone.
+    /// Returns the layout without partitions and sharing, so that it requests MIG modes only.
     #[must_use]
     pub fn modes_alone(&self) -> Self {
         let mut layout = self.clone();
@@ -23,7 +23,8 @@ impl Layout {
     }
 }
 
-/// The same for the devices of `inventory` alone: of indices that no device has nothing remains, nor of rules that have no other.
+/// Returns the layout restricted to existing devices: removes indices that no device has, and rules that then select
+/// nothing.
 #[must_use]
 pub fn without_missing(layout: &Layout, inventory: &Inventory) -> Layout {
     let mut layout = layout.clone();
@@ -50,8 +51,8 @@ pub fn without_missing(layout: &Layout, inventory: &Inventory) -> Layout {
     layout
 }
 
-/// Of `targets` the devices whose MIG mode has to change, and nothing but the mode: one that has its mode is left out, and one
-/// whose other mode is merely pending keeps what it has.
+/// Returns the devices of `targets` whose MIG mode must change, with the mode as only target. A device in its mode is
+/// left out; one whose other mode is only pending keeps its instances.
 pub fn modes(targets: &Targets, inventory: &Inventory) -> Targets {
     let all = targets.devices.iter().filter_map(|target| {
         let wanted = mode(target.mig.as_ref()?);
@@ -75,7 +76,7 @@ pub fn modes(targets: &Targets, inventory: &Inventory) -> Targets {
     }
 }
 
-/// Where MIG modes differ from what `targets` ask for; a mode that is pending is not there yet.
+/// Returns the devices whose MIG mode differs from `targets`. A pending mode does not count as reached.
 pub fn compare_modes(targets: &Targets, inventory: &Inventory) -> Vec<Difference> {
     let all = targets.devices.iter().filter_map(|target| {
         let wanted = mode(target.mig.as_ref()?);
@@ -96,7 +97,7 @@ pub fn compare_modes(targets: &Targets, inventory: &Inventory) -> Vec<Difference
     all.chain(unverified(targets, inventory)).collect()
 }
 
-/// Whether every mode that `targets` ask for is there or comes with the next reset.
+/// Returns true if every mode in `targets` is current or will be after the next reset.
 pub fn modes_are_set(targets: &Targets, inventory: &Inventory) -> bool {
     let mut wishes = targets
         .devices

@@ -1,4 +1,4 @@
-//! From a layout to what each device of one node shall have.
+//! Resolves a layout into the desired state of each device of a node.
 
 mod names;
 mod select;
@@ -15,24 +15,24 @@ use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Device, Inventory, Mig, MigMode, MigState, Vendor};
 use crate::domain::profile::ProfileName;
 
-/// What a layout means on one node.
+/// A layout resolved on one node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Resolved {
-    /// What its devices shall have.
+    /// The desired state of the devices.
     pub targets: Targets,
-    /// The devices that its rules speak of, also those of which nothing is asked then; in no particular order.
+    /// The devices that rules select, including those with nothing to do, in no particular order.
     pub covered: Vec<PciAddress>,
-    /// What a person may not have meant.
+    /// Possibly unintended effects of the rules.
     pub warnings: Vec<RuleWarning>,
 }
 
-/// What `layout` means for the devices of `inventory`.
+/// Resolves `layout` for the devices of `inventory`.
 ///
-/// Names are looked up in each device's own catalogue. Counts are held against what fits on an empty device, profile by
-/// profile; whether everything fits together, and beside what is in use, is the planner's to say.
+/// Profile names are looked up in the catalog of each device. Counts are checked against what fits on an empty device,
+/// profile by profile. The planner decides whether everything fits together and next to instances in use.
 ///
 /// # Errors
-/// Everything that is wrong, not only the first.
+/// Returns all errors, not only the first.
 pub fn resolve(
     layout: &Layout,
     dialect: Dialect,
@@ -66,18 +66,18 @@ pub fn resolve(
     }
 }
 
-/// A device and the rule that speaks of it.
+/// A device and the rule that selects it.
 #[derive(Debug, Clone, Copy)]
 struct Chosen<'a> {
     device: &'a Device,
     rule: &'a Rule,
-    /// The rule's number, counted from one.
+    /// One-based number of the rule.
     number: usize,
 }
 
 impl Chosen<'_> {
-    /// Why it cannot be read whether the device has what the rule asks for; `None` where it can be. Whether a device can be partitioned is of
-    /// no interest to a rule that neither partitions nor selects by it.
+    /// Returns the reason why the device cannot be compared with the rule; `None` if it can. MIG capability does not
+    /// matter to a rule that neither partitions nor selects by it.
     fn unreadable(&self) -> Option<String> {
         let Self { device, rule, .. } = self;
         let by_capability = match &rule.devices {
@@ -93,17 +93,17 @@ impl Chosen<'_> {
     }
 }
 
-/// A device, its rule, and the node around it.
+/// A device, its rule, and the inventory of the node.
 #[derive(Clone, Copy)]
 struct Case<'a> {
     chosen: Chosen<'a>,
     inventory: &'a Inventory,
 }
 
-/// It cannot be had, and the report says why.
+/// Marker error: the cause is already in the report.
 struct Reported;
 
-/// One name of a rule after it was looked up.
+/// A profile of a rule after lookup.
 struct Entry<'a> {
     count: &'a ProfileCount,
     profile: &'a GpuInstanceProfile,
@@ -141,7 +141,7 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// `None` where nothing has to be done because there is no MIG mode to switch off.
+    /// Returns the MIG target; `None` if nothing has to be done because the device has no MIG mode to disable.
     fn mig(
         self,
         wish: &'a MigWish,
@@ -153,7 +153,7 @@ impl<'a> Case<'a> {
                 report.error(self.chosen, self.chosen.rule.place, Reason::NotMigCapable);
                 return Err(Reported);
             }
-            // Such a device is unverified, and has no target.
+            // Unreachable in practice: such a device is unverified and has no target.
             (Capability::Untold(_), _) => return Err(Reported),
             (Capability::Yes(state), _) => state,
         };
@@ -204,7 +204,7 @@ impl<'a> Case<'a> {
         Some(Entry { count, profile })
     }
 
-    /// The profile of a GPU instance that a name means on the device.
+    /// Returns the GPU instance profile that a name denotes on the device.
     fn look_up(
         self,
         (state, place): (&'a MigState, Place),
@@ -241,16 +241,16 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Whether a device can be partitioned.
+/// Partitioning capability of a device.
 enum Capability<'a> {
     Yes(&'a MigState),
     No,
-    /// Nobody says, for this reason.
+    /// Unknown, for this reason.
     Untold(String),
 }
 
 impl<'a> Capability<'a> {
-    /// MIG is NVIDIA's: a device of another vendor cannot be partitioned by it, whatever its driver says.
+    /// MIG exists on NVIDIA GPUs only: another vendor's device never has it, whatever its driver reports.
     fn of(device: &'a Device) -> Self {
         if device.vendor != Vendor::Nvidia {
             return Self::No;
@@ -273,7 +273,7 @@ impl<'a> Capability<'a> {
     }
 }
 
-/// What is wrong and what is surprising, devices with the same trouble in one sentence.
+/// Collects errors and warnings, merging devices with the same problem into one message.
 struct Report<'a> {
     layout: &'a Layout,
     errors: Vec<RuleError>,
@@ -307,7 +307,7 @@ impl<'a> Report<'a> {
         });
     }
 
-    /// An error that is no device's.
+    /// Adds an error that concerns no device.
     fn error_of(&mut self, place: Place, rule: Option<usize>, reason: Reason) {
         self.errors.push(RuleError {
             place,
@@ -336,7 +336,7 @@ impl<'a> Report<'a> {
         });
     }
 
-    /// A warning that is no device's.
+    /// Adds a warning that concerns no device.
     fn warning_of(&mut self, place: Place, rule: usize, surprise: Surprise) {
         self.warnings.push(RuleWarning {
             place,

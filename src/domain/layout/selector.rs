@@ -1,65 +1,65 @@
-//! Which devices a rule speaks of.
+//! Selectors: which devices a rule applies to.
 
 use std::fmt;
 
 use crate::domain::id::{GpuUuid, PciAddress, TypeName};
 use crate::domain::quantity::Mebibytes;
 
-/// Which devices a rule speaks of.
+/// Selects the devices that a rule applies to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selector {
-    /// Every device; where the rule partitions, every device that can be partitioned.
+    /// Every device; if the rule partitions, every partitionable device.
     All,
-    /// Every device that no other rule of the layout selects; where the rule partitions, those that can be partitioned.
+    /// Every device that no other rule of the layout selects; if the rule partitions, every partitionable one of these.
     Rest,
-    /// Every device that meets all of these.
+    /// Every device that meets all criteria.
     Matching(Criteria),
 }
 
-/// Criteria that hold together. One that is `None` is met by every device; a list is met by whatever meets one of its
-/// members, and is never empty.
+/// Criteria, all of which must be met. `None` is met by every device; a list is met by a device that meets one element,
+/// and is never empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Criteria {
-    /// NVML's index of the device.
+    /// NVML index.
     pub index: Option<Vec<IndexRange>>,
-    /// Its UUID.
+    /// GPU UUID.
     pub uuid: Option<Vec<GpuUuid>>,
-    /// Its PCI address.
+    /// PCI address.
     pub pci: Option<Vec<PciAddress>>,
-    /// Its type.
+    /// Accelerator type.
     pub type_name: Option<Vec<TypeName>>,
-    /// The least memory it may have.
+    /// Minimum memory.
     pub memory_at_least: Option<Mebibytes>,
-    /// Whether it can be partitioned.
+    /// Capability to be partitioned.
     pub mig_capable: Option<bool>,
-    /// Its PCI ids, mig-parted's `device-filter`. A rule that has nothing but this selects like [`Selector::All`].
+    /// PCI ids, mig-parted's `device-filter`. A rule with this criterion alone selects like [`Selector::All`].
     pub device_filter: Option<Vec<DeviceFilter>>,
 }
 
-/// Indices from the first to the last, both included: `3` is `3-3`.
+/// An inclusive range of indices: `3` is `3-3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct IndexRange {
-    /// The first.
+    /// First index.
     pub first: u32,
-    /// The last; never less than the first.
+    /// Last index; never less than the first.
     pub last: u32,
 }
 
-/// PCI ids that a device must have, written `0x20B210DE` or `0x20B210DE:0x147F10DE`: each number is a device id before a
+/// PCI ids of a device, written `0x20B210DE` or `0x20B210DE:0x147F10DE`: each number is a device id followed by a
 /// vendor id. Source: mig-parted v0.15.0, `pkg/types/deviceid.go`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeviceFilter {
-    /// Device id and vendor id.
+    /// Device id.
     pub device: u16,
     /// Vendor id.
     pub vendor: u16,
-    /// Subsystem device id and subsystem vendor id, where they matter.
+    /// Subsystem device id and subsystem vendor id; `None` matches any.
     pub subsystem: Option<(u16, u16)>,
 }
 
 impl Criteria {
-    /// Whether a device is named by something that a person chose for it, and not by being there: then what it cannot do is
-    /// an error, and not a reason to leave it out.
+    /// Returns true if the criteria name devices deliberately, such as by index. Then a device without the required
+    /// capability is an error instead of being skipped.
     pub fn is_explicit(&self) -> bool {
         self.index.is_some()
             || self.uuid.is_some()
@@ -70,7 +70,7 @@ impl Criteria {
 }
 
 impl IndexRange {
-    /// Whether `index` lies in it.
+    /// Returns true if the range contains `index`.
     pub fn contains(self, index: u32) -> bool {
         (self.first..=self.last).contains(&index)
     }
@@ -107,7 +107,7 @@ impl fmt::Display for Selector {
 }
 
 impl fmt::Display for Criteria {
-    /// In the words of our dialect, joined by `and`.
+    /// Formats the criteria as in Octavo's dialect, joined by `and`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = [
             self.index.as_deref().map(|all| listed("index", all)),
@@ -130,7 +130,7 @@ impl fmt::Display for Criteria {
     }
 }
 
-/// `what` and the first few of its values: lists of a whole fleet's UUIDs are long.
+/// Formats `what` with its first few values; lists of UUIDs may cover a whole fleet.
 fn listed<T: fmt::Display>(what: &str, values: &[T]) -> String {
     const SHOWN: usize = 4;
     let mut words: Vec<String> = values.iter().take(SHOWN).map(T::to_string).collect();

@@ -1,4 +1,4 @@
-//! How devices and partitions are shared by turns, as people write it.
+//! Time-slicing of devices and partitions, as written by users.
 
 use std::fmt;
 
@@ -8,105 +8,105 @@ use crate::domain::profile::ProfileName;
 use crate::domain::quantity::Mebibytes;
 use crate::domain::sharing::ResourceName;
 
-/// Who shares by turns, and how.
+/// The time-slicing settings of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimeSlicing {
-    /// Where it stands.
+    /// Position in the file.
     pub place: Place,
-    /// What is shared. Of several that speak of one unit the most specific counts, else the first. Where there is none,
+    /// The shared units. If several entries match a unit, the most specific one counts, then the first. If empty,
     /// nothing is shared.
     pub shares: Vec<Share>,
-    /// How long a turn is; `None` leaves that to the driver.
+    /// Time slice; `None` leaves the driver's default.
     pub slice: Option<SliceLength>,
 }
 
-/// How units of one kind are shared.
+/// Time-slicing of units of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Share {
-    /// Where it stands.
+    /// Position in the file.
     pub place: Place,
-    /// What it is about.
+    /// The units that this entry applies to.
     pub of: ShareOf,
-    /// How many share a unit: [`Share::LEAST`] to [`Share::MOST`].
+    /// Replicas per unit: [`Share::LEAST`] to [`Share::MOST`].
     pub replicas: u32,
-    /// What the resource is called.
+    /// The name of the shared resource.
     pub rename: Rename,
-    /// Whether a container that asks for more than one is refused.
+    /// Rejects containers that request more than one.
     pub fail_requests_greater_than_one: bool,
-    /// How much memory each shall be content with; `None` is the same for all.
+    /// Memory that each replica is expected to use at most; `None` divides it equally.
     pub memory_per_replica: Option<Mebibytes>,
 }
 
-/// What a share is about.
+/// The units that a [`Share`] applies to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ShareOf {
     /// Every unit of the devices.
     Everything,
     /// Partitions of a profile.
     Profile(ProfileName),
-    /// What is given out under a name before it is renamed, as NVIDIA's device plugin has it.
+    /// A resource by its name before renaming, as in NVIDIA's device plugin.
     Resource {
-        /// The name.
+        /// The resource name.
         name: ResourceName,
-        /// Which of it.
+        /// The units of the resource.
         which: Which,
     },
 }
 
-/// Which units of a resource.
+/// The units of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Which {
-    /// All.
+    /// All units.
     All,
-    /// The first so many.
+    /// The first units, up to this count.
     First(u32),
-    /// These; never none.
+    /// The listed units; never empty.
     These(Vec<Item>),
 }
 
-/// One unit, or a device whose units are all meant.
+/// A unit, or a device whose units are all selected.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Item {
-    /// NVML's index of the device.
+    /// NVML index of a device.
     Index(u32),
-    /// The index of the device and which of its partitions, counted from zero.
+    /// Index of a device, and zero-based index of one of its partitions.
     Partition(u32, u32),
-    /// A device.
+    /// UUID of a device.
     Gpu(GpuUuid),
-    /// A partition.
+    /// UUID of a partition.
     Mig(MigUuid),
 }
 
-/// What a shared resource is called.
+/// The name of a shared resource.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Rename {
-    /// As if it were not shared.
+    /// The same name as without sharing.
     #[default]
     No,
-    /// With `.shared` behind it.
+    /// The name with the suffix `.shared`.
     Shared,
-    /// Otherwise.
+    /// This name.
     To(ResourceName),
 }
 
-/// How long a turn is, in the words of `nvidia-smi compute-policy --set-timeslice`.
+/// Length of a time slice, as in `nvidia-smi compute-policy --set-timeslice`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SliceLength {
-    /// Short.
+    /// `short`.
     Short,
-    /// Medium.
+    /// `medium`.
     Medium,
-    /// Long.
+    /// `long`.
     Long,
 }
 
 impl TimeSlicing {
-    /// Whether anything is shared.
+    /// Returns true if anything is shared.
     pub fn shares_anything(&self) -> bool {
         !self.shares.is_empty()
     }
 
-    /// The same without its places.
+    /// Returns the settings without positions.
     #[must_use]
     pub fn without_places(mut self) -> Self {
         self.place = Place::default();
@@ -118,12 +118,12 @@ impl TimeSlicing {
 }
 
 impl Share {
-    /// Fewer do not share.
+    /// Minimum replicas; one replica is not sharing.
     pub const LEAST: u32 = 2;
-    /// More are a slip of the pen: kubelet keeps each as an id of its own.
+    /// Maximum replicas. A larger number is most likely a typo: kubelet stores every replica as a device id.
     pub const MOST: u32 = 1024;
 
-    /// So many share every unit, and nothing else is said.
+    /// Shares every unit among this many replicas, with defaults for all else.
     pub fn everything(replicas: u32) -> Self {
         Self {
             place: Place::default(),
@@ -137,10 +137,10 @@ impl Share {
 }
 
 impl SliceLength {
-    /// All there are.
+    /// All lengths.
     pub const ALL: [Self; 3] = [Self::Short, Self::Medium, Self::Long];
 
-    /// The word.
+    /// Returns the name of the length.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Short => "short",
@@ -149,7 +149,7 @@ impl SliceLength {
         }
     }
 
-    /// The number that `nvidia-smi compute-policy --set-timeslice` takes, where 0 is the driver's own choice.
+    /// Returns the number that `nvidia-smi compute-policy --set-timeslice` takes, where 0 is the driver's default.
     pub const fn number(self) -> u32 {
         match self {
             Self::Short => 1,
@@ -188,7 +188,7 @@ impl fmt::Display for ShareOf {
 }
 
 impl fmt::Display for TimeSlicing {
-    /// What is shared, in a few words: `3 replicas`, `3 replicas (1g.10gb: 2), renamed, one each`.
+    /// Summarizes the settings: `3 replicas, renamed, one each`, `3 replicas; 1g.10gb: 2 replicas`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.shares.is_empty() {
             return f.write_str("nothing is shared");

@@ -1,60 +1,59 @@
-//! What the devices of one node shall have: a layout after its names were looked up in each device's own catalogue.
+//! Targets: the desired state of the devices of one node, with profile names resolved in the catalog of each device.
 
 use super::{Place, TimeSlicing};
 use crate::domain::catalog::Placement;
 use crate::domain::id::PciAddress;
 
-/// What the devices of a node shall have. A device that is not listed is never touched.
+/// The desired state of a node's devices. Octavo never changes a device that is not listed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Targets {
-    /// Ordered by PCI address, each once.
+    /// Unique devices, ordered by PCI address.
     pub devices: Vec<DeviceTarget>,
-    /// Devices that a rule selects and whose state cannot be read, ordered by PCI address. Nothing is done to them, and a node that has one
-    /// is not applied.
+    /// Devices that a rule selects but whose state cannot be read, ordered by PCI address. They are not changed, and a
+    /// node with one does not count as applied.
     pub unverified: Vec<UnverifiedDevice>,
 }
 
-/// A device that a rule selects and whose state cannot be read.
+/// A device that a rule selects but whose state cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnverifiedDevice {
-    /// The device.
+    /// PCI address.
     pub pci: PciAddress,
-    /// Where the rule starts.
+    /// Start of the rule in the file.
     pub rule: Place,
-    /// Why its state cannot be read, in words for a person.
+    /// The cause, for messages.
     pub reason: String,
 }
 
-/// What one device shall have.
+/// The desired state of one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceTarget {
-    /// The device.
+    /// PCI address.
     pub pci: PciAddress,
-    /// Where the rule stands that says so.
+    /// Start of the rule in the file.
     pub rule: Place,
-    /// How it is partitioned; `None` leaves it as it is.
+    /// Desired partitioning; `None` leaves it unchanged.
     pub mig: Option<MigTarget>,
-    /// How it, or its partitions, are shared; `None` leaves it as it is.
+    /// Desired sharing of the device or its partitions; `None` leaves it unchanged.
     pub time_slicing: Option<TimeSlicing>,
 }
 
-/// Partitioning that one device shall have.
+/// Desired partitioning of one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MigTarget {
     /// MIG mode off.
     Disabled,
-    /// MIG mode on with these GPU instances and no other, in the order of their profile's id, then of the split, then of
-    /// the place.
+    /// MIG mode on with exactly these GPU instances, ordered by profile id, then by split, then by placement.
     Enabled(Vec<InstanceTarget>),
 }
 
-/// A GPU instance that shall be.
+/// A desired GPU instance.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InstanceTarget {
-    /// The driver's id of its profile on this device.
+    /// The driver's profile id on this device.
     pub profile_id: u32,
-    /// Compute slices of each of its compute instances, the largest first; one that has all of them is the usual case.
+    /// Compute slices of each compute instance, largest first; usually one that has all slices.
     pub compute: Vec<u32>,
-    /// Where it shall lie, in memory slices; `None` leaves that to the planner. What is restored is restored in its place.
+    /// Desired placement in memory slices; `None` lets the planner choose. A rollback restores the original placement.
     pub placement: Option<Placement>,
 }

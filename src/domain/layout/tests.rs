@@ -1,4 +1,4 @@
-//! What layouts mean on real boards.
+//! Layouts on real boards.
 
 mod names;
 mod roundtrip;

@@ -1,6 +1,6 @@
-//! Boards with the profiles that real ones told, and layouts for them.
+//! Boards with the profiles that real ones reported, and layouts for them.
 //!
-//! Source of ids, memory and places: `nvidia-smi mig -lgip` and `-lgipp` of these boards, as collected in
+//! Source of ids, memory and placements: `nvidia-smi mig -lgip` and `-lgipp` of these boards, as collected in
 //! `tests/nvml-sim/data/mig-profiles.json`.
 
 use super::{
@@ -15,10 +15,10 @@ use crate::domain::inventory::{
 };
 use crate::domain::quantity::Mebibytes;
 
-/// Id, NVML's index, name, most of it, memory, starts, memory slices.
+/// Profile id, NVML index, name, maximum count, memory, placement starts, memory slices.
 type Row = (u32, u32, &'static str, u32, u64, &'static [u32], u32);
 
-/// A board that tests know.
+/// A board for tests.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::domain) struct Board {
     type_name: &'static str,
@@ -130,7 +130,7 @@ pub(in crate::domain) const ALL_BOARDS: [Board; 6] =
     [A30, A100_40, A100_80, H100, H200, RTX_PRO_6000];
 
 impl Board {
-    /// What the board offers, no compute profile told yet.
+    /// The profiles of the board, without compute instance profiles.
     pub(in crate::domain) fn catalog(self) -> ProfileCatalog {
         let profiles = self.rows.iter().map(|row| {
             let (id, index, name, max_count, memory, starts, size) = *row;
@@ -160,7 +160,7 @@ impl Board {
         ProfileCatalog::new(profiles.collect())
     }
 
-    /// A working GPU of this board, MIG mode on and empty, with this index; its PCI bus is the index and one.
+    /// A working GPU of this board with this index, MIG mode on and no instances; its PCI bus is the index plus one.
     pub(in crate::domain) fn gpu(self, index: u8) -> Device {
         let mut device = whole(index, self.type_name, self.device_id);
         device.memory = Some(Mebibytes::new(self.memory));
@@ -174,7 +174,7 @@ impl Board {
         device
     }
 
-    /// A GPU of this board with these instances: profile id, start, and the compute slices of its compute instances.
+    /// A GPU of this board with these instances: profile id, start, and the slices of its compute instances.
     pub(in crate::domain) fn with(self, index: u8, instances: &[(u32, u32, &[u32])]) -> Device {
         let mut device = self.gpu(index);
         let Mig::Capable(state) = &mut device.mig else {
@@ -237,7 +237,7 @@ pub(in crate::domain) fn t4(index: u8) -> Device {
     device
 }
 
-/// A GPU that the driver does not talk about.
+/// A GPU that is lost.
 pub(in crate::domain) fn failing(index: u8) -> Device {
     let mut device = whole(index, "nvidia-a100-80gb", 0x20b2);
     device.condition = Condition::Failing {
@@ -274,7 +274,7 @@ pub(in crate::domain) fn partition(devices: Selector, counts: &[(&str, u32)]) ->
     rule(devices, Some(wish(counts)))
 }
 
-/// A rule that speaks of partitioning, or of nothing.
+/// A rule with only a partitioning request, if any.
 pub(in crate::domain) fn rule(devices: Selector, mig: Option<MigWish>) -> Rule {
     Rule {
         place: Place::default(),
@@ -284,7 +284,7 @@ pub(in crate::domain) fn rule(devices: Selector, mig: Option<MigWish>) -> Rule {
     }
 }
 
-/// These partitions; the column of each is its place in the list.
+/// A request for these partitions; the column of each is its position in the list.
 pub(in crate::domain) fn wish(counts: &[(&str, u32)]) -> MigWish {
     let counts = (1..)
         .zip(counts)
@@ -296,7 +296,7 @@ pub(in crate::domain) fn wish(counts: &[(&str, u32)]) -> MigWish {
     MigWish::Enabled(counts.collect())
 }
 
-/// Devices by index.
+/// Selects devices by index.
 pub(in crate::domain) fn index(ranges: &[(u32, u32)]) -> Selector {
     let ranges = ranges.iter();
     Selector::Matching(Criteria {
@@ -312,7 +312,7 @@ pub(in crate::domain) fn index(ranges: &[(u32, u32)]) -> Selector {
     })
 }
 
-/// What the rules mean on the node, in our dialect.
+/// Resolves the rules on the node in Octavo's dialect.
 pub(in crate::domain) fn ours(
     rules: impl IntoIterator<Item = Rule>,
     inventory: &Inventory,

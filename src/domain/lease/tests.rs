@@ -1,4 +1,4 @@
-//! One at a time, whatever is lost and however late it comes; and one again once all is well.
+//! At most one candidate writes despite lost or delayed requests, and one leads once communication recovers.
 
 use proptest::prelude::*;
 
@@ -37,7 +37,7 @@ fn what_is_not_there_is_made_and_said_again_in_time() {
     assert_eq!(one.step(at(5)), write("1", false));
     one.wrote(at(5), "2".to_owned());
     assert_eq!(one.holds(at(14)), Some(at(1)));
-    // Nothing is heard any more: it stops by itself, before anybody can take it.
+    // Without responses it stops by itself before another candidate can acquire the Lease.
     assert_eq!(one.holds(at(15)), None);
 }
 
@@ -47,7 +47,7 @@ fn somebody_elses_is_taken_when_it_was_not_renewed_for_as_long_as_was_promised()
     two.saw(at(100), sight("a", "1"));
     assert_eq!(two.step(at(100)), Step::Wait(at(2)));
     two.saw(at(110), sight("a", "1"));
-    // It was renewed, so the time begins anew.
+    // A renewal restarts the interval.
     two.saw(at(112), sight("a", "2"));
     two.saw(at(126), sight("a", "2"));
     assert_eq!(two.step(at(128)), Step::Read);
@@ -98,21 +98,21 @@ fn who_learns_that_another_one_holds_it_stops_at_once() {
     assert_eq!(one.resign(), None);
 }
 
-/// One of those who want it, with a clock of its own and perhaps a request on its way.
+/// A candidate with a clock of its own and at most one request in flight.
 struct Candidate {
     election: Election,
     began: Duration,
     asked: Option<(Duration, Step)>,
 }
 
-/// What the server has.
+/// State of the API server.
 #[derive(Default)]
 struct Server {
     holder: Option<String>,
     writes: u64,
 }
 
-/// What becomes of a request.
+/// Outcome of a request.
 #[derive(Debug, Clone, Copy)]
 enum Fate {
     Answered,
@@ -134,7 +134,7 @@ impl Server {
         })
     }
 
-    /// Whether it was written.
+    /// Applies a write and returns true if it succeeded.
     fn write(&mut self, step: &Step, me: &str) -> bool {
         let fits = match step {
             Step::Create => self.writes == 0,

@@ -1,23 +1,23 @@
-//! Which chip family is newer. There is an order within one maker's line of chips and none between makers: that a Hopper is
-//! newer than a CDNA3 would be true of nothing that a program can use.
+//! Order of chip families. Families are ordered within one product line of a vendor, never across vendors: comparing
+//! Hopper with CDNA3 would mean nothing to software.
 //!
-//! Sources: NVIDIA's compute capabilities (5.x Maxwell to 12.x Blackwell; the catalogue's S3) and AMD's numbering of CDNA and
-//! RDNA, which are two lines; AWS numbers its `NeuronCores`; Intel numbers Gaudi.
+//! Sources: NVIDIA's compute capabilities (5.x Maxwell to 12.x Blackwell; the catalog's S3) and AMD's numbering of CDNA
+//! and RDNA, which are two lines; AWS numbers its `NeuronCores`; Intel numbers Gaudi.
 
 use crate::domain::near;
 
-/// A chip family's place in its maker's line.
+/// A chip family and its position in its product line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Generation {
-    /// The line: what can be compared with each other.
+    /// Product line; only families of the same line are comparable.
     pub line: &'static str,
-    /// Its place, the oldest first.
+    /// Position in the line, oldest first.
     pub step: usize,
-    /// Its name.
+    /// Family name.
     pub name: &'static str,
 }
 
-/// Lines of chips, the oldest first. Names are the catalogue's.
+/// Product lines with their families, oldest first, named as in the catalog.
 const LINES: &[(&str, &[&str])] = &[
     (
         "NVIDIA",
@@ -48,12 +48,12 @@ const LINES: &[(&str, &[&str])] = &[
     ("Gaudi", &["Gaudi", "Gaudi 2", "Gaudi 3"]),
 ];
 
-/// The place of the chip family that the catalogue calls so; `None` where it is in no line.
+/// Returns the chip family with this catalog name; `None` if it belongs to no line.
 pub fn generation(name: &str) -> Option<Generation> {
     all().find(|one| one.name == name)
 }
 
-/// The chip family that a person means: case, blanks and hyphens do not matter, and `ada` is Ada Lovelace.
+/// Parses a chip family written by a user. Ignores case, spaces and hyphens; `ada` is Ada Lovelace.
 pub(super) fn named(text: &str) -> Option<Generation> {
     let asked = plain(text);
     if asked.is_empty() || text.len() > 40 {
@@ -67,13 +67,13 @@ pub(super) fn named(text: &str) -> Option<Generation> {
     all().find(|one| plain(one.name) == asked)
 }
 
-/// All names, for those who misspelt one.
+/// Returns all names for error messages.
 pub(super) fn names() -> String {
     let names: Vec<&str> = all().map(|one| one.name).collect();
     names.join(", ")
 }
 
-/// The name that looks most like `text`.
+/// Returns the name most similar to `text`.
 pub(super) fn near(text: &str) -> Option<&'static str> {
     near::meant(text, all().map(|one| one.name))
 }

@@ -1,5 +1,5 @@
-//! One offer against a request: it fits, or everything that speaks against it. What is not known never fits: a pod that is
-//! sent where nobody knows what it gets waits or fails.
+//! Checks one offer against a request: it fits, or all reasons why not. An unknown attribute never fits: a pod
+//! scheduled to unknown hardware may wait or fail.
 
 use std::fmt;
 
@@ -9,18 +9,18 @@ use super::request::{Bytes, Interconnect, Isolation, Request};
 use crate::domain::price::{Amount, Currency, PurchaseOption, shown};
 use crate::domain::quantity::ComputeCapability;
 
-/// How an offer fits.
+/// A fitting offer's result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fit {
-    /// Units for a pod.
+    /// Units per pod.
     pub(super) count: u32,
-    /// All of them for an hour.
+    /// Price of all units per hour.
     pub(super) per_hour: Option<Amount>,
-    /// What to know of their links.
+    /// Caveat about the links between devices.
     pub(super) links: Option<String>,
 }
 
-/// What speaks against an offer.
+/// Reason why an offer does not fit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Why {
     MemoryUnknown,
@@ -36,15 +36,15 @@ pub(super) enum Why {
     Count {
         needed: u32,
         most: u32,
-        /// Whether those are the nodes of a profile, and not all.
+        /// True if `most` covers only the nodes of a profile.
         is_reach: bool,
     },
-    /// More than a profile lets people ask for.
+    /// The count exceeds the profile's maximum.
     AboveMax {
         needed: u32,
         max: u64,
     },
-    /// Fewer than a profile lets people ask for.
+    /// The count is below the profile's minimum.
     BelowMin {
         needed: u32,
         min: u64,
@@ -95,7 +95,7 @@ pub(super) enum Why {
     },
 }
 
-/// The largest memory of one unit, and who has it; of those alike the first by name.
+/// Returns the largest memory of one unit and its offer; the first by name in case of a tie.
 pub(super) fn best_memory(offers: &[Offer]) -> Option<(String, Bytes)> {
     let known = offers
         .iter()
@@ -105,7 +105,7 @@ pub(super) fn best_memory(offers: &[Offer]) -> Option<(String, Bytes)> {
     Some((offer.name.clone(), memory))
 }
 
-/// How `offer` fits `request`, or all that speaks against it. Where the request has no count, it is `least` at least.
+/// Checks `offer` against `request`. Without a requested count, the count is at least `least`.
 pub(super) fn judge(request: &Request, offer: &Offer, least: u32) -> Result<Fit, Vec<Why>> {
     let mut why = Vec::new();
     isolation(request, offer, &mut why);
@@ -142,7 +142,7 @@ fn isolation(request: &Request, offer: &Offer, why: &mut Vec<Why>) {
     }
 }
 
-/// Units that a pod needs of this offer: as many as are asked for, or the fewest that have the memory and are `least` at least.
+/// Returns the units per pod: the requested count, or the fewest that have the memory, but at least `least`.
 pub(super) fn count(request: &Request, offer: &Offer, least: u32) -> u32 {
     let fewest = |needed: Bytes| offer.memory.and_then(|each| needed.over(each));
     let fewest = request.memory_total.and_then(fewest).unwrap_or(1);
@@ -220,7 +220,7 @@ fn capability(request: &Request, offer: &Offer, why: &mut Vec<Why>) {
     }
 }
 
-/// What to know of the links, where they are what was asked for.
+/// Checks the links and returns a caveat if the requested ones are not guaranteed.
 fn links(request: &Request, offer: &Offer, why: &mut Vec<Why>) -> Option<String> {
     let asked = request.interconnect;
     if asked == Interconnect::Any {

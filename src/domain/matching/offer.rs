@@ -1,4 +1,4 @@
-//! What there is to match: units of one kind that a pod can ask for.
+//! Offers: units of one kind that a pod can request.
 
 use super::request::Bytes;
 use crate::domain::accelerators::{Facts, LinkKind, catalogue};
@@ -9,112 +9,113 @@ use crate::domain::quantity::ComputeCapability;
 /// Units of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
-    /// What people and other programs call it; no two offers have the same.
+    /// Unique name, shown to users and used by other programs.
     pub name: String,
-    /// The type of the devices.
+    /// Accelerator type.
     pub type_name: TypeName,
-    /// How they are given out.
+    /// Form in which units are allocated.
     pub shape: Shape,
-    /// Memory of one unit; `None` where nobody tells.
+    /// Memory per unit; `None` if unknown.
     pub memory: Option<Bytes>,
-    /// The most units that one node has, be they free or not.
+    /// Maximum units on one node, free or not.
     pub most_on_a_node: u32,
-    /// How many there are in all.
+    /// Units on all nodes.
     pub total: u64,
-    /// What is free of them.
+    /// Free units.
     pub free: Free,
-    /// What a change that disturbs nobody would free.
+    /// Units available after a change that affects no running workload.
     pub could_become: Option<Change>,
-    /// What one unit costs, bought as was asked for.
+    /// Price per unit with the requested purchase option.
     pub price: Option<Price>,
-    /// What the catalogue knows of the type.
+    /// Attributes of the type from the catalog.
     pub traits: Traits,
-    /// What to know of the whole offer, in words.
+    /// Notes about the whole offer, as text.
     pub notes: Vec<String>,
-    /// The resource that a pod asks for, such as `nvidia.com/gpu`; `None` where only agents tell what there is.
+    /// Resource that a pod requests, such as `nvidia.com/gpu`; `None` if only agents report the units.
     pub resource: Option<String>,
-    /// The hardware profile by which it is had; `None` for what nodes have as such.
+    /// The hardware profile that leads to this offer; `None` for plain devices of nodes.
     pub profile: Option<Picked>,
-    /// Further types that a unit may be of just as well.
+    /// Further types that a unit may have instead.
     pub others: Vec<TypeName>,
-    /// Why people who pick profiles do not get it, in words; `None` where a profile gives it, or none are looked at.
+    /// Reason why users who choose profiles cannot get this offer, as text; `None` if a profile reaches it or profiles
+    /// are not considered.
     pub lacks_profile: Option<String>,
 }
 
-/// A hardware profile, as people pick it.
+/// A hardware profile as users choose it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Picked {
-    /// Its namespace.
+    /// Namespace of the object.
     pub namespace: String,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
-    /// What people are shown.
+    /// Display name.
     pub shown: String,
-    /// The fewest units that a person can ask for.
+    /// Minimum units per request.
     pub min: u64,
-    /// The most; `None` for no bound.
+    /// Maximum units per request; `None` is unlimited.
     pub max: Option<u64>,
 }
 
-/// How units are given out.
+/// Form in which units are allocated.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shape {
-    /// Devices as a whole.
+    /// Whole devices.
     Whole,
-    /// MIG partitions of this profile, with memory of their own.
+    /// MIG devices of this profile, with memory of their own.
     Mig(String),
-    /// Parts of another maker's devices, with memory of their own: a Neuron core, an AMD partition.
+    /// Partitions of another vendor's devices, with memory of their own, such as a Neuron core or an AMD partition.
     Part(String),
-    /// Devices that several pods use by turns; memory is not kept apart.
+    /// Time-sliced devices; memory is not isolated.
     Shared,
 }
 
-/// What is free.
+/// Number of free units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Free {
-    /// Nobody says.
+    /// The number is unknown.
     Unknown,
-    /// So much.
+    /// The number is known.
     Known {
-        /// On all nodes.
+        /// Free units on all nodes.
         total: u64,
-        /// On the node that has most.
+        /// Free units on the node with the most.
         on_one_node: u32,
     },
 }
 
-/// A change that would free units and disturb nobody.
+/// A change that would free units without affecting running workloads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Units that would be free on one node then, those that are free already among them.
+    /// Units free on one node after the change, including those already free.
     pub on_one_node: u32,
-    /// What is to be done, and where, in words: "by repartitioning node-7".
+    /// The change and its node, as text: "by repartitioning node-7".
     pub how: String,
 }
 
-/// What the catalogue knows of a type. Products of one type may differ.
+/// Attributes of a type from the catalog. Products of one type may differ.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Traits {
-    /// Who makes it, such as `nvidia`.
+    /// Vendor, such as `nvidia`.
     pub vendor: Option<String>,
-    /// Chip family, where all products of the type have the same.
+    /// Chip family, if all products of the type share it.
     pub architecture: Option<String>,
-    /// The lowest CUDA compute capability of its products.
+    /// Lowest CUDA compute capability of the products.
     pub compute_capability: Option<ComputeCapability>,
-    /// How its products are linked with each other, each kind once.
+    /// Links between devices of the products, without duplicates.
     pub links: Vec<Link>,
-    /// Whether that is known of all its products.
+    /// True if the links of all products are known.
     pub all_links_known: bool,
 }
 
-/// A way in which devices are linked with each other.
+/// Kind of link between devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Link {
-    /// None but the bus.
+    /// Bus only.
     Bus,
     /// `NVLink`.
     NvLink,
-    /// `NVLink`, where the bridge was bought.
+    /// `NVLink` with an optional bridge.
     NvLinkBridge,
     /// AMD's Infinity Fabric.
     InfinityFabric,
@@ -123,7 +124,7 @@ pub enum Link {
 }
 
 impl Traits {
-    /// Of a type; nothing is known of one that the catalogue does not have.
+    /// Looks up a type; all attributes are empty if the catalog does not list it.
     pub fn of(type_name: &TypeName) -> Self {
         let is_one = |facts: &&Facts| facts.type_name == type_name.as_str();
         let products: Vec<&Facts> = catalogue().iter().filter(is_one).collect();
@@ -134,7 +135,7 @@ impl Traits {
             .iter()
             .all(|one| one.architecture == first.architecture);
         let capabilities = products.iter().map(|one| one.compute_capability);
-        // One product of which it is not known leaves the type's unknown.
+        // If one product's capability is unknown, the type's is unknown.
         let lowest: Option<Vec<ComputeCapability>> = capabilities.collect();
         let kinds = products.iter().filter_map(|one| one.interconnect);
         let mut links: Vec<Link> = kinds.map(|link| Link::of(link.kind)).collect();
@@ -153,7 +154,7 @@ impl Traits {
 impl Link {
     fn of(kind: LinkKind) -> Self {
         match kind {
-            // That between a GPU and its CPU links no GPUs.
+            // NVLink-C2C connects a GPU to its CPU, not to other GPUs.
             LinkKind::Pcie | LinkKind::NvLinkC2c => Self::Bus,
             LinkKind::NvLink => Self::NvLink,
             LinkKind::NvLinkBridge => Self::NvLinkBridge,
@@ -164,19 +165,19 @@ impl Link {
 }
 
 impl Offer {
-    /// All types that a unit may be of.
+    /// Returns all types that a unit may have.
     pub fn types(&self) -> impl Iterator<Item = &TypeName> {
         [&self.type_name].into_iter().chain(&self.others)
     }
 }
 
 impl Shape {
-    /// Whether it is a part of a device.
+    /// Returns true for parts of a device.
     pub fn is_part(&self) -> bool {
         matches!(self, Self::Mig(_) | Self::Part(_))
     }
 
-    /// The word.
+    /// Returns the serialized name.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Whole => "whole",

@@ -1,16 +1,16 @@
-//! The order of what fits. The rule, which `docs/matching.md` promises; each later line decides only among those that all
-//! lines before it find alike:
+//! Orders fitting offers by the following criteria, which `docs/matching.md` documents. Each criterion breaks the ties
+//! of all criteria before it:
 //!
-//! 1. hardware profiles, then what no profile has, or none as soon;
-//! 2. what is free now, then what could become free without disturbing anybody, then what nobody knows of, then what is taken;
-//! 3. the preferred types, in the order in which they were given;
-//! 4. the fewest generations behind the newest chip of the same line that fits (lines cannot be compared with each other);
-//! 5. the least memory that was not asked for;
-//! 6. the lowest price of all units, those without one last;
-//! 7. whole devices, partitions, shared devices;
-//! 8. the name.
+//! 1. hardware profiles, then offers that no profile makes available, or not as soon;
+//! 2. free now, then available after a change that affects no running workload, then unknown, then taken;
+//! 3. preferred types, in the given order;
+//! 4. fewest generations behind the newest fitting chip of the same line (lines cannot be compared);
+//! 5. least memory beyond the request;
+//! 6. lowest price of all units, those without a price last;
+//! 7. whole devices, then partitions, then shared devices;
+//! 8. name.
 //!
-//! Of a profile that reaches several types the one counts in each line that speaks least for it.
+//! For a profile with several types, each criterion uses the least favorable type.
 
 use std::cmp::Reverse;
 
@@ -23,14 +23,14 @@ use super::{Match, Standing};
 use crate::domain::id::TypeName;
 use crate::domain::price::{Amount, shown};
 
-/// One of those that fit, beside the others.
+/// A fitting offer, for comparison with the others.
 struct Beside<'a> {
     offer: &'a Offer,
     count: u32,
     standing: Standing,
 }
 
-/// Those that fit, in their order.
+/// Returns the fitting offers in order.
 pub(super) fn ranked(
     request: &Request,
     fitting: Vec<(Offer, Fit)>,
@@ -84,7 +84,7 @@ pub(super) fn ranked(
         .collect()
 }
 
-/// How soon `count` units of an offer can be had on one node.
+/// Returns when `count` units of an offer are available on one node.
 pub(super) fn standing(offer: &Offer, count: u32) -> Standing {
     let change = offer.could_become.as_ref();
     match offer.free {
@@ -99,7 +99,7 @@ pub(super) fn standing(offer: &Offer, count: u32) -> Standing {
     }
 }
 
-/// The newest chip of each line.
+/// Returns the newest chip family of each line.
 fn newest(fitting: &[(Offer, Fit)]) -> Vec<Generation> {
     let mut newest: Vec<Generation> = Vec::new();
     for place in fitting.iter().flat_map(|(offer, _)| places(offer)) {
@@ -112,7 +112,7 @@ fn newest(fitting: &[(Offer, Fit)]) -> Vec<Generation> {
     newest
 }
 
-/// The chip families of an offer's types, as far as they are in a line.
+/// Returns the chip families of an offer's types that belong to a line.
 fn places(offer: &Offer) -> Vec<Generation> {
     if offer.others.is_empty() {
         return place(offer).into_iter().collect();
@@ -146,7 +146,8 @@ fn behind(offer: &Offer, newest: &[Generation]) -> usize {
     most.unwrap_or(usize::MAX)
 }
 
-/// How fast so many were measured to be. A part is no device, and of several types nobody knows which it is.
+/// Returns the measured throughput of `count` units. `None` for partitions, which no row covers, and for several types,
+/// because the actual one is unknown.
 fn speed<'r>(request: &'r Request, offer: &Offer, count: u32) -> Option<&'r Speed> {
     let is_sure = offer.shape == Shape::Whole && offer.others.is_empty();
     let found = is_sure.then(|| request.speeds.get(&offer.type_name, count));
@@ -206,7 +207,7 @@ fn reasons(request: &Request, offer: &Offer, fit: &Fit, standing: Standing) -> V
     said
 }
 
-/// What is free, in words.
+/// Describes the free units.
 fn availability(offer: &Offer, count: u32, standing: Standing) -> String {
     let free = match offer.free {
         Free::Unknown => "how many are free is not known".to_owned(),
@@ -248,7 +249,7 @@ fn warnings(
     said
 }
 
-/// That it is not the type that was liked best, and what is with that one.
+/// Returns a warning if the offer is not the most preferred type, with the reason.
 fn instead(
     request: &Request,
     own: &Beside<'_>,
@@ -264,7 +265,7 @@ fn instead(
         return Some(said);
     }
     let of_best = fitting.iter().filter(|one| has_best(one.offer));
-    // Of several types nobody knows which of them is free.
+    // For a profile of several types, it is unknown which of them is free.
     let (alone, several): (Vec<_>, Vec<_>) = of_best.partition(|one| one.offer.others.is_empty());
     let soonest = alone.into_iter().min_by_key(|one| one.standing);
     let refusal = refused.iter().find(|(other, _)| other.type_name == *best);
@@ -295,7 +296,7 @@ fn instead(
     ))
 }
 
-/// That a newer chip fits too and is not to be had as soon.
+/// Returns a warning if a newer chip also fits but is not available as soon.
 fn fallback(request: &Request, own: &Beside<'_>, fitting: &[Beside<'_>]) -> Option<String> {
     let offer = own.offer;
     let mine = place(offer)?;
@@ -307,7 +308,7 @@ fn fallback(request: &Request, own: &Beside<'_>, fitting: &[Beside<'_>]) -> Opti
     let newer = newer.min_by_key(|(other, place)| (Reverse(place.step), &other.offer.name));
     let (other, place) = newer?;
     let (name, newer) = (&other.offer.name, place.name);
-    // What is said of the preferred type need not be said twice.
+    // Avoids repeating what the warning about the preferred type contains.
     let is_said = request.preferred.first() == Some(&other.offer.type_name);
     let (one, another) = (
         speed(request, offer, own.count),
@@ -330,7 +331,7 @@ fn with_speeds(text: String, own: Option<&Speed>, other: Option<&Speed>) -> Stri
     }
 }
 
-/// What is said of the best, and what no profile has of what could be had sooner.
+/// Appends to the summary an offer without a profile that would be available sooner.
 fn with_alone(said: String, best: &Match, matches: &[Match]) -> String {
     let sooner = matches
         .iter()
@@ -351,7 +352,7 @@ fn with_alone(said: String, best: &Match, matches: &[Match]) -> String {
     }
 }
 
-/// The answer in one sentence.
+/// Summarizes the answer in one sentence.
 pub(super) fn summary(
     request: &Request,
     matches: &[Match],

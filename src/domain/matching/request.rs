@@ -1,4 +1,4 @@
-//! What is asked for. Every field is checked when it is made, so that matching never fails.
+//! Requests. Every field is validated on construction, so matching cannot fail.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,82 +12,82 @@ use crate::domain::id::TypeName;
 use crate::domain::price::{Amount, PurchaseOption};
 use crate::domain::quantity::{ComputeCapability, Mebibytes};
 
-/// Most devices of one pod that may be asked for.
+/// Maximum devices per pod.
 pub(super) const MOST_DEVICES: u32 = 1024;
-/// Most types that may be preferred.
+/// Maximum number of preferred types.
 pub(super) const MOST_PREFERRED: usize = 32;
 
-/// What is asked for.
+/// Requirements of one pod.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Request {
-    /// Units for one pod, all on one node; `None` for the fewest that have the memory.
+    /// Units per pod, all on one node; `None` for the fewest that have the memory.
     pub count: Option<u32>,
-    /// Memory that each unit has at least.
+    /// Minimum memory per unit.
     pub memory_each: Option<Bytes>,
-    /// Memory that all units have at least together.
+    /// Minimum memory of all units together.
     pub memory_total: Option<Bytes>,
-    /// The oldest chip family that will do.
+    /// Oldest acceptable chip family.
     pub architecture: Option<Generation>,
-    /// The lowest CUDA compute capability that will do.
+    /// Lowest acceptable CUDA compute capability.
     pub compute_capability: Option<ComputeCapability>,
-    /// Types that are liked best, the best first.
+    /// Preferred types, best first.
     pub preferred: Vec<TypeName>,
-    /// How the units are linked with each other.
+    /// Required link between the units.
     pub interconnect: Interconnect,
-    /// How far apart from others.
+    /// Required isolation.
     pub isolation: Isolation,
-    /// The most that all units together may cost an hour.
+    /// Maximum price of all units per hour.
     pub ceiling: Option<Amount>,
-    /// How they are paid for.
+    /// Purchase option.
     pub option: PurchaseOption,
-    /// How fast it was measured to be on what; it decides nothing, and warnings say it.
+    /// Measured throughput by hardware; used in warnings, never for the decision.
     pub speeds: Speeds,
 }
 
-/// An amount of memory.
+/// An amount of memory in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Bytes(u64);
 
-/// Links that are asked for.
+/// Required link between devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Interconnect {
-    /// None but the bus will do.
+    /// Any, including the bus.
     #[default]
     Any,
-    /// Some link between devices beside the bus.
+    /// Any direct link between devices.
     Direct,
-    /// NVIDIA's.
+    /// NVIDIA's `NVLink`.
     NvLink,
-    /// AMD's.
+    /// AMD's Infinity Fabric.
     InfinityFabric,
-    /// Amazon's.
+    /// Amazon's `NeuronLink`.
     NeuronLink,
 }
 
-/// How far apart from others, each with those above it.
+/// Required isolation. Each level also accepts the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Isolation {
-    /// Whole devices alone.
+    /// Whole devices, allocated exclusively.
     #[default]
     Exclusive,
-    /// Partitions with memory of their own will do too.
+    /// Partitions with memory of their own.
     Mig,
-    /// Devices that others use by turns will do too.
+    /// Time-sliced devices.
     Shared,
 }
 
-/// A request that cannot be meant. The field is named as in the document.
+/// An invalid request. The field is named as in the API.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{problem}")]
 pub struct RequestError {
-    /// The field.
+    /// Field name.
     pub field: &'static str,
-    /// What is wrong with it, and what would be right.
+    /// The problem, and what would be valid.
     pub problem: String,
 }
 
 impl RequestError {
-    /// Something wrong with a field.
+    /// Creates an error for a field.
     pub fn new(field: &'static str, problem: impl Into<String>) -> Self {
         Self {
             field,
@@ -97,7 +97,7 @@ impl RequestError {
 }
 
 impl Request {
-    /// Units for one pod.
+    /// Sets the units per pod.
     pub fn with_count(mut self, count: u64) -> Result<Self, RequestError> {
         let wrong = || {
             let problem = format!("count must be a whole number from 1 to {MOST_DEVICES}");
@@ -111,7 +111,7 @@ impl Request {
         Ok(self)
     }
 
-    /// The oldest chip family that will do, by its name.
+    /// Sets the oldest acceptable chip family by name.
     pub fn with_architecture(mut self, name: &str) -> Result<Self, RequestError> {
         let found = architectures::named(name);
         self.architecture = Some(found.ok_or_else(|| {
@@ -126,7 +126,7 @@ impl Request {
         Ok(self)
     }
 
-    /// A type that is liked, by its name or any other that means one type alone.
+    /// Adds a preferred type, by its name or any other name that identifies one type.
     pub fn with_preferred(mut self, name: &str) -> Result<Self, RequestError> {
         let field = "preferred";
         if self.preferred.len() >= MOST_PREFERRED {
@@ -140,7 +140,7 @@ impl Request {
         Ok(self)
     }
 
-    /// The lowest compute capability that will do, as `8.0`.
+    /// Sets the lowest acceptable compute capability, such as `8.0`.
     pub fn with_compute_capability(mut self, text: &str) -> Result<Self, RequestError> {
         let part = |text: &str| {
             let digits =
@@ -162,7 +162,7 @@ impl Request {
     }
 }
 
-/// The one type that a name means: a type's own, whether the catalogue has it or not, or what the catalogue finds.
+/// Resolves a name to one type: a type name, whether the catalog lists it or not, or a name that the catalog resolves.
 pub fn type_named(name: &str) -> Result<TypeName, String> {
     let short: String = name.chars().take(60).collect();
     let type_of = |sku: &crate::domain::id::Sku| {
@@ -172,7 +172,7 @@ pub fn type_named(name: &str) -> Result<TypeName, String> {
     let mut found: Vec<TypeName> = match lookup(name) {
         Lookup::Found(sku) => type_of(&sku).into_iter().collect(),
         Lookup::Ambiguous(skus) => skus.iter().filter_map(type_of).collect(),
-        // What the catalogue does not know may be a type that a driver's words made.
+        // An uncataloged name may be a type derived from a driver's product name.
         Lookup::Unknown(_) if name.contains('-') => name.parse().into_iter().collect(),
         Lookup::Unknown(_) => Vec::new(),
     };
@@ -192,23 +192,23 @@ pub fn type_named(name: &str) -> Result<TypeName, String> {
 }
 
 impl Bytes {
-    /// Of so many bytes.
+    /// Creates an amount from a number of bytes.
     pub fn new(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// The number.
+    /// Returns the number of bytes.
     pub fn get(self) -> u64 {
         self.0
     }
 
-    /// So many of it.
+    /// Multiplies the amount, saturating.
     #[must_use]
     pub fn times(self, count: u32) -> Self {
         Self(self.0.saturating_mul(u64::from(count)))
     }
 
-    /// How many of `each` have it all.
+    /// Returns how many units of `each` are needed for the amount.
     pub fn over(self, each: Self) -> Option<u64> {
         (each.0 > 0).then(|| self.0.div_ceil(each.0))
     }
@@ -223,7 +223,8 @@ impl From<Mebibytes> for Bytes {
 impl FromStr for Bytes {
     type Err = String;
 
-    /// `80GB` and `80G` are 80 · 10^9 bytes, as memory is sold; `80Gi` and `80GiB` are 80 · 2^30, as drivers count.
+    /// Parses an amount. `80GB` and `80G` are 80 · 10^9 bytes, as vendors specify memory; `80Gi` and `80GiB` are 80 ·
+    /// 2^30, as drivers do.
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             let text: String = text.chars().take(40).collect();
@@ -249,7 +250,7 @@ impl FromStr for Bytes {
 }
 
 impl fmt::Display for Bytes {
-    /// In gigabytes of 10^9 bytes, as memory is sold, to a tenth where that says more.
+    /// Formats the amount in gigabytes of 10^9 bytes, as vendors specify memory, with at most one decimal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tenths = self.0 / 100_000_000;
         let text = match (tenths / 10, tenths % 10) {
@@ -261,7 +262,7 @@ impl fmt::Display for Bytes {
 }
 
 impl Interconnect {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 5] = [
         Self::Any,
         Self::Direct,
@@ -270,7 +271,7 @@ impl Interconnect {
         Self::NeuronLink,
     ];
 
-    /// The word.
+    /// Returns the serialized name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Any => "any",
@@ -283,10 +284,10 @@ impl Interconnect {
 }
 
 impl Isolation {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 3] = [Self::Exclusive, Self::Mig, Self::Shared];
 
-    /// The word.
+    /// Returns the serialized name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Exclusive => "exclusive",

@@ -1,7 +1,7 @@
-//! How fast a model was measured to write on which devices, so that who must take others hears what that means.
+//! Measured token throughput of a model by hardware, shown when a match replaces the preferred type.
 //!
-//! Figures are those of a model catalogue's performance rows, and nothing is reckoned from them: without a row for as many devices of
-//! that very type there is no figure.
+//! The numbers come from the performance rows of a model catalog and are not extrapolated: without a row for this count
+//! and type there is no number.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,37 +13,37 @@ use crate::domain::slo::Hardware;
 /// One measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
-    /// What the catalogue calls the hardware.
+    /// Hardware name in the catalog.
     pub hardware: String,
-    /// Devices of one copy.
+    /// Devices per model replica.
     pub count: u32,
-    /// Tokens that one copy writes a second, on average.
+    /// Mean tokens per second of one replica.
     pub tokens_per_second: f64,
 }
 
-/// What was measured, by type and number of devices.
+/// Measured throughput by type and device count.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Speeds {
     known: BTreeMap<(TypeName, u32), Speed>,
     unknown: BTreeSet<String>,
 }
 
-/// Tokens a second, from the least to the most that was measured, in tenths; and what the rows call the hardware.
+/// Range of measured tokens per second, in tenths, and the hardware names of the rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Speed {
     low: u32,
     high: u32,
     rows: BTreeSet<String>,
-    /// Whether the rows' name means other types too.
+    /// True if the rows' hardware name also denotes other types.
     is_open: bool,
 }
 
-/// Tenths of a token a second that no device comes near to.
+/// Upper bound in tenths of a token per second, far above any device.
 const MOST: f64 = 4e9;
 
 impl Speeds {
-    /// Of these rows. Hardware is looked up by any name that the catalogue has; one that leaves the type open counts for each that it may
-    /// mean, where no row names that one alone.
+    /// Builds the table from rows. Hardware names are resolved by the catalog. A name that denotes several types counts
+    /// for each of them, unless another row names one type unambiguously.
     pub fn of(rows: &[Measured], catalogue: &Catalogue) -> Self {
         let mut names: BTreeMap<&str, Hardware> = BTreeMap::new();
         let mut speeds = Self::default();
@@ -68,12 +68,12 @@ impl Speeds {
         speeds
     }
 
-    /// Of so many devices of this type.
+    /// Returns the throughput of `count` devices of this type.
     pub fn get(&self, type_name: &TypeName, count: u32) -> Option<&Speed> {
         self.known.get(&(type_name.clone(), count))
     }
 
-    /// Names of hardware that nobody knows.
+    /// Returns the hardware names that the catalog does not know.
     pub fn unknown(&self) -> &BTreeSet<String> {
         &self.unknown
     }
@@ -91,7 +91,7 @@ impl Speed {
         }
     }
 
-    /// A row that names one type alone is worth more than any that leaves it open.
+    /// A row that names one type replaces rows with ambiguous names.
     fn add(&mut self, other: &Self) {
         if self.is_open && !other.is_open {
             *self = other.clone();
@@ -102,18 +102,18 @@ impl Speed {
         }
     }
 
-    /// The least and the most, in tenths of a token a second.
+    /// Returns the minimum and the maximum, in tenths of a token per second.
     pub fn tenths(&self) -> (u32, u32) {
         (self.low, self.high)
     }
 
-    /// What the rows call the hardware.
+    /// Returns the hardware names of the rows.
     pub fn rows(&self) -> &BTreeSet<String> {
         &self.rows
     }
 }
 
-/// `75`, `74.5` or `60 to 75`.
+/// Formats as `75`, `74.5` or `60 to 75`.
 impl fmt::Display for Speed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |tenths: u32| match (tenths / 10, tenths % 10) {
@@ -128,7 +128,7 @@ impl fmt::Display for Speed {
     }
 }
 
-/// What to expect of `own` instead of `other`, with the source: "expect 75 instead of 120 tokens/s (performance rows: A100-80, H200)".
+/// Compares the throughput of `own` and `other`: "expect 75 instead of 120 tokens/s (performance rows: A100-80, H200)".
 pub(super) fn expectation(own: &Speed, other: &Speed) -> String {
     let rows: BTreeSet<&str> = own.rows.union(&other.rows).map(String::as_str).collect();
     let rows: Vec<&str> = rows.into_iter().collect();

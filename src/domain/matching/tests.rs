@@ -1,4 +1,4 @@
-//! Each sentence that is promised of matching, as a row.
+//! Documented behavior of matching, one test per statement.
 
 mod profiles;
 mod properties;
@@ -10,7 +10,7 @@ use crate::domain::id::TypeName;
 
 const GIB: u64 = 1 << 30;
 
-/// Whole devices of a type: memory in GiB, devices of the largest node, free on one node.
+/// Whole devices of a type: memory in GiB, maximum on one node, free on one node.
 fn offer(type_name: &str, gib: u64, most: u32, free: u32) -> Offer {
     let type_name: TypeName = type_name.parse().unwrap();
     Offer {

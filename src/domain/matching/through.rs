@@ -1,6 +1,7 @@
-//! Hardware profiles against a request: what people pick is a profile, and what its pods get is any of the devices that it reaches.
+//! Matches hardware profiles against a request. Users choose a profile, and its pods may get any device that it
+//! reaches.
 //!
-//! So a profile fits where all types that it reaches fit, and where the number that is asked for is one that it lets people ask for.
+//! A profile therefore fits only if all types that it reaches fit, and if the requested count is within its bounds.
 
 use std::collections::BTreeSet;
 
@@ -10,39 +11,39 @@ use super::offer::{Free, Offer, Picked, Traits};
 use super::request::Request;
 use crate::domain::id::TypeName;
 
-/// A hardware profile as a way to devices.
+/// A hardware profile and the offers that it reaches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Through {
-    /// What people and other programs call it; no two have the same.
+    /// Unique name, shown to users and used by other programs.
     pub name: String,
     /// The profile.
     pub picked: Picked,
-    /// The resource that its pods ask for.
+    /// Resource that its pods request.
     pub resource: String,
-    /// What it reaches, by type and shape, with the figures of the nodes that it reaches and no others. Each has the name of what
-    /// nodes have as such.
+    /// The offers that it reaches, by type and shape, with the numbers of only the nodes that it reaches. Each has the
+    /// name of the corresponding plain offer.
     pub offers: Vec<Offer>,
-    /// Why nobody can pick it, or its pods would wait for ever, in words.
+    /// Reasons why users cannot choose the profile, or why its pods would stay pending, as text.
     pub against: Vec<String>,
-    /// What to know of it, in words.
+    /// Notes about the profile, as text.
     pub notes: Vec<String>,
 }
 
-/// A profile that fits.
+/// A fitting profile.
 pub(super) struct Fitting {
-    /// All that it reaches, as one offer.
+    /// All offers that the profile reaches, merged into one.
     pub(super) offer: Offer,
     pub(super) fit: Fit,
-    /// The names of what it leads to.
+    /// Names of the plain offers that the profile reaches.
     pub(super) leads_to: BTreeSet<String>,
 }
 
-/// How a profile fits, or all that speaks against it.
+/// Checks a profile against a request.
 pub(super) fn judge(request: &Request, through: Through) -> Result<Fitting, Refusal> {
     let mut why = through.against.clone();
     let picked = &through.picked;
     let least = u32::try_from(picked.min).unwrap_or(u32::MAX).max(1);
-    // A pod may get any of the types, so the poorest of them says how many it takes.
+    // A pod may get any of the types, so the one that requires the most units decides.
     let counts = through.offers.iter();
     let counts = counts.map(|offer| fit::count(request, offer, least));
     let count = counts.max().unwrap_or(least);
@@ -83,7 +84,7 @@ pub(super) fn judge(request: &Request, through: Through) -> Result<Fitting, Refu
     })
 }
 
-/// The names of what a profile leads to.
+/// Returns the names of the plain offers that a profile reaches.
 pub(super) fn leads_to(through: &Through) -> BTreeSet<String> {
     let names = through.offers.iter().map(|offer| offer.name.clone());
     names.collect()
@@ -101,7 +102,7 @@ fn limits(count: u32, picked: &Picked) -> Option<Why> {
     }
 }
 
-/// All that a profile reaches as one offer: of what differs, what a pod can be sure of.
+/// Merges the offers of a profile into one with the attributes that every pod is guaranteed.
 fn merged(through: &Through) -> Option<Offer> {
     let mut offers = through.offers.iter().cloned();
     let first = offers.next()?;
@@ -120,7 +121,7 @@ fn merged(through: &Through) -> Option<Offer> {
     Some(all)
 }
 
-/// Both as one.
+/// Merges two offers.
 fn added(mut all: Offer, offer: Offer) -> Offer {
     all.memory = all
         .memory

@@ -1,27 +1,28 @@
-//! How many events are told, of Node and pods alike: so many at once, and then one in a while; and how long each may be.
+//! Rate limit for Kubernetes events of Nodes and pods: a burst, then one per interval. Also limits the length of
+//! messages.
 
 use std::time::Duration;
 
-/// What may be told: a bucket that fills with time.
+/// Token bucket for events.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Budget {
     spent: u32,
     since: Duration,
 }
 
-/// So many at once, and then one in this time.
+/// Maximum burst, and the interval after which one more event is allowed.
 pub(in crate::domain) const BURST: u32 = 25;
 const EACH: Duration = Duration::from_secs(30);
-/// Source: Kubernetes, `events.k8s.io/v1`, `note`: 1 kB.
+/// Maximum message length in bytes. Source: Kubernetes, `events.k8s.io/v1`, `note`: 1 kB.
 pub(in crate::domain) const LONGEST: usize = 1000;
 
 impl Budget {
-    /// How many may be told now.
+    /// Returns how many events may be sent now.
     pub fn room(&mut self, now: Duration) -> usize {
         let gone = now.saturating_sub(self.since).as_secs() / EACH.as_secs();
         let gone = u32::try_from(gone).unwrap_or(u32::MAX);
         self.spent = self.spent.saturating_sub(gone);
-        // Whoever asks in between takes nothing away from what is to come; and what is full already does not fill up for later.
+        // Calling this more often does not delay later tokens, and a full bucket does not accumulate time for later.
         self.since = if self.spent == 0 {
             now
         } else {
@@ -30,7 +31,7 @@ impl Budget {
         usize::try_from(BURST.saturating_sub(self.spent)).unwrap_or_default()
     }
 
-    /// After how long one may be sent.
+    /// Returns the delay until the next event may be sent.
     pub fn wait(&mut self, now: Duration) -> Duration {
         if self.room(now) > 0 {
             return Duration::ZERO;
@@ -40,14 +41,14 @@ impl Budget {
         at.saturating_sub(now)
     }
 
-    /// So many were told.
+    /// Records `count` sent events.
     pub fn spend(&mut self, count: usize) {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         self.spent = self.spent.saturating_add(count);
     }
 }
 
-/// Cuts what is longer than an event may be.
+/// Truncates a message that exceeds the limit for events.
 pub fn shorten(text: &mut String) {
     if text.len() <= LONGEST {
         return;
@@ -78,7 +79,7 @@ mod tests {
         budget.spend(1);
         assert_eq!(budget.room(at(159)), 0);
         assert_eq!(budget.room(at(160)), 1);
-        // What is not told now may be told later, and not more than at the start.
+        // Unused tokens accumulate up to the burst.
         assert_eq!(budget.room(at(220)), 3);
         assert_eq!(budget.room(at(1_000_000)), 25);
     }
@@ -95,7 +96,7 @@ mod tests {
                 budget.spend(room);
                 told += room;
             }
-            // The last time that it was asked may be a little before the end.
+            // The last call may be shortly before the end.
             assert!((19..=20).contains(&told), "every {step} s: {told}");
         }
     }
@@ -128,7 +129,7 @@ mod tests {
                 let whole = text.clone();
                 shorten(&mut text);
                 assert!(text.len() <= LONGEST, "{width} {before}: {}", text.len());
-                // Not a character less than there is room for.
+                // Truncation removes no more characters than necessary.
                 assert!(
                     text.len() + width.len() > LONGEST,
                     "{width} {before}: {}",

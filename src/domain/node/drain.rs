@@ -1,4 +1,4 @@
-//! Draining: pods that stand in the way of a layout are evicted, where an administrator wants that.
+//! Drains: evict pods that block a layout, if an administrator enables that.
 //!
 //! ```text
 //!   Idle --> Looking --> Tainting --> Emptying --> Idle
@@ -7,13 +7,13 @@
 //!                                      GaveUp: the deadline has passed; retried after a backoff
 //! ```
 //!
-//! First the Node gets our taint, so that what is evicted does not come back, and not before it was seen there is anything
-//! evicted. The taint goes with whatever ends a drain, and is all that could outlive us: the next agent takes it off. Draining
-//! only makes holders go. What is changed then is decided elsewhere, as ever, by who holds what.
+//! The Node is tainted first, so that evicted pods do not return; no pod is evicted before the agent has observed the
+//! taint. The end of a drain removes the taint. The taint is the only state that can outlive the agent, and the next
+//! agent removes it. A drain only removes holders; other components change devices.
 //!
-//! An attempt lasts for one deadline at most, counted from its taint. As long as the choice of a layout stands, another attempt
-//! follows after a backoff that doubles each time. Only the first attempt evicts by the policy's scope: a layout that does not
-//! change must not empty a node again and again, so a retry evicts the pods that block a device and no others.
+//! An attempt lasts for one deadline at most, counted from its taint. While the choice of a layout stands, another
+//! attempt follows after a backoff that doubles each time. Only the first attempt evicts by the policy's scope: an
+//! unchanged layout must not empty a node repeatedly, so a retry evicts only the pods that block a device.
 
 mod attempts;
 mod facts;
@@ -30,42 +30,42 @@ pub use self::outcome::{Name, News, Orders, Outcome, Stage, Standing, Waiting};
 pub use self::pod::{Kept, Pod, PodId};
 use self::sight::{Sight, is_asked};
 
-/// While something is to happen it is looked so often.
+/// Interval of reconciliation while a drain is active.
 const OFTEN: Duration = Duration::from_secs(1);
-/// Pods are listed so often while some shall go, and while nothing can be done.
+/// Interval of listing pods: while some must go, and while nothing can be done.
 const LIST: Duration = Duration::from_secs(2);
 const LIST_SELDOM: Duration = Duration::from_secs(30);
-/// A change that has not come back so long after the deadline keeps the taint no more: a call may hang for ever.
+/// Time after the deadline at which the taint is removed even if a driver call has not returned.
 const STUCK: Duration = Duration::from_mins(5);
-/// A device that is free and not done yet, such as one between two steps, is waited for so long.
+/// Grace period for a device that is free but not done, for example between two steps.
 const CALM: Duration = Duration::from_secs(5);
-/// Pods that the API server does not list are looked for so long: most are new, or gone in a moment.
+/// Grace period for pods that the API server does not list: most were just created, or disappear shortly.
 const LOOK: Duration = Duration::from_mins(1);
-/// The same refusal in other words is told again after this.
+/// Interval at which a refusal with changed blockers is reported again.
 const REFUSED_AGAIN: Duration = Duration::from_mins(5);
-/// A drain.
+/// State machine of a drain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drain {
     policy: Policy,
     phase: Phase,
     attempts: Option<Attempts>,
     refused: Option<(Choice, Duration, Vec<Waiting>)>,
-    /// Since when nothing but pods that are not listed keeps a drain from beginning.
+    /// Start of the time in which only unlisted pods prevent a drain from starting.
     unlisted: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Idle,
-    /// Nobody knows yet who may be evicted.
+    /// The pods of the node are not listed yet.
     Looking,
-    /// Somebody in the way would stay.
+    /// A blocker can never be evicted.
     Refused,
-    /// The taint is on its way; the devices were in use or in work at `last`.
+    /// The taint is requested. The devices were last in use or being changed at `last`.
     Tainting {
         last: Duration,
     },
-    /// Pods are evicted.
+    /// Pods are being evicted.
     Emptying {
         last: Duration,
     },
@@ -73,7 +73,7 @@ enum Phase {
 }
 
 impl Phase {
-    /// Since when nothing was in the way or in work any more, while a drain is on.
+    /// Returns when devices were last in use or being changed, while a drain is active.
     fn last(self) -> Option<Duration> {
         match self {
             Self::Tainting { last } | Self::Emptying { last } => Some(last),
@@ -94,7 +94,7 @@ impl Phase {
 }
 
 impl Drain {
-    /// One that keeps to `policy`.
+    /// Creates an idle drain with this policy.
     pub fn new(policy: Policy) -> Self {
         Self {
             policy,
@@ -105,7 +105,7 @@ impl Drain {
         }
     }
 
-    /// Holds it against what is known now.
+    /// Advances the state machine with the current facts.
     pub fn look(&mut self, now: Duration, facts: &Facts<'_>) -> Outcome {
         let mut news = Vec::new();
         let choice = Choice::of(facts.status);
@@ -124,8 +124,7 @@ impl Drain {
         self.outcome(now, (facts, &sight), news)
     }
 
-    /// Nothing can be done now, as where the driver does not answer or there is no Node. What was chosen has had of its deadline
-    /// what it has had.
+    /// Suspends the drain, e.g. while the driver does not respond. Time already spent counts towards the deadline.
     pub fn rest(&mut self) -> Outcome {
         let was_on = self.phase.last().is_some();
         self.phase = Phase::Idle;
@@ -146,7 +145,7 @@ impl Drain {
         if !sight.is_held() || !is_asked(facts.status) {
             return Phase::Idle;
         }
-        // Between two attempts nothing is evicted, whoever blocks the devices now.
+        // Between two attempts nothing is evicted, whatever blocks the devices now.
         let is_waiting = self.retry_at(now).is_some_and(|at| now < at);
         if is_waiting && (facts.heard.pods.is_none() || sight.may_go()) {
             return Phase::GaveUp;
@@ -175,7 +174,7 @@ impl Drain {
         Phase::Looking
     }
 
-    /// Begins an attempt, or goes on with one that is within its deadline.
+    /// Starts an attempt, or continues one that is within its deadline.
     fn begin(&mut self, now: Duration, choice: Choice, sight: &Sight<'_>, news: &mut Vec<News>) {
         let is_new = self.attempts.is_none() || self.retry_at(now).is_some();
         let attempts = self.attempts.get_or_insert_with(|| Attempts::new(choice));
@@ -193,13 +192,13 @@ impl Drain {
         });
     }
 
-    /// When the next attempt may begin; `None` while the latest one may go on, or there was none.
+    /// Returns when the next attempt may begin; `None` while the latest one may continue, or if there was none.
     fn retry_at(&self, now: Duration) -> Option<Duration> {
         let attempts = self.attempts.as_ref()?;
         attempts.retry_at(now, self.policy.deadline)
     }
 
-    /// Which pods this attempt evicts.
+    /// Returns the scope of the current attempt.
     fn scope(&self) -> Scope {
         let is_retry = |attempts: &Attempts| attempts.count > 1;
         if self.attempts.as_ref().is_some_and(is_retry) {
@@ -209,7 +208,7 @@ impl Drain {
         }
     }
 
-    /// Nothing is begun. Processes come and go: the same in other words is told seldom.
+    /// Refuses to start or continue. Changed blockers are reported at intervals only: processes change often.
     fn refuse(
         &mut self,
         now: Duration,
@@ -257,7 +256,7 @@ impl Drain {
                 }
                 return Phase::Idle;
             }
-            // A process may be gone in a moment.
+            // A process may end shortly.
             if calm || !sight.is_held_by_a_process() {
                 let blockers = sight.waits(facts);
                 return self.refuse(now, Choice::of(facts.status), blockers, news);
@@ -267,7 +266,7 @@ impl Drain {
         let Some(attempts) = &mut self.attempts else {
             return Phase::Idle;
         };
-        // Devices that are blocked only since the attempt began are withheld too.
+        // Devices that became blocked during the attempt are withheld too.
         attempts.devices.extend(sight.addresses.iter().copied());
         let spent = now.saturating_sub(attempts.since);
         let is_forbidden = sight.is_forbidden(facts.heard);
@@ -293,7 +292,7 @@ impl Drain {
         }
     }
 
-    /// Whether a pod that goes by itself or may be evicted blocks a device, or one of which that is not known yet.
+    /// Returns true if a device is blocked by a pod that terminates or may be evicted, or by one not listed yet.
     fn is_waited_for(&mut self, now: Duration, sight: &Sight<'_>) -> bool {
         if sight.goes_by_itself() {
             self.unlisted = None;
@@ -301,7 +300,7 @@ impl Drain {
         }
         if sight.unlisted.is_empty() {
             self.unlisted = None;
-            // For a moment, the blocker of a device may be unknown.
+            // The blocker of a device may be unknown for a short time.
             return sight.is_held() && sight.obstacles.is_empty();
         }
         let since = *self.unlisted.get_or_insert(now);
@@ -320,7 +319,7 @@ impl Drain {
         };
         let is_on = self.phase.last().is_some();
         let looks = matches!(self.phase, Phase::Looking);
-        // While one device is being changed another drain goes on, but not longer than it may.
+        // While one device is being changed, the drain continues for others, but not beyond the deadline.
         let is_late = self.is_late(now);
         let evict = match self.phase {
             Phase::Emptying { .. } if !is_late && facts.is_current => going.clone(),
@@ -334,7 +333,7 @@ impl Drain {
         let is_asked = sight.is_held() && is_asked(facts.status);
         let list = match self.phase {
             Phase::Looking | Phase::Tainting { .. } | Phase::Emptying { .. } => Some(LIST),
-            // Who holds the devices now may be somebody else soon.
+            // Other pods may hold the devices later.
             Phase::Idle | Phase::Refused | Phase::GaveUp => is_asked.then_some(LIST_SELDOM),
         };
         let retry = self
@@ -358,7 +357,7 @@ impl Drain {
         }
     }
 
-    /// Whether the latest attempt has had its deadline.
+    /// Returns true if the latest attempt has exceeded its deadline.
     fn is_late(&self, now: Duration) -> bool {
         let since = self.attempts.as_ref().map(|attempts| attempts.since);
         since.is_some_and(|since| now.saturating_sub(since) >= self.policy.deadline)
@@ -376,12 +375,12 @@ impl Drain {
                 sight.waits(facts)
             }
         };
-        // Who blocks the devices says enough.
+        // The blockers describe the state sufficiently.
         let message = self.phase.message(facts.heard);
         let is_pause = matches!(self.phase, Phase::GaveUp);
         let says_enough = is_pause && !waits_for.is_empty();
         let attempts = self.attempts.as_ref();
-        // An attempt that ended well, or was interrupted, did not give up.
+        // An attempt that succeeded or was interrupted did not give up.
         let gave_up = attempts.is_some_and(|one| one.gave_up.is_some());
         let stage = self.phase.stage()?;
         Some(Standing {

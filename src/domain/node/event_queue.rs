@@ -1,7 +1,8 @@
-//! Events that wait for the API server. Of each subject only the latest counts, and an event is done once the API server has accepted it.
+//! Queue of events for the API server. Only the latest event of each subject counts; an event is done once the API
+//! server has accepted it.
 //!
-//! There is a budget for events that another one follows, such as `LayoutApplying`, and one for all others: neither can use up the other's.
-//! An event without budget waits, and is replaced by the next one of its subject.
+//! Transient events, such as `LayoutApplying`, have a budget separate from all others, so that neither can exhaust the
+//! other's. An event without budget waits and is replaced by the next one of its subject.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -10,14 +11,14 @@ use super::budget::{Budget, shorten};
 use super::telling::Event;
 use crate::domain::reason::Reason;
 
-/// Events that wait for the API server. There is one sender, which has one event in flight at a time.
+/// Events that wait for the API server. A single sender has at most one event in flight.
 #[derive(Debug, Clone)]
 pub struct EventQueue<S> {
-    /// In the order in which they are sent.
+    /// Events in sending order.
     pending: VecDeque<Pending<S>>,
     in_flight: Option<S>,
     rates: Rates,
-    /// Older events are dropped.
+    /// Maximum age; older events are dropped.
     max_age: Duration,
 }
 
@@ -28,10 +29,10 @@ struct Pending<S> {
     since: Duration,
 }
 
-/// An event in flight, to be handed back with what became of it.
+/// An event in flight. The sender returns it with the result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InFlight<S> {
-    /// What it is about.
+    /// Subject of the event.
     pub subject: S,
     /// The event.
     pub event: Event,
@@ -44,11 +45,12 @@ enum Rates {
     Limited { passing: Budget, lasting: Budget },
 }
 
-/// Beyond these the oldest are dropped: a node has ten subjects and one for each device or partition.
+/// Maximum number of waiting events; beyond it the oldest are dropped. A node has ten subjects and one for each device
+/// or partition.
 const MAX_PENDING: usize = 512;
 
 impl<S: Clone + Ord> EventQueue<S> {
-    /// Limited in rate; events wait for as long as it takes.
+    /// Creates a queue with a rate limit; events never expire.
     pub fn limited() -> Self {
         Self {
             pending: VecDeque::new(),
@@ -61,7 +63,7 @@ impl<S: Clone + Ord> EventQueue<S> {
         }
     }
 
-    /// Not limited in rate; events older than `max_age` are dropped.
+    /// Creates a queue without a rate limit; events older than `max_age` are dropped.
     pub fn unlimited(max_age: Duration) -> Self {
         Self {
             rates: Rates::Unlimited,
@@ -86,7 +88,7 @@ impl<S: Clone + Ord> EventQueue<S> {
         }
     }
 
-    /// Drops the unsent events of a subject: they no longer hold.
+    /// Drops the unsent events of a subject because they no longer hold.
     pub fn retract(&mut self, subject: &S) {
         self.pending.retain(|one| one.subject != *subject);
         if self.in_flight.as_ref() == Some(subject) {
@@ -94,7 +96,7 @@ impl<S: Clone + Ord> EventQueue<S> {
         }
     }
 
-    /// The next event to send. Older events of its subject are dropped.
+    /// Returns the next event to send. Older events of its subject are dropped.
     pub fn next(&mut self, now: Duration) -> Option<InFlight<S>> {
         let max_age = self.max_age;
         let is_new = |one: &Pending<S>| now.saturating_sub(one.since) <= max_age;
@@ -124,20 +126,21 @@ impl<S: Clone + Ord> EventQueue<S> {
         })
     }
 
-    /// After how long [`Self::next`] has an event; `None` where none waits.
+    /// Returns the delay until [`Self::next`] returns an event; `None` if none waits.
     pub fn wait(&mut self, now: Duration) -> Option<Duration> {
         let rates = &mut self.rates;
         let all = self.pending.iter();
         all.map(|one| rates.wait(now, one.event.reason)).min()
     }
 
-    /// The API server has accepted the event.
+    /// Records that the API server accepted the event.
     pub fn accepted(&mut self, now: Duration, sent: &InFlight<S>) {
         self.in_flight = None;
         self.rates.spend(now, sent.event.reason);
     }
 
-    /// The API server has not accepted the event. It is sent again, unless it no longer holds or a later one of its subject waits.
+    /// Records that the API server did not accept the event. It is sent again unless it no longer holds or a later
+    /// event of its subject waits.
     pub fn not_accepted(&mut self, sent: InFlight<S>) {
         let InFlight {
             subject,
@@ -147,7 +150,7 @@ impl<S: Clone + Ord> EventQueue<S> {
         let holds = self.in_flight.take().is_some();
         let is_latest = self.pending.iter().all(|one| one.subject != subject);
         if holds && is_latest {
-            // Behind the others, which may be accepted.
+            // At the end of the queue, so that other events can be accepted first.
             self.pending.push_back(Pending {
                 subject,
                 event,
@@ -157,7 +160,7 @@ impl<S: Clone + Ord> EventQueue<S> {
         self.coalesce();
     }
 
-    /// Keeps the last event of each subject.
+    /// Retains the last event of each subject.
     fn coalesce(&mut self) {
         let mut known = BTreeSet::new();
         let mut latest = VecDeque::new();
@@ -193,7 +196,7 @@ impl Rates {
     }
 }
 
-/// Whether another event of the same subject follows by itself.
+/// Returns true if another event of the same subject always follows.
 fn is_passing(reason: Reason) -> bool {
     matches!(
         reason,

@@ -1,7 +1,8 @@
-//! What is to be written to a Node so that it says what we want said: what differs, and nothing else.
+//! Calculates the changes of a Node object: the difference between current and desired fields, and nothing else.
 //!
-//! A key has one writer. Where somebody else has one of ours, be it another program or a person, it is theirs for as long as
-//! they have it, and they are named. Nothing is ever forced, but what we answer in the place of a program that is gone.
+//! Every key has one writer. If another writer, such as a program or a user, owns one of Octavo's keys, it retains the
+//! key, and the decision names it. Octavo never forces a field, except the status label that it sets in place of
+//! mig-manager.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,106 +11,108 @@ use super::view::{Taint, View, has};
 use super::{COMPAT_MANAGER, EFFECT, MANAGER, MIG_CONFIG_STATE, NOT_READY, REPARTITIONING};
 use crate::domain::labels::LabelSet;
 
-/// What a Node shall say.
+/// Desired fields of a Node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Wanted {
-    /// The Node that this is for, by its UID, once all of it is known. To another one, and before, nothing is written: what is there
-    /// may be right.
+    /// UID of the Node that these fields belong to, once all of them are known. Without a match nothing is written,
+    /// because existing values may be correct.
     pub uid: Option<String>,
-    /// Labels of the hardware.
+    /// Hardware labels.
     pub labels: Labels,
-    /// Annotations: keys below `octavo.dev/`.
+    /// Annotations with keys below `octavo.dev/`.
     pub annotations: BTreeMap<String, String>,
-    /// Whether no pod shall go there yet.
+    /// Taints the Node because its layout is not applied yet.
     pub not_ready: bool,
-    /// Whether no pod shall go there because others are evicted.
+    /// Taints the Node because pods are being evicted.
     pub repartitioning: bool,
-    /// The answer to whoever asks by mig-manager's label.
+    /// Value of the status label that the agent sets in place of mig-manager.
     pub mig_config_state: Option<&'static str>,
-    /// Operands that shall be paused, by the key of their label.
+    /// Operands to pause, by the key of their label.
     pub paused: BTreeSet<String>,
-    /// The configuration of NVIDIA's device plugin: from which to which, where it is to be another one.
+    /// Configuration name of NVIDIA's device plugin: the current and the desired one, if it must change.
     pub plugin_config: Option<(String, String)>,
-    /// The label that NVIDIA's device plugin follows, as far as it is ours.
+    /// The configuration label of NVIDIA's device plugin, if Octavo manages it.
     pub plugin_label: PluginLabel,
 }
 
-/// What the label that NVIDIA's device plugin follows shall be. Somebody else's is never touched.
+/// Desired configuration label of NVIDIA's device plugin. A label of another writer is never changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum PluginLabel {
-    /// None of ours.
+    /// No label from Octavo.
     #[default]
     Absent,
-    /// What it is.
+    /// Unchanged.
     Leave,
     /// This key of the plugin's `ConfigMap`.
     Is(String),
 }
 
-/// Which labels of the hardware a Node shall have.
+/// Desired hardware labels of a Node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Labels {
-    /// None of ours: they go elsewhere, or are to go.
+    /// None from Octavo: labels are written elsewhere, or are being removed.
     #[default]
     None,
-    /// Whatever it has of ours, and these where it has nothing: the driver hangs since we started.
+    /// The labels that Octavo wrote before, or these if there are none: the driver has not responded since the agent
+    /// started.
     Unless(LabelSet),
-    /// These.
+    /// Exactly these labels.
     Exactly(LabelSet),
 }
 
 /// A change of a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
-    /// All that a manager says, applied on the server's side.
+    /// Server-side apply of all fields of a manager.
     Apply {
-        /// Who says it.
+        /// Field manager.
         manager: &'static str,
-        /// Whether keys are taken from others.
+        /// Takes over fields of other managers.
         force: bool,
-        /// All of its labels.
+        /// All labels of this manager.
         labels: BTreeMap<String, String>,
-        /// All of its annotations.
+        /// All annotations of this manager.
         annotations: BTreeMap<String, String>,
     },
-    /// All taints, if the Node is still the one that was seen.
+    /// All taints, if the Node is unchanged since it was read.
     Taints(Vec<Taint>),
-    /// The value of a label that is not ours, if it is still the one that was seen.
+    /// The value of another writer's label, if it is unchanged since it was read.
     Replace {
-        /// The label.
+        /// Label key.
         key: String,
-        /// What it says.
+        /// Expected value.
         from: String,
-        /// What it shall say.
+        /// New value.
         to: String,
     },
 }
 
-/// A key that we would write and somebody else has.
+/// A desired key that another manager owns.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Yielded {
-    /// The label's or annotation's key.
+    /// Key of the label or annotation.
     pub key: String,
-    /// Who has it.
+    /// The other manager.
     pub owner: String,
 }
 
-/// What to do about a Node.
+/// Changes to make on a Node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Decision {
-    /// What to write, in this order.
+    /// Writes, in order.
     pub writes: Vec<Write>,
-    /// What others say otherwise than we would.
+    /// Keys that other managers own with a different value.
     pub yielded: Vec<Yielded>,
 }
 
-/// Who we are where we tell NVIDIA's device plugin what to share: a manager of its own, so that nothing else is said with it.
+/// Field manager for the configuration label of NVIDIA's device plugin; separate, so that applying it affects no other
+/// field.
 pub const SHARING_MANAGER: &str = "octavo-agent-sharing";
 
-/// What the device plugin's config-manager follows. Source: NVIDIA k8s-device-plugin, `cmd/config-manager`.
+/// Label read by the device plugin's config-manager. Source: NVIDIA k8s-device-plugin, `cmd/config-manager`.
 pub const PLUGIN_CONFIG: &str = "nvidia.com/device-plugin.config";
 
-/// Holds what a Node says against what it shall say.
+/// Compares a Node with its desired fields and returns the changes.
 pub fn decide(view: &View, wanted: &Wanted) -> Decision {
     let mut decision = Decision::default();
     if wanted.uid.as_ref() != Some(&view.uid) {
@@ -148,7 +151,8 @@ impl Decision {
         }
     }
 
-    /// Of what we would say, that which nobody else says. What another one says just so may stay ours if it was.
+    /// Returns the desired fields that no other manager owns. A field with equal value may stay shared if Octavo
+    /// already owns it.
     fn claimed(
         &mut self,
         now: &BTreeMap<String, String>,
@@ -198,7 +202,7 @@ impl Decision {
                 let mut others = owners.into_iter().flatten();
                 let now = view.labels.get(PLUGIN_CONFIG);
                 if let Some(owner) = others.find(|owner| *owner != SHARING_MANAGER) {
-                    // Who says just this may go on saying it.
+                    // Another manager with the same value may retain the label.
                     if now != Some(key) {
                         self.yielded.push(Yielded {
                             key: PLUGIN_CONFIG.to_owned(),
@@ -227,7 +231,7 @@ impl Decision {
         ];
         let mut taints = view.taints.clone();
         for (key, is_wanted) in ours {
-            // A taint of another effect is not what is wanted, and nothing that is waited for comes of it.
+            // A taint with another effect does not serve its purpose, and what waits for the taint would wait forever.
             let effects = taints.iter().filter(|taint| taint.key == key);
             let effects: Vec<&str> = effects.map(|taint| taint.effect.as_str()).collect();
             if effects == if is_wanted { &[EFFECT][..] } else { &[][..] } {

@@ -1,16 +1,16 @@
-//! The Kubernetes Node of this machine: what it says to us, and what we say in it.
+//! The Kubernetes Node of this machine: its inputs to the agent, and the fields that the agent writes.
 //!
 //! ```text
-//!   View ----> selection: which layout its labels ask for ---> settled: whether that stands
+//!   View ----> selection: the layout that its labels select ---> settled: debouncing
 //!     |
-//!     +------> keep: what differs of Wanted, key by key, and who else has a key ---> a write, or none
+//!     +------> keep: differences to Wanted, key by key, and other owners of keys ---> a write, or none
 //!
-//!   Status --> telling: what is an event ------> operands: who is paused, and for how long
-//!     +------> drain: who is evicted, and for how long
+//!   Status --> telling: events ------> operands: operands to pause, and for how long
+//!     +------> drain: pods to evict, and for how long
 //! ```
 //!
-//! All of it is level-triggered: what is to be is held against what is, whatever happened between. So an agent or an API
-//! server that was away needs no memory, and nothing is written while nothing differs.
+//! All of it is level-triggered: the desired state is compared with the current state, whatever happened in between. An
+//! outage of the agent or the API server loses no state, and nothing is written while nothing differs.
 
 pub mod budget;
 pub mod drain;
@@ -28,25 +28,26 @@ pub use selection::{Compat, Selected, select};
 pub use settled::Settled;
 pub use view::{Owners, Taint, View};
 
-/// Who we are among those who write to a Node. Source: Kubernetes, "Server-Side Apply", managers.
+/// Field manager of the agent. Source: Kubernetes, "Server-Side Apply", managers.
 pub const MANAGER: &str = "octavo-agent";
-/// Who we are where we answer in the place of another program, whose keys we take.
+/// Field manager for labels that the agent sets in place of another program, such as mig-manager; takes over their
+/// fields.
 pub const COMPAT_MANAGER: &str = "octavo-agent-compat";
 
-/// A person's: which layout the node shall have.
+/// Label written by users: the layout of the node.
 pub const LAYOUT: &str = "octavo.dev/layout";
-/// A person's: which messages the agent logs, for as long as it is there.
+/// Annotation written by users: log filter of the agent while the annotation exists.
 pub const LOG_LEVEL: &str = "octavo.dev/log-level";
-/// Ours: where the node stands.
+/// Annotation written by the agent: status of the node.
 pub const STATUS: &str = "octavo.dev/status";
-/// Ours: no pod goes where a layout is not in force yet.
+/// Taint of the agent: the layout is not applied yet.
 pub const NOT_READY: &str = "octavo.dev/not-ready";
-/// Ours: no pod goes where others are evicted for a layout.
+/// Taint of the agent: pods are being evicted for a layout.
 pub const REPARTITIONING: &str = "octavo.dev/repartitioning";
-/// What our taints do to pods that are still to come.
+/// Effect of the agent's taints.
 pub const EFFECT: &str = "NoSchedule";
 
-/// What mig-manager is asked by. Source: NVIDIA mig-parted, `deployments/container`, README.
+/// Label that selects mig-manager's configuration. Source: NVIDIA mig-parted, `deployments/container`, README.
 pub const MIG_CONFIG: &str = "nvidia.com/mig.config";
-/// What mig-manager answers: `pending`, `rebooting`, `success` or `failed`.
+/// Status label of mig-manager: `pending`, `rebooting`, `success` or `failed`.
 pub const MIG_CONFIG_STATE: &str = "nvidia.com/mig.config.state";

@@ -1,11 +1,11 @@
-//! NVIDIA's GPU Operator's operands on this node: which of them are paused, and for how long.
+//! NVIDIA GPU Operator's operands on this node: which are paused, and for how long.
 //!
-//! An operand runs where a label of the Node says `true`. What we pause says [`PAUSED`] instead, and that value is all the
-//! memory there is: whoever finds it and has no reason for it, an agent after a crash or one that cleans up, puts `true` back.
-//! Labels that are absent, that say `false`, or that somebody else paused are never touched.
+//! An operand runs if a label of the Node is `true`. To pause it, the agent sets the label to [`PAUSED`]. That value is
+//! the only persistent state: an agent that finds it without a reason, such as after a crash or during cleanup,
+//! restores `true`. Labels that are absent, `false`, or paused by another program are never changed.
 //!
-//! They are paused for one of two reasons. A client of a GPU is in the way of a change of its MIG mode, and may be one of
-//! them. Or partitions were made or destroyed, which NVIDIA's device plugin does not see before it starts again.
+//! Operands are paused for one of two reasons. A client of a GPU blocks a change of its MIG mode and may be an operand.
+//! Or partitions were created or destroyed, which NVIDIA's device plugin notices only after a restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,16 +13,16 @@ use std::time::Duration;
 use super::keep::PLUGIN_CONFIG;
 use super::view::View;
 
-/// An operand runs. Source: NVIDIA GPU Operator, `controllers/state_manager.go`.
+/// Label value of a running operand. Source: NVIDIA GPU Operator, `controllers/state_manager.go`.
 pub const RUNNING: &str = "true";
-/// We paused it.
+/// Label value of an operand paused by the agent.
 pub const PAUSED: &str = "paused-for-octavo";
 
-/// How the labels of operands begin.
+/// Prefix of operand labels.
 pub const DEPLOY: &str = "nvidia.com/gpu.deploy.";
-/// The device plugin's label.
+/// Label of the device plugin.
 pub const PLUGIN: &str = "nvidia.com/gpu.deploy.device-plugin";
-/// Labels of operands that have GPUs open. Source: NVIDIA mig-parted, `cmd/nvidia-mig-manager/reconfigure`.
+/// Labels of operands that open GPUs. Source: NVIDIA mig-parted, `cmd/nvidia-mig-manager/reconfigure`.
 pub const CLIENTS: [&str; 5] = [
     PLUGIN,
     "nvidia.com/gpu.deploy.gpu-feature-discovery",
@@ -31,44 +31,45 @@ pub const CLIENTS: [&str; 5] = [
     "nvidia.com/gpu.deploy.nvsm",
 ];
 
-/// How resources of whole GPUs and of partitions begin, and how those end that are shared. Source: NVIDIA k8s-device-plugin.
+/// Resource of whole GPUs, prefix of partition resources, and suffix of shared resources. Source: NVIDIA
+/// k8s-device-plugin.
 const WHOLE: &str = "nvidia.com/gpu";
 const PARTITION: &str = "nvidia.com/mig-";
 const SHARED: &str = ".shared";
 
-/// How long operands are paused for a device that is not let go of.
+/// Maximum time to pause operands for a device that is not released.
 const CLIENTS_WITHIN: Duration = Duration::from_mins(2);
-/// How long the device plugin may take to be gone.
+/// Maximum time to wait until the device plugin has terminated.
 const OFF_WITHIN: Duration = Duration::from_mins(1);
-/// How long the node may take to offer what it has.
+/// Maximum time to wait until the node offers its partitions.
 const OFFERS_WITHIN: Duration = Duration::from_mins(3);
 
-/// What is known of the node.
+/// Current state of the node.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
     /// The Node.
     pub view: &'a View,
-    /// Whether somebody has a device open whose MIG mode is to change.
+    /// True if a process holds a device whose MIG mode must change.
     pub in_the_way: bool,
-    /// Whether devices are being changed.
+    /// True if devices are being changed.
     pub busy: bool,
-    /// Grows whenever partitions were made or destroyed.
+    /// Counter that increases whenever partitions are created or destroyed.
     pub changes: u64,
-    /// Grows whenever something else is asked of the node.
+    /// Counter that increases whenever the desired state of the node changes.
     pub choice: u64,
-    /// Partitions that the node has, by extended resource; `None` where they are not offered one by one.
+    /// Partitions of the node by extended resource; `None` if partitions are not offered individually.
     pub partitions: Option<&'a BTreeMap<String, u64>>,
 }
 
-/// Where the operands are.
+/// State machine for pausing operands.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Operands {
     phase: Phase,
-    /// Of the partitions that the plugin was made to see.
+    /// Value of `changes` that the device plugin has observed.
     seen: Option<u64>,
-    /// What was asked when they were paused last: for the same they are not paused twice.
+    /// Value of `choice` at the last pause: operands are paused only once for each choice.
     tried: Option<u64>,
-    /// Two configurations of the device plugin that say the same, between which a change makes it start again.
+    /// Two names of one device plugin configuration; switching between them restarts the plugin.
     configs: Option<(String, String)>,
 }
 
@@ -78,58 +79,58 @@ enum Phase {
     Running,
     /// All clients are paused.
     Paused { since: Duration },
-    /// The plugin is paused, so that it starts again.
+    /// The device plugin is paused, to restart it.
     PluginOff { since: Duration },
-    /// The plugin shall offer what the node has.
+    /// Waiting until the device plugin offers the node's partitions.
     Checking {
         since: Duration,
         config: Option<(String, String)>,
     },
 }
 
-/// What is to be, and what has come of it.
+/// Desired state and results.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Outcome {
-    /// Labels that shall say [`PAUSED`]; all others of [`CLIENTS`] shall not.
+    /// Labels that must be [`PAUSED`]; all others of [`CLIENTS`] must not.
     pub paused: BTreeSet<String>,
-    /// What the plugin's configuration is called, and what it shall be called.
+    /// Current and desired configuration name of the device plugin, if it must change.
     pub plugin_config: Option<(String, String)>,
-    /// When to look again at the latest.
+    /// Latest time of the next reconciliation.
     pub again: Option<Duration>,
-    /// What just happened.
+    /// The event that just happened.
     pub news: Option<News>,
 }
 
-/// A resource of which kubelet offers something else than there is.
+/// A resource whose offered count differs from the node's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mismatch {
     /// The extended resource.
     pub resource: String,
-    /// How many the node has.
+    /// Count on the node.
     pub there: u64,
-    /// How many it offers.
+    /// Count offered by kubelet.
     pub offered: u64,
 }
 
-/// Something to tell.
+/// Something to report as an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
-    /// Operands are paused, because a client is in the way.
+    /// Operands are paused because a client holds a device.
     Paused,
-    /// They run again, and the device was let go of.
+    /// Operands run again, and the device was released.
     Restored,
-    /// They run again, and somebody still has the device open.
+    /// Operands run again, but the device is still held.
     StillInTheWay,
-    /// The plugin was made to look again.
+    /// The device plugin was restarted.
     Refreshed,
-    /// The node offers what it has.
+    /// Kubelet offers the node's partitions.
     Offered,
-    /// It does not, after a long time: in what it differs.
+    /// Kubelet still does not offer the node's partitions after the timeout.
     NotOffered(Vec<Mismatch>),
 }
 
 impl Operands {
-    /// Operands of a node; `configs` are two names of one configuration of the device plugin, where there are such.
+    /// Creates the state machine; `configs` are two names of one device plugin configuration, if they exist.
     pub fn new(configs: Option<(String, String)>) -> Self {
         Self {
             configs,
@@ -137,7 +138,7 @@ impl Operands {
         }
     }
 
-    /// Holds them against what is known now.
+    /// Advances the state machine with the current facts.
     pub fn look(&mut self, now: Duration, facts: &Facts<'_>) -> Outcome {
         let seen = match self.seen {
             Some(seen) => seen,
@@ -156,7 +157,7 @@ impl Operands {
                 }
             }
         };
-        // A pause of all clients made the plugin start again too.
+        // Pausing all clients restarted the device plugin too.
         if self.phase != Phase::Running && !facts.busy {
             self.seen = Some(facts.changes);
         }
@@ -166,8 +167,9 @@ impl Operands {
         }
     }
 
-    /// An agent before us may have been killed at any point: with operands paused for a change that goes on now, or with partitions
-    /// that the plugin was still to see. Of how many changes the plugin knows.
+    /// Restores the state after a restart. A previous agent may have been killed at any point: with operands paused for
+    /// a change that continues now, or before the plugin noticed new partitions. Returns the number of changes that the
+    /// plugin has observed.
     fn begin(&mut self, now: Duration, facts: &Facts<'_>) -> u64 {
         let paused = |key: &&str| facts.view.labels.get(*key).map(String::as_str) == Some(PAUSED);
         if CLIENTS.iter().any(paused) && (facts.busy || facts.in_the_way) {
@@ -202,7 +204,7 @@ impl Operands {
         Phase::Running
     }
 
-    /// The one of the two configurations that is not in use.
+    /// Returns the switch to the configuration name that is not in use.
     fn other_config(&self, view: &View) -> Option<(String, String)> {
         let now = view.labels.get(PLUGIN_CONFIG)?;
         let (one, other) = self.configs.as_ref()?;
@@ -280,23 +282,23 @@ fn after_checking(
     Phase::Checking { since, config }
 }
 
-/// Whether one of these operands is to run.
+/// Returns true if one of these operands is enabled.
 fn runs(view: &View, keys: &[&str]) -> bool {
     keys.iter()
         .any(|key| view.labels.get(*key).map(String::as_str) == Some(RUNNING))
 }
 
-/// Whether kubelet offers partitions that are not there.
+/// Returns true if kubelet offers partitions that do not exist.
 fn stale(facts: &Facts<'_>) -> bool {
     mismatches(facts).iter().any(|one| one.there == 0)
 }
 
-/// Whether what kubelet offers is what there is: each partition, or each a number of times where they are shared.
+/// Returns true if kubelet offers each partition once, or a multiple if shared.
 fn offered(facts: &Facts<'_>) -> bool {
     mismatches(facts).is_empty()
 }
 
-/// In what it differs; nothing where partitions are not offered one by one.
+/// Returns the differences; empty if partitions are not offered individually.
 fn mismatches(facts: &Facts<'_>) -> Vec<Mismatch> {
     let Some(partitions) = facts.partitions else {
         return Vec::new();
@@ -333,7 +335,7 @@ fn news(before: &Phase, now: &Phase, facts: &Facts<'_>) -> Option<News> {
         }
         (Phase::Paused { .. }, Phase::Checking { .. }) => Some(News::Restored),
         (Phase::PluginOff { .. } | Phase::Running, Phase::Checking { .. }) => Some(News::Refreshed),
-        // Where they are not offered one by one nothing was looked at.
+        // Without individually offered partitions, nothing was checked.
         (Phase::Checking { .. }, Phase::Running) if facts.partitions.is_none() => None,
         (Phase::Checking { .. }, Phase::Running) if offered(facts) => Some(News::Offered),
         (Phase::Checking { .. }, Phase::Running) => Some(News::NotOffered(mismatches(facts))),

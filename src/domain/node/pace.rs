@@ -1,24 +1,24 @@
-//! How often is written: not at once after a failure, and ever more seldom to whom undoes it.
+//! Backoff for writes: after failures, and when another writer keeps reverting them.
 
 use std::time::Duration;
 
 use crate::domain::reconcile::{LONGEST_WAIT, wait};
 
-/// When the next write may be made.
+/// Decides when the next write is allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pace<T> {
     failures: u32,
-    /// How often the last write was found undone.
+    /// Number of times the last write was reverted.
     undone: u32,
     last: Option<T>,
-    /// When it was made.
+    /// Time of the last write.
     made: Duration,
     not_before: Duration,
 }
 
-/// Changes that follow each other closely are one write.
+/// Minimum interval between writes, so that changes in quick succession are combined.
 const GAP: Duration = Duration::from_millis(250);
-/// What stood so long was not undone, but changed.
+/// A value that lasted this long was changed, not reverted.
 const PEACE: Duration = Duration::from_mins(10);
 
 impl<T> Default for Pace<T> {
@@ -34,9 +34,9 @@ impl<T> Default for Pace<T> {
 }
 
 impl<T: PartialEq> Pace<T> {
-    /// How long to wait before this is written; `None` where it may be now.
+    /// Returns the delay before this write; `None` if it is allowed now.
     pub fn wait(&self, now: Duration, write: &T) -> Option<Duration> {
-        // What somebody undid is written again later and later; anything else is not held up by that.
+        // A reverted value is written at increasing intervals, without delaying other values.
         let again = self.last.as_ref() == Some(write);
         let held = if again && self.undone > 0 {
             self.made.saturating_add(doubled(self.undone))
@@ -47,7 +47,7 @@ impl<T: PartialEq> Pace<T> {
         (due > now).then(|| due.saturating_sub(now))
     }
 
-    /// It was written.
+    /// Records a successful write.
     pub fn written(&mut self, now: Duration, write: T) {
         let again = self.last.as_ref() == Some(&write);
         let soon = now.saturating_sub(self.made) < PEACE.saturating_add(doubled(self.undone));
@@ -62,19 +62,19 @@ impl<T: PartialEq> Pace<T> {
         self.not_before = now.saturating_add(GAP);
     }
 
-    /// It could not be written; the server asked for patience of at least this.
+    /// Records a failed write; `patience` is the minimum delay requested by the server.
     pub fn failed(&mut self, now: Duration, patience: Option<Duration>) {
         self.failures = self.failures.saturating_add(1);
         let wait = doubled(self.failures).max(patience.unwrap_or_default());
         self.not_before = now.saturating_add(wait.min(LONGEST_WAIT));
     }
 
-    /// How often it could not be written since it last could.
+    /// Returns the number of consecutive failures.
     pub fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// How often what we wrote was undone in a row.
+    /// Returns the number of consecutive reverted writes.
     pub fn undone(&self) -> u32 {
         self.undone
     }
@@ -95,7 +95,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// How often is written in a time, when whatever is written is undone at once.
+    /// Counts the writes in a period in which every write is reverted immediately.
     fn writes(seconds: u64, undone: bool) -> u32 {
         let mut pace = Pace::default();
         let (mut now, mut count) = (Duration::ZERO, 0);

@@ -1,28 +1,28 @@
-//! Which layout a Node's labels ask for.
+//! Reads the layout that a Node's labels select.
 
 use super::view::View;
 use super::{COMPAT_MANAGER, LAYOUT, MIG_CONFIG, MIG_CONFIG_STATE};
 
-/// Whose labels are honoured beside our own.
+/// Labels of other programs to honor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compat {
-    /// Nobody's.
+    /// None.
     #[default]
     None,
-    /// Those of NVIDIA's mig-manager, which are then answered too.
+    /// Labels of NVIDIA's mig-manager, whose status label the agent then also sets.
     MigManager,
 }
 
-/// A layout that a label asks for.
+/// A layout selected by a label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selected {
-    /// Its name.
+    /// Layout name.
     pub layout: String,
-    /// The label.
+    /// Label key.
     pub key: &'static str,
 }
 
-/// What the labels of a Node ask for; the first that is there counts.
+/// Returns the layout that the labels of a Node select; the first existing label counts.
 pub fn select(view: &View, compat: Compat) -> Option<Selected> {
     let keys: &[&'static str] = match compat {
         Compat::None => &[LAYOUT],
@@ -37,7 +37,7 @@ pub fn select(view: &View, compat: Compat) -> Option<Selected> {
     })
 }
 
-/// Who else says that it is partitioning this node just now: mig-manager, by its answer.
+/// Returns the field manager of mig-manager's status label while it reports that it is partitioning this node.
 pub fn at_work(view: &View) -> Option<String> {
     let state = view.labels.get(MIG_CONFIG_STATE)?;
     let mut owners = view.owners.labels.get(MIG_CONFIG_STATE)?.iter();

@@ -1,18 +1,18 @@
-//! A value that is acted on once it stands: the first change at once, and a storm of them when it is over.
+//! Debouncing: the first change of a value takes effect immediately, a series of rapid changes when it is over.
 
 use std::time::Duration;
 
-/// A value, and whether it changes too often to be acted on.
+/// A debounced value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settled<T> {
     acted: Option<T>,
     last: Option<T>,
-    /// When it changed last, and whether it had been quiet before.
+    /// Time of the last change.
     changed: Option<Duration>,
     stormy: bool,
 }
 
-/// A change so soon after another is a part of a storm, and a storm is over after as long without one.
+/// A change within this time after another is part of a series; the series ends after this time without a change.
 const QUIET: Duration = Duration::from_secs(2);
 
 impl<T> Default for Settled<T> {
@@ -27,12 +27,12 @@ impl<T> Default for Settled<T> {
 }
 
 impl<T: Clone + PartialEq> Settled<T> {
-    /// The value is this now. Says when to come again, where that is before it changes.
+    /// Records the current value. Returns the delay after which to call again, unless the value changes before.
     pub fn see(&mut self, now: Duration, value: &T) -> Option<Duration> {
         let since = |then: Duration| now.saturating_sub(then);
         if self.last.as_ref() != Some(value) {
             self.stormy = self.changed.is_some_and(|then| since(then) < QUIET);
-            // What was there when we came is no change.
+            // The initial value is not a change.
             self.changed = self.last.as_ref().map(|_| now);
             self.last = Some(value.clone());
         }
@@ -45,7 +45,7 @@ impl<T: Clone + PartialEq> Settled<T> {
         None
     }
 
-    /// The value to act on; `None` before there was one.
+    /// Returns the value in effect; `None` before the first one.
     pub fn get(&self) -> Option<&T> {
         self.acted.as_ref()
     }

@@ -1,6 +1,7 @@
-//! What of a node's way to its layout is an event of the Node: each change of state once.
+//! Derives Node events from the status of a node: each state change is reported once.
 //!
-//! Events are changes of what a [`Subject`] reports. How many are sent, and when, is up to [`super::event_queue::EventQueue`].
+//! Events are changes of what a [`Subject`] reports. [`super::event_queue::EventQueue`] decides how many are sent, and
+//! when.
 
 mod change;
 
@@ -17,22 +18,22 @@ use crate::domain::sharing::SharingStatus;
 /// An event of a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Why: what people filter by, and whether somebody should look.
+    /// Reason, which users filter by, and which determines the event's type.
     pub reason: Reason,
-    /// In words for a person.
+    /// Message text.
     pub message: String,
-    /// The UUID of the device or partition that it is about, if it is about one.
+    /// UUID of the device or partition that the event concerns, if any.
     pub unit: Option<String>,
 }
 
-/// What was reported last.
+/// Event deduplicator: retains the last reported state.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Telling {
     layout: Option<Told>,
     sharing: Option<Given>,
-    /// The last event of sharing, if there is one, is a warning.
+    /// True if the last event about sharing was a warning.
     sharing_warned: bool,
-    /// Whether anything was looked at before.
+    /// True if the status was observed before.
     began: bool,
     driver: Option<Reason>,
     notice: Option<String>,
@@ -40,18 +41,18 @@ pub struct Telling {
     drifts: u64,
 }
 
-/// A turn that was told.
+/// A reported layout state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Told {
     layout: String,
     state: &'static str,
-    /// How each device stood, in a word.
+    /// State of each device.
     devices: Vec<&'static str>,
     message: String,
     at: Duration,
 }
 
-/// A turn of what is given out to pods.
+/// A reported sharing state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Given {
     state: &'static str,
@@ -59,22 +60,22 @@ struct Given {
     at: Duration,
 }
 
-/// What there is to be told of at one moment.
+/// The current state that events are derived from.
 #[derive(Debug, Clone, Copy)]
 pub struct Scene<'a> {
-    /// Where the node stands, where a layout can be chosen for it.
+    /// Status of the node, if a layout can be chosen for it.
     pub status: Option<&'a Status>,
-    /// The driver.
+    /// State of the driver.
     pub nvml: &'a NvmlState,
-    /// Keys that others have.
+    /// Keys that other managers own.
     pub yielded: &'a [Yielded],
 }
 
-/// After so long the same turn is told again where its words have changed.
+/// Interval after which an unchanged state with a changed message is reported again.
 const SAME_AGAIN: Duration = Duration::from_mins(5);
 
 impl Telling {
-    /// What is new in this scene.
+    /// Returns the changes since the last call.
     pub fn look(&mut self, now: Duration, scene: &Scene<'_>) -> Vec<Change> {
         let mut changes = Vec::new();
         changes.extend(self.driver(scene.nvml));
@@ -100,7 +101,7 @@ impl Telling {
             NvmlState::Stalled { call, .. } => {
                 event(Reason::NvmlStalled, format!("{call} does not return"))
             }
-            // Before the driver came, and while it is being replaced.
+            // The driver has not been loaded yet, or is being replaced.
             NvmlState::Absent { .. } | NvmlState::Loading => return None,
         };
         let before = self.driver.replace(event.reason);
@@ -113,7 +114,7 @@ impl Telling {
             return None;
         }
         self.notice.clone_from(&status.notice);
-        // Of a layout that means nothing here that is what is told.
+        // A layout that does not apply to this node is reported as a layout event instead.
         let notice = status.notice.clone().filter(|_| refusal(status).is_none());
         Some(Change {
             subject: Subject::Notice,
@@ -149,7 +150,7 @@ impl Telling {
         let before = self.layout.as_ref();
         let same = before.is_some_and(|before| before.is_same_turn(&told));
         let news = !same || before.is_some_and(|before| before.is_worth_it_again(&told));
-        // A node that has what it shall have when we come is nothing new.
+        // A node that already matches its layout when the agent starts is not an event.
         let quiet = !began && Reason::Applied.is(state) && status.past.changes == 0;
         let change = (news && !quiet).then(|| {
             let reason = Reason::of(state).unwrap_or(Reason::Failed);
@@ -182,13 +183,13 @@ impl Telling {
         if same && !again {
             return None;
         }
-        // A node that already offers what it should when the agent starts is no news.
+        // A node that already offers its layout when the agent starts is not an event.
         let in_force = Reason::SharingInForce.is(given.state);
         let quiet = before.is_none() && in_force && !self.sharing_warned;
         let reason = Reason::of(given.state).filter(|reason| reason.event().is_some());
         let told = reason.map(|reason| event(reason, given.message.clone()));
         self.sharing = Some(given);
-        // A warning that waits is withdrawn by a state without an event.
+        // A state without an event withdraws a waiting warning.
         let is_change = told.is_some() || self.sharing_warned;
         if let Some(told) = &told {
             self.sharing_warned = told.reason != Reason::SharingInForce;
@@ -276,7 +277,7 @@ fn listed(mismatches: &[Mismatch]) -> String {
     told.join("; ")
 }
 
-/// Why it stands so, or how many of what are offered.
+/// Returns the message of the sharing status, or the offered counts by resource.
 fn offered(sharing: &SharingStatus) -> String {
     if let Some(message) = &sharing.message {
         return message.clone();
@@ -292,7 +293,8 @@ fn offered(sharing: &SharingStatus) -> String {
     told.join("; ")
 }
 
-/// Why the layout means nothing here, where it does not: its devices stand as they did before.
+/// Returns the reason why the layout does not apply to this node, if it does not. Its devices keep their previous
+/// state.
 fn refusal(status: &Status) -> Option<&str> {
     let failed = |word: &str| Reason::Failed.is(word);
     let of_a_device = status.devices.iter().any(|device| failed(device.state));
@@ -300,7 +302,7 @@ fn refusal(status: &Status) -> Option<&str> {
     (status.state.is_some_and(failed) && !of_a_device).then_some(notice)
 }
 
-/// How many devices stand how, and what is to be said of those that have something to say.
+/// Counts devices by state, and appends the messages of devices that have one.
 fn message(layout: &str, status: &Status) -> String {
     if let Some(refusal) = refusal(status) {
         return format!("layout {layout}: {refusal}");

@@ -1,57 +1,57 @@
-//! A Node as the API server has it, as far as it concerns us.
+//! The relevant fields of a Node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A Node.
+/// A Node as read from the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct View {
-    /// Changes when the Node is deleted and made again.
+    /// UID; changes when the Node is deleted and recreated.
     pub uid: String,
-    /// Changes with every change of the Node.
+    /// Resource version; changes with every update of the Node.
     pub version: String,
     /// All labels.
     pub labels: BTreeMap<String, String>,
     /// Annotations below `octavo.dev/`.
     pub annotations: BTreeMap<String, String>,
-    /// All taints, in their order.
+    /// All taints, in order.
     pub taints: Vec<Taint>,
-    /// What kubelet offers of each extended resource, such as `nvidia.com/gpu`.
+    /// Allocatable count of each extended resource, such as `nvidia.com/gpu`.
     pub allocatable: BTreeMap<String, u64>,
-    /// What kubelet has of each, fit or not.
+    /// Capacity of each extended resource, including unhealthy devices.
     pub capacity: BTreeMap<String, u64>,
-    /// Who writes labels and annotations.
+    /// Field managers of labels and annotations.
     pub owners: Owners,
 }
 
 /// A taint.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Taint {
-    /// Its key.
+    /// Key.
     pub key: String,
-    /// Its value, if it has one.
+    /// Value, if any.
     pub value: Option<String>,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     pub effect: String,
-    /// When it was added, as the API server writes it.
+    /// Time when the taint was added, as formatted by the API server.
     pub added: Option<String>,
 }
 
-/// Who writes which label and annotation of a Node. Source: Kubernetes, `metadata.managedFields`.
+/// Field managers of a Node's labels and annotations. Source: Kubernetes, `metadata.managedFields`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Owners {
-    /// By key; the managers' names, ours only where we applied it.
+    /// Managers by label key; Octavo's own only for fields that it applied.
     pub labels: BTreeMap<String, BTreeSet<String>>,
-    /// The same of annotations.
+    /// Managers by annotation key.
     pub annotations: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl View {
-    /// The labels of a manager, with their values now.
+    /// Returns the labels of a manager with their current values.
     pub fn labels_of(&self, manager: &str) -> BTreeMap<String, String> {
         of(&self.labels, &self.owners.labels, manager)
     }
 
-    /// The annotations of a manager, with their values now.
+    /// Returns the annotations of a manager with their current values.
     pub fn annotations_of(&self, manager: &str) -> BTreeMap<String, String> {
         of(&self.annotations, &self.owners.annotations, manager)
     }
@@ -68,7 +68,7 @@ fn of(
         .collect()
 }
 
-/// Whether `manager` has `key`.
+/// Returns true if `manager` owns `key`.
 pub(super) fn has(owners: &BTreeMap<String, BTreeSet<String>>, key: &str, manager: &str) -> bool {
     owners.get(key).is_some_and(|all| all.contains(manager))
 }

@@ -1,4 +1,4 @@
-//! From what a device has and shall have to the best arrangement: what the search is asked, and what its answer means.
+//! Prepares the search for the best arrangement of a device's instances, from its current and desired state.
 
 use std::collections::BTreeMap;
 
@@ -13,38 +13,38 @@ use crate::domain::inventory::GpuInstance;
 use crate::domain::layout::InstanceTarget;
 use crate::domain::split;
 
-/// A GPU instance that is there, with what of it is in use.
+/// An existing GPU instance and its parts in use.
 pub(super) struct Standing<'a> {
     pub(super) instance: &'a GpuInstance,
     pub(super) pin: Pin,
-    /// Its compute instances; `None` where their slices are not told.
+    /// Its compute instances; `None` if the driver does not report their slices.
     pub(super) computes: Option<Vec<Present>>,
 }
 
-/// What an arrangement is looked for with.
+/// Input of the search for an arrangement.
 pub(super) struct Wish<'a, 'q> {
     pub(super) board: &'a Board<'a>,
     pub(super) standing: &'a [Standing<'a>],
     pub(super) instances: &'q [InstanceTarget],
-    /// Places that the device did not give, by profile.
+    /// Returns true for a profile and placement that the device refused.
     pub(super) refused: &'a dyn Fn(u32, Placement) -> bool,
 }
 
 impl<'q> Wish<'_, 'q> {
-    /// The best arrangement; `None` where there is none at all, even if everything that is there had to go.
+    /// Returns the best arrangement; `None` if there is none, even if all existing instances were destroyed.
     pub(super) fn best(&self, work: &mut Work) -> Result<Option<Found<'q>>, TooMuch> {
         let kinds = self.kinds(work)?;
         let room = self.room(work)?;
         search::best(&kinds, &room, work)
     }
 
-    /// Whether there is any arrangement.
+    /// Returns true if an arrangement exists.
     pub(super) fn fits(&self, work: &mut Work) -> Result<bool, TooMuch> {
         let kinds = self.kinds(work)?;
         search::exists(&kinds, work)
     }
 
-    /// How a GPU instance that stays is split anew.
+    /// Returns how an existing GPU instance can be re-split.
     pub(super) fn resplit(&self, standing: &Standing<'_>, compute: &[u32]) -> Resplit {
         let profile = self.board.find(standing.instance.profile_id);
         let whole = profile.map_or(0, |(_, profile)| profile.gpu_slices());
@@ -74,8 +74,8 @@ impl<'q> Wish<'_, 'q> {
         Ok(kinds)
     }
 
-    /// What [`Self::slots`] costs: each instance that is there has as many ways to be split anew as it has sets of parts,
-    /// and they are gone through once more for the steps.
+    /// Returns the work that [`Self::slots`] needs. Each existing instance has as many ways to be re-split as it has
+    /// subsets of compute instances; these are enumerated once more for the steps.
     fn effort(&self, profile: &BoardProfile<'_>) -> usize {
         let id = profile.source.id;
         let same = self.standing.iter();
@@ -88,8 +88,8 @@ impl<'q> Wish<'_, 'q> {
         ways.fold(slots, usize::saturating_add)
     }
 
-    /// The instances of the profile that are there, and the places where one could be created: of all, or the one place where
-    /// it shall lie.
+    /// Returns the existing instances of the profile, and the placements where one could be created: all of them, or
+    /// only the desired placement.
     fn slots(&self, profile: &BoardProfile<'_>, wanted: &InstanceTarget) -> Vec<Slot> {
         let id = profile.source.id;
         let mut slots: BTreeMap<Placement, Slot> = profile
@@ -116,7 +116,7 @@ impl<'q> Wish<'_, 'q> {
         slots
     }
 
-    /// Places for one more instance that the rules without places still allow beside all that is asked for.
+    /// Returns the placements for one additional instance that the placement-independent rules still allow.
     fn room(&self, work: &mut Work) -> Result<Vec<u64>, TooMuch> {
         let profiles = self.board.profiles.len();
         work.spend(profiles.saturating_mul(profiles.saturating_add(self.instances.len())))?;
@@ -158,7 +158,7 @@ impl Slot {
     }
 }
 
-/// What it saves to keep an instance rather than to destroy it and to create another elsewhere.
+/// Returns the cost of keeping an instance, relative to destroying it and creating another one elsewhere.
 fn saved(standing: &Standing<'_>, wanted: &[u32], resplit: &Resplit) -> Cost {
     let count = |items: usize| i32::try_from(items).unwrap_or(i32::MAX);
     let fewer = |now: usize, otherwise: usize| count(now).saturating_sub(count(otherwise));

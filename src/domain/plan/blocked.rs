@@ -1,53 +1,53 @@
-//! Why nothing is done now, and what would change that.
+//! Causes that block a plan.
 
 use super::mode::Disruption;
 use crate::domain::catalog::Placement;
 use crate::domain::holder::Holder;
 
-/// What is in the way.
+/// The causes that block a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blocked {
-    /// All of it; never empty. Of all ways to the target these are in the way of the one that least stands in the way of.
+    /// All causes; never empty. Of all ways to reach the target, these block the one with the fewest instances in use.
     pub causes: Vec<Cause>,
 }
 
-/// One thing that is in the way.
+/// A cause that blocks a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cause {
-    /// A GPU instance, or compute instances of it, would have to go and is in use.
+    /// A GPU instance, or some of its compute instances, must be destroyed but is in use.
     InstanceInUse {
-        /// The GPU instance, by the driver's id.
+        /// The driver's id of the GPU instance.
         gpu_instance: u32,
-        /// What it is made from.
+        /// Profile of the GPU instance.
         profile_id: u32,
-        /// Where it lies.
+        /// Placement of the GPU instance.
         placement: Placement,
-        /// Those of its compute instances that are in use and would have to go, by id; empty for the whole instance.
+        /// Ids of the compute instances that are in use and must be destroyed; empty for the whole GPU instance.
         compute_instances: Vec<u32>,
-        /// Who uses it; empty where the driver would not say, which counts as in use.
+        /// The holders; empty if the driver does not report them, which counts as in use.
         holders: Vec<Holder>,
     },
-    /// MIG mode would have to change and somebody uses the device.
+    /// The MIG mode must change but the device is in use.
     DeviceInUse {
-        /// Who; empty where the driver would not say, which counts as in use.
+        /// The holders; empty if the driver does not report them, which counts as in use.
         holders: Vec<Holder>,
     },
-    /// A mode change costs more than is allowed.
+    /// A mode change exceeds the allowed disruption.
     NotAllowed {
-        /// What it costs.
+        /// Disruption of the mode change.
         disruption: Disruption,
     },
-    /// The device does not answer, or does not tell what it has.
+    /// The device does not respond, or does not report its state.
     Untold {
-        /// What is missing, in words for a person.
+        /// The missing information, as text.
         reason: String,
     },
-    /// The hardware refused every arrangement that its tables allow.
+    /// The hardware refused every arrangement that its profile tables allow.
     Refused,
 }
 
 impl Cause {
-    /// The same, to be changed.
+    /// Returns the known holders that block the change, mutably.
     pub(in crate::domain) fn holders_mut(&mut self) -> &mut [Holder] {
         match self {
             Self::InstanceInUse { holders, .. } | Self::DeviceInUse { holders } => holders,
@@ -55,7 +55,7 @@ impl Cause {
         }
     }
 
-    /// Who is in the way, as far as it is somebody and told.
+    /// Returns the known holders that block the change.
     pub fn holders(&self) -> &[Holder] {
         match self {
             Self::InstanceInUse { holders, .. } | Self::DeviceInUse { holders } => holders,

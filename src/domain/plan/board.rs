@@ -1,20 +1,21 @@
-//! A device as the search sees it: what its own table offers, with slices as bits, and nothing that cannot be.
+//! A device as input of the search: its profiles and placements with memory slices as bits, without impossible ones.
 //!
-//! A catalogue also comes over the wire, from whoever says that he is a node. So places that are none (no slice, or past the
-//! end of the bits) are left out, everything is there once, and a table larger than any device has is not searched at all.
+//! Catalogs also arrive over the network from any client that reports as a node. Invalid placements (without a slice,
+//! or beyond the last bit) are therefore dropped, duplicates are removed, and a table larger than that of any device is
+//! not searched.
 
 use std::collections::BTreeSet;
 
 use crate::domain::catalog::{GpuInstanceProfile, Placement};
 use crate::domain::inventory::{MigMode, MigState};
 
-/// More profiles than this no device has: NVML has numbers for 18.
+/// Maximum number of profiles; no device has more, as NVML defines 18.
 const MOST_PROFILES: usize = 64;
 
-/// More places than this, all profiles together, no device has: the largest known table has 33.
+/// Maximum number of placements of all profiles; the largest known table has 33.
 const MOST_PLACES: usize = 512;
 
-/// What a device offers.
+/// The profiles and slices of a device.
 pub(super) struct Board<'a> {
     pub(super) profiles: Vec<BoardProfile<'a>>,
     /// GPU slices of the whole device: those of its largest profile.
@@ -26,36 +27,36 @@ pub(super) struct Board<'a> {
 /// A profile of a board.
 pub(super) struct BoardProfile<'a> {
     pub(super) source: &'a GpuInstanceProfile,
-    /// How many an empty device has room for: by the driver's word where that can be trusted, and by places that do not
-    /// overlap.
+    /// Maximum instances on an empty device: the driver's count where it is reliable, limited by non-overlapping
+    /// placements.
     pub(super) most: u32,
     pub(super) media: Media,
-    /// In their own order, each once.
+    /// Unique placements, ordered.
     pub(super) places: Vec<Place>,
 }
 
-/// Where an instance may lie.
+/// A possible placement of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) placement: Placement,
     pub(super) bits: u64,
 }
 
-/// What a profile has of the media engines, of which a device has one set. Source: `nvml.h`,
-/// `NVML_GPU_INSTANCE_PROFILE_*`: the index alone tells.
+/// A profile's share of the media engines, of which a device has one set. Source: `nvml.h`,
+/// `NVML_GPU_INSTANCE_PROFILE_*`: only the index identifies it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Media {
-    /// Its share, if any.
+    /// The default share, if any.
     Usual,
-    /// `+me`: the extensions, which one instance can have.
+    /// `+me`: the media extensions, available to one instance.
     Extensions,
-    /// `+me.all`: all of them, so that others can have none.
+    /// `+me.all`: all engines, which leaves none to others.
     All,
     /// `-me`: none.
     None,
 }
 
-/// Why a table cannot be searched.
+/// The table exceeds the limits of the search.
 pub(super) struct TooLarge;
 
 impl<'a> Board<'a> {
@@ -87,7 +88,7 @@ impl<'a> Board<'a> {
         })
     }
 
-    /// Which of the profiles has the driver's `id`.
+    /// Returns the index of the profile with the driver's `id`, and the profile.
     pub(super) fn find(&self, id: u32) -> Option<(usize, &BoardProfile<'a>)> {
         self.profiles
             .iter()
@@ -105,8 +106,8 @@ impl<'a> BoardProfile<'a> {
             .collect();
         Self {
             source,
-            // An A30 reports wrong counts while MIG mode is off. On every board known the count follows from the places, the
-            // slices and the media engines, so that nothing is lost by not believing it then.
+            // An A30 reports wrong counts while MIG mode is off. On every known board the count follows from
+            // placements, slices and media engines, so ignoring the reported count loses nothing.
             most: match mode {
                 MigMode::Enabled => source.max_count.min(apart(&places)),
                 MigMode::Disabled => apart(&places),
@@ -120,14 +121,14 @@ impl<'a> BoardProfile<'a> {
         self.source.resources.gpu_slices
     }
 
-    /// The fewest memory slices that an instance takes.
+    /// Returns the fewest memory slices that an instance occupies.
     pub(super) fn smallest(&self) -> u32 {
         let sizes = self.places.iter().map(|place| place.placement.size);
         sizes.min().unwrap_or(0)
     }
 }
 
-/// How many of `places` do not overlap: taking the one that ends first, then the first that does not overlap it, and so on.
+/// Returns the maximum number of non-overlapping placements, by repeatedly choosing the one that ends first.
 fn apart(places: &BTreeSet<Place>) -> u32 {
     let mut by_end: Vec<&Place> = places.iter().collect();
     by_end.sort_by_key(|place| place.placement.end());
@@ -142,7 +143,7 @@ fn apart(places: &BTreeSet<Place>) -> u32 {
 }
 
 impl Place {
-    /// `None` for a place without a slice, and for one past the 64th, which no device has.
+    /// Converts a placement; `None` without a slice or beyond the 64th, which no device has.
     pub(super) fn of(placement: Placement) -> Option<Self> {
         let end = placement.start.checked_add(placement.size)?;
         if placement.size == 0 || end > u64::BITS {
@@ -166,7 +167,7 @@ impl Media {
         }
     }
 
-    /// Whether one device cannot have both.
+    /// Returns true if one device cannot have both.
     pub(super) fn excludes(self, other: Self) -> bool {
         (self == Self::Extensions && other == Self::Extensions)
             || (self == Self::All && other != Self::None)

@@ -1,4 +1,4 @@
-//! An arrangement as a change: steps, and what is there after them.
+//! Converts an arrangement into a change: its steps and the resulting state.
 
 use super::arrange::{Standing, Wish};
 use super::blocked::Cause;
@@ -10,7 +10,7 @@ use super::splits::Resplit;
 use super::step::{InstanceRef, Step};
 use super::{Change, PlannedCompute, PlannedInstance};
 
-/// The change that leads to what was `found`.
+/// Returns the change that leads to the arrangement `found`.
 pub(super) fn change(wish: &Wish<'_, '_>, found: &Found<'_>, mode: Option<ModeChange>) -> Change {
     let mut steps = destroying(wish, found);
     steps.extend(mode.iter().flat_map(modes::steps));
@@ -44,7 +44,7 @@ pub(super) fn change(wish: &Wish<'_, '_>, found: &Found<'_>, mode: Option<ModeCh
     }
 }
 
-/// What is in use and would have to go for what was `found`.
+/// Returns the instances in use that the arrangement `found` would destroy.
 pub(super) fn in_the_way(wish: &Wish<'_, '_>, found: &Found<'_>, users: &Users) -> Vec<Cause> {
     let mut causes = Vec::new();
     for (at, standing) in wish.standing.iter().enumerate() {
@@ -74,7 +74,7 @@ pub(super) fn in_the_way(wish: &Wish<'_, '_>, found: &Found<'_>, users: &Users) 
     causes
 }
 
-/// The compute instances first: a GPU instance that has one cannot be destroyed.
+/// Returns the destroying steps, compute instances first: a GPU instance with compute instances cannot be destroyed.
 fn destroying(wish: &Wish<'_, '_>, found: &Found<'_>) -> Vec<Step> {
     let (mut inner, mut outer) = (Vec::new(), Vec::new());
     for (at, standing) in wish.standing.iter().enumerate() {

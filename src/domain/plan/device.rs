@@ -1,4 +1,4 @@
-//! The verdict on one device.
+//! Plans one device.
 
 use super::arrange::{Standing, Wish};
 use super::blocked::{Blocked, Cause};
@@ -16,16 +16,16 @@ use crate::domain::inventory::{
 use crate::domain::layout::{InstanceTarget, MigTarget};
 use crate::domain::split;
 
-/// What a device costs before anything is searched: its largest table, as a board.
+/// Fixed cost of a device before the search: converting the largest table into a board.
 const OVERHEAD: usize = 2_000;
 
-/// What is not told, in words for a person.
+/// Missing information, as text.
 struct Untold(String);
 
-/// A table or a state that no device has, or that nobody has the time to look through.
+/// Message for a table or state that no device has, or that takes too long to search.
 const TOO_MUCH: &str = "its list of profiles allows more arrangements than can be compared";
 
-/// What would happen to the device at `pci`.
+/// Returns the verdict on the device at `pci`.
 pub(super) fn verdict<'q>(
     question: &Question<'q>,
     pci: PciAddress,
@@ -57,12 +57,12 @@ pub(super) fn verdict<'q>(
     }
 }
 
-/// Of a device whose state cannot be read.
+/// Returns the verdict on a device whose state cannot be read.
 pub(super) fn unverified(reason: &str) -> Verdict {
     untold(format!("its state cannot be read: {reason}"))
 }
 
-/// Whether `device` can have `instances` when nothing is on it.
+/// Checks whether the empty `device` supports `instances`.
 pub(super) fn feasible(
     device: &Device,
     instances: &[InstanceTarget],
@@ -157,7 +157,7 @@ fn decide<'q>(
     Verdict::Change(off_is_empty(change))
 }
 
-/// A device without MIG mode has no place for anything.
+/// Sets the room to zero if MIG mode ends up disabled: such a device has no placements.
 fn off_is_empty(change: Change) -> Change {
     match &change.mode {
         Some(mode) if mode.to == MigMode::Disabled => Change { room: 0, ..change },
@@ -165,7 +165,7 @@ fn off_is_empty(change: Change) -> Change {
     }
 }
 
-/// The state of a device that tells all that a plan needs; `None` where it cannot be partitioned.
+/// Returns the MIG state of a device that reports everything a plan needs; `None` if the device cannot be partitioned.
 fn told<'a>(question: &Question<'a>, device: &'a Device) -> Result<Option<&'a MigState>, Untold> {
     match &device.condition {
         Condition::Working => {}
@@ -203,7 +203,7 @@ fn told<'a>(question: &Question<'a>, device: &'a Device) -> Result<Option<&'a Mi
     }
 }
 
-/// Whether the catalogue says enough about what is asked for.
+/// Checks that the catalog describes the requested profiles completely.
 fn catalogue(
     board: &Board<'_>,
     state: &MigState,
@@ -236,7 +236,7 @@ fn catalogue(
     Ok(())
 }
 
-/// What is there, with what of it is in use.
+/// Returns the existing instances with their parts in use.
 fn standing<'a>(
     users: &Users,
     board: &Board<'_>,

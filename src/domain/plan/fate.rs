@@ -1,23 +1,23 @@
-//! What becomes of an instance that is there.
+//! The effect of a plan on existing instances.
 
 use super::{Cause, PlannedInstance, Verdict};
 use crate::domain::inventory::GpuInstance;
 
-/// What becomes of a GPU instance that is there.
+/// The effect of a plan on an existing GPU instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It stays as it is.
+    /// It stays unchanged.
     Stays,
     /// It is destroyed.
     Goes,
-    /// It stays, and its compute instances are not those that were there.
+    /// It stays, with different compute instances.
     Divided,
-    /// It would have to go, or to be divided, and is in use.
+    /// It must be destroyed or re-split but is in use.
     InTheWay,
 }
 
 impl Verdict {
-    /// What becomes of `instance`, of the same device.
+    /// Returns the effect on `instance` of the same device.
     pub fn fate(&self, instance: &GpuInstance) -> Fate {
         match self {
             Self::Unchanged | Self::Infeasible(_) => Fate::Stays,
@@ -42,7 +42,7 @@ impl Verdict {
 }
 
 impl PlannedInstance {
-    /// Whether its compute instances are not those of `instance`, which stays as this one.
+    /// Returns true if the compute instances differ from those of `instance`, which this planned instance keeps.
     pub fn divides(&self, instance: &GpuInstance) -> bool {
         let kept = self.compute.iter().map(|compute| compute.kept);
         let there = instance.compute_instances.iter();

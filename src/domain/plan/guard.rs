@@ -1,4 +1,4 @@
-//! The last look before a call: whether it would take something away from somebody.
+//! Final check before a driver call: whether the call would affect an instance or device in use.
 
 use super::blocked::Cause;
 use super::mode::Disruption;
@@ -8,14 +8,14 @@ use crate::domain::call::Call;
 use crate::domain::holder::Holder;
 use crate::domain::inventory::{Device, GpuInstance};
 
-/// Whether `instance` of `device` counts as in use, by the processes that the driver reports and `holders` beside them: the same answer
-/// that plans are made with.
+/// Returns true if `instance` of `device` counts as in use, according to the processes that the driver reports and
+/// `holders`. Plans use the same rule.
 pub fn is_in_use(device: &Device, holders: &[Holder], instance: &GpuInstance) -> bool {
     Users::of(holders, device).pin(instance).is_set()
 }
 
-/// What is in the way of `call` on `device` now, by the processes that the device names and `holders` beside them. What is
-/// not told counts as in use; an instance that is not there is in nobody's use.
+/// Returns the cause that blocks `call` on `device` now, according to the processes that the driver reports and
+/// `holders`. Unknown usage counts as in use; an instance that does not exist is not in use.
 pub fn in_the_way(device: &Device, holders: &[Holder], call: Call) -> Option<Cause> {
     let state = device.mig.state()?;
     let users = Users::of(holders, device);

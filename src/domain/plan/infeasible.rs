@@ -1,70 +1,70 @@
-//! Why a device can never have what is asked for, and what it could have instead.
+//! Reasons why a device can never support a target, and alternatives.
 
 use crate::domain::layout::InstanceTarget;
 
-/// Why a device can never have what is asked for.
+/// Reason why a device can never support a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Infeasible {
-    /// The rule of the hardware that forbids it.
+    /// The violated hardware rule.
     pub rule: HardwareRule,
-    /// What would fit instead, the nearest first; at most three.
+    /// Alternatives that fit, closest first; at most three.
     pub nearest: Vec<Offer>,
 }
 
-/// A rule of the hardware.
+/// A hardware rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HardwareRule {
     /// The device cannot be partitioned.
     NotMigCapable,
     /// The device does not offer the profile.
     NoSuchProfile {
-        /// The driver's id that the target names.
+        /// The driver's profile id in the target.
         profile_id: u32,
     },
-    /// More instances of one profile than the device can have.
+    /// Too many instances of one profile.
     TooMany {
         /// The profile.
         profile_id: u32,
-        /// How many are asked for.
+        /// Requested count.
         asked: u32,
-        /// How many there can be.
+        /// Maximum count.
         most: u32,
     },
-    /// All instances together have more GPU slices than the device.
+    /// All instances together exceed the GPU slices of the device.
     GpuSlices {
-        /// How many are asked for.
+        /// Requested slices.
         asked: u32,
-        /// How many there are.
+        /// Available slices.
         most: u32,
     },
-    /// All instances together have more memory slices than the device.
+    /// All instances together exceed the memory slices of the device.
     MemorySlices {
-        /// How many are asked for.
+        /// Requested slices.
         asked: u32,
-        /// How many there are.
+        /// Available slices.
         most: u32,
     },
-    /// Two profiles want the same engines, of which there is one set: `+me` and `+me.all`.
+    /// Two profiles require the same media engines, of which there is one set: `+me` and `+me.all`.
     Exclusive {
-        /// One.
+        /// One profile.
         profile_id: u32,
-        /// The other; the same where there can be one only.
+        /// The other profile; the same if only one instance is possible.
         other: u32,
     },
-    /// There are enough slices, and no arrangement of the places that the profiles may have.
+    /// The slices suffice, but the possible placements of the profiles always overlap.
     NoArrangement,
-    /// A GPU instance cannot be split so.
+    /// A GPU instance cannot be split this way.
     ComputeSplit {
         /// The profile.
         profile_id: u32,
-        /// The split that was asked for.
+        /// The requested split.
         compute: Vec<u32>,
     },
 }
 
-/// GPU instances that a device could have.
+/// A set of GPU instances that a device supports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
-    /// In the order of [`crate::domain::layout::MigTarget::Enabled`].
+    /// The instances, ordered as in [`crate::domain::layout::MigTarget::Enabled`].
     pub instances: Vec<InstanceTarget>,
 }

@@ -1,4 +1,4 @@
-//! What was found out for one device holds for the next that is equal: sixteen equal devices need one search.
+//! Reuses results for equal devices: sixteen equal devices need one search.
 
 use super::arrange::Wish;
 use super::board::Board;
@@ -11,23 +11,23 @@ use crate::domain::catalog::{Placement, ProfileCatalog};
 use crate::domain::inventory::{MigMode, MigState};
 use crate::domain::layout::InstanceTarget;
 
-/// What one comparison of two devices costs, in places.
+/// Work units for comparing two devices.
 const COMPARISON: usize = 64;
 
-/// What makes two devices equal to the search.
+/// Key of equal devices in the search.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Alike<'q> {
     pub(super) state: &'q MigState,
     pub(super) instances: &'q [InstanceTarget],
     pub(super) pins: Vec<Pin>,
-    /// Profile and place of each refusal.
+    /// Profile and placement of each refusal.
     pub(super) refused: Vec<(u32, Placement)>,
 }
 
-/// What makes two devices equal when nothing is on them.
+/// Key of equal devices without instances.
 type Empty<'q> = (&'q ProfileCatalog, MigMode, &'q [InstanceTarget]);
 
-/// The work that is left for a question, and what came of the work done.
+/// Remaining work budget of a question, and its results so far.
 pub(super) struct Memo<'q> {
     pub(super) work: Work,
     forbidden: Vec<(Empty<'q>, Result<(), Infeasible>)>,
@@ -35,7 +35,6 @@ pub(super) struct Memo<'q> {
 }
 
 impl<'q> Memo<'q> {
-    /// For one question.
     pub(super) fn new() -> Self {
         Self {
             work: Work::new(),
@@ -44,7 +43,7 @@ impl<'q> Memo<'q> {
         }
     }
 
-    /// Which rule of the hardware forbids `instances` on the empty device, if one does.
+    /// Returns the hardware rule that forbids `instances` on the empty device, if there is one.
     pub(super) fn forbidden(
         &mut self,
         state: &'q MigState,
@@ -69,7 +68,7 @@ impl<'q> Memo<'q> {
         Ok(answer)
     }
 
-    /// The best arrangement; `None` where there is none at all.
+    /// Returns the best arrangement; `None` if there is none.
     pub(super) fn best(
         &mut self,
         alike: Alike<'q>,

@@ -1,20 +1,20 @@
-//! Plans: what would change on a node so that its devices have what a layout asks for, as data.
+//! Plans: the changes that bring a node's devices into the state that a layout requests, as data.
 //!
-//! A plan is exact. Of all ways to reach the target it is the one that destroys nothing in use, then destroys the fewest
-//! partitions, then creates the fewest, then leaves the most room for what may come, and then comes first in the order of
-//! places, so that the same question always has the same answer. It is made for each device alone; devices share nothing
-//! but, on some boards, a reset.
+//! A plan is exact. Of all ways to reach the target, the planner chooses the one that destroys the fewest partitions in
+//! use (if any, the change is blocked), then destroys the fewest partitions, then creates the fewest, then leaves the
+//! most room, and then comes first in the order of placements. Equal inputs therefore always produce the same plan.
+//! Each device is planned alone; devices are independent except, on some boards, for a reset.
 //!
-//! What is counted: a partition is a compute instance, as that is what people use. A GPU instance stays where one of the same
-//! profile is wanted at its place, and then as many of its compute instances stay as the wanted split has. All others are
-//! destroyed, and so are all those in GPU instances that go; between ways that destroy as many, the one that destroys fewer
-//! GPU instances is better. Created are counted alike. Room is the number
-//! of pairs of a profile and a place at which the device could have one more instance afterwards. The order of places compares
-//! arrangements, instance by instance from the left, by where one begins, its size, its profile's id and its split.
+//! A partition is counted as a compute instance, because that is what workloads use. A GPU instance stays if the target
+//! has one with the same profile at its placement; then as many of its compute instances stay as the desired split
+//! allows. All others are destroyed, as are all compute instances in destroyed GPU instances; in case of a tie,
+//! destroying fewer GPU instances wins. Created instances are counted the same way. Room is the number of pairs of a
+//! profile and a placement where one more instance could be created afterwards. The order of placements compares
+//! arrangements instance by instance from the left, by start, size, profile id and split.
 //!
-//! A place that the hardware refuses is a [`Refusal`]. Whoever was refused adds it to what the question has and asks again. Each
-//! takes one place of one profile away for good, so that this ends: with an arrangement that the hardware gives, or with
-//! [`Cause::Refused`].
+//! A placement that the hardware refuses is a [`Refusal`]. The caller adds it to the question and plans again. Each
+//! refusal permanently excludes one placement of one profile, so this terminates: with an arrangement that the hardware
+//! accepts, or with [`Cause::Refused`].
 
 mod arrange;
 mod blocked;
@@ -54,104 +54,104 @@ use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Device, Inventory};
 use crate::domain::layout::{InstanceTarget, Targets};
 
-/// Everything that a plan follows from.
+/// All inputs of a plan.
 #[derive(Debug, Clone, Copy)]
 pub struct Question<'a> {
-    /// The node as it was last read.
+    /// The last known state of the node.
     pub inventory: &'a Inventory,
-    /// What it shall have.
+    /// The desired state.
     pub targets: &'a Targets,
-    /// Who uses its devices, beside the processes that the inventory names: these count as in use as well.
+    /// Holders of devices, in addition to the processes in the inventory, which also count as in use.
     pub holders: &'a [Holder],
-    /// What may be done.
+    /// Permitted actions.
     pub policy: &'a Policy,
-    /// What the hardware refused although its own tables allow it.
+    /// Placements that the hardware refused although its tables allow them.
     pub refused: &'a BTreeSet<Refusal>,
 }
 
-/// What may be done without asking.
+/// Permitted actions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// The most that a mode change may cost.
+    /// Maximum disruption of a mode change.
     pub most_disruption: Disruption,
 }
 
-/// A place that a device did not give, although it is free by its tables: boards with defects do that.
+/// A free placement that a device refused nevertheless, as boards with defects do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Refusal {
     /// The device.
     pub device: PciAddress,
     /// The profile.
     pub profile_id: u32,
-    /// The place.
+    /// The placement.
     pub placement: Placement,
 }
 
-/// What would happen to the devices that the targets speak of, in the order of their addresses.
+/// The plan for a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodePlan {
-    /// One for each target, and for each device whose state cannot be read.
+    /// One plan for each target, and for each device whose state cannot be read, ordered by address.
     pub devices: Vec<DevicePlan>,
 }
 
-/// What would happen to one device.
+/// The plan for one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DevicePlan {
     /// The device.
     pub pci: PciAddress,
-    /// What would happen.
+    /// The result for the device.
     pub verdict: Verdict,
 }
 
-/// What would happen to a device.
+/// Result of planning a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing: it has what it shall have, or nothing about its partitions is asked for.
+    /// Nothing changes: the device matches its target, or the target does not concern partitions.
     Unchanged,
-    /// This.
+    /// The device changes.
     Change(Change),
-    /// Nothing now; it would be possible once somebody lets go, or more is allowed.
+    /// Nothing changes now; the change requires that holders release the device, or that the policy allows more.
     Blocked(Blocked),
-    /// Nothing ever: the hardware cannot.
+    /// The hardware does not support the target.
     Infeasible(Infeasible),
 }
 
-/// How one device gets from what it has to what it shall have.
+/// The change of one device from its current to its desired state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// What to do, in this order.
+    /// Steps, in order.
     pub steps: Vec<Step>,
-    /// What it has afterwards, ordered by place. Empty where MIG mode is then off.
+    /// The resulting GPU instances, ordered by placement. Empty if MIG mode ends up disabled.
     pub after: Vec<PlannedInstance>,
     /// The change of MIG mode, if any.
     pub mode: Option<ModeChange>,
-    /// How many profile placements are still possible afterwards.
+    /// Number of pairs of profile and placement still possible afterwards.
     pub room: u32,
 }
 
-/// A GPU instance as it is after a change.
+/// A GPU instance after a change.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PlannedInstance {
-    /// Where it lies, in memory slices.
+    /// Placement in memory slices.
     pub placement: Placement,
-    /// The driver's id of its profile.
+    /// The driver's profile id.
     pub profile_id: u32,
-    /// Whether it is there already: the driver's id.
+    /// The driver's id, if the instance already exists.
     pub kept: Option<u32>,
-    /// Its compute instances, kept ones first by id, new ones after them with the largest first.
+    /// Compute instances: existing ones first by id, then new ones with the largest first.
     pub compute: Vec<PlannedCompute>,
 }
 
-/// A compute instance as it is after a change.
+/// A compute instance after a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PlannedCompute {
-    /// Whether it is there already: the driver's id within its GPU instance.
+    /// The driver's id within its GPU instance, if the compute instance already exists.
     pub kept: Option<u32>,
-    /// How many compute slices it has.
+    /// Number of compute slices.
     pub slices: u32,
 }
 
-/// The plan that follows from `question`.
+/// Calculates the plan for `question`.
 pub fn plan(question: &Question<'_>) -> NodePlan {
     let mut memo = memo::Memo::new();
     let mut devices: Vec<DevicePlan> = question
@@ -176,22 +176,22 @@ pub fn plan(question: &Question<'_>) -> NodePlan {
     NodePlan { devices }
 }
 
-/// Whether a device can have something when nothing else is on it.
+/// Feasibility of a target on an empty device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Feasible {
-    /// It can.
+    /// It does.
     Yes,
-    /// It cannot be told: the device does not say enough, or so much that nobody can look through it.
+    /// Unknown: the device does not report enough, or its tables exceed the work budget.
     Untold,
 }
 
-/// Whether `device` can have `instances` when nothing else is on it, or which rule of the hardware forbids it.
+/// Checks whether `device` supports `instances` if it is empty; otherwise returns the violated hardware rule.
 pub fn feasible(device: &Device, instances: &[InstanceTarget]) -> Result<Feasible, Infeasible> {
     device::feasible(device, instances)
 }
 
 impl Default for Policy {
-    /// Everything short of a reboot, which nobody does by the way.
+    /// Allows everything except a reboot, which must be requested explicitly.
     fn default() -> Self {
         Self {
             most_disruption: Disruption::GpuReset,

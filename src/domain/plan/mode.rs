@@ -1,4 +1,4 @@
-//! What a change of MIG mode costs.
+//! Changes of MIG mode and their disruption.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use crate::domain::id::PciAddress;
 use crate::domain::interconnect::InterconnectKind;
 use crate::domain::inventory::MigMode;
 
-/// What a change costs those who use the node, the cheapest first.
+/// Disruption of workloads by a change, smallest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Disruption {
-    /// Nobody notices.
+    /// Nothing is affected.
     #[default]
     None,
-    /// Whoever has the device open must let go and come back: monitoring, the device plugin, persistence.
+    /// All clients of the device must close it temporarily: monitoring, the device plugin, persistence.
     ClientsBounce,
     /// The device is reset.
     GpuReset,
@@ -23,30 +23,31 @@ pub enum Disruption {
 /// A change of MIG mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModeChange {
-    /// The mode to have.
+    /// The desired mode.
     pub to: MigMode,
-    /// Whether the driver has been told already and only the reset is missing.
+    /// True if the mode is already set and only the reset is missing.
     pub pending: bool,
-    /// What it costs. Source: NVIDIA MIG User Guide, "Enable MIG Mode": up to Ampere a GPU is reset, since Hopper it is not.
+    /// Disruption of the change. Source: NVIDIA MIG User Guide, "Enable MIG Mode": GPUs up to Ampere need a reset,
+    /// since Hopper they do not.
     pub disruption: Disruption,
-    /// What a reset concerns, where there is one.
+    /// Devices affected by the reset, if one is needed.
     pub reset: Option<ResetScope>,
 }
 
-/// What a reset concerns.
+/// Devices affected by a reset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResetScope {
     /// The device itself.
     pub device: PciAddress,
-    /// Devices that it is linked with, directly or through others, which the driver may want to reset with it; in the order of
-    /// their addresses.
+    /// Devices linked to it directly or indirectly, which the driver may require to be reset together; ordered by
+    /// address.
     pub coupled: Vec<PciAddress>,
-    /// What couples them.
+    /// Kind of the links.
     pub links: Option<InterconnectKind>,
 }
 
 impl Disruption {
-    /// All of them, the cheapest first.
+    /// All values, smallest first.
     pub const ALL: [Self; 4] = [
         Self::None,
         Self::ClientsBounce,
@@ -54,7 +55,7 @@ impl Disruption {
         Self::Reboot,
     ];
 
-    /// The word.
+    /// Returns the serialized name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",

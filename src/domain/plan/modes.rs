@@ -1,4 +1,4 @@
-//! Which MIG mode a device has, which it shall have, and what lies between.
+//! Derives the change from the current to the desired MIG mode.
 
 use super::Question;
 use super::blocked::Cause;
@@ -9,7 +9,7 @@ use crate::domain::id::PciAddress;
 use crate::domain::interconnect::{self, InterconnectKind};
 use crate::domain::inventory::{Device, Inventory, MigMode, MigState};
 
-/// The change from what `state` has to the mode `to`; `None` where there is nothing to do.
+/// Returns the change from the mode of `state` to the mode `to`; `None` if nothing has to be done.
 pub(super) fn change(
     inventory: &Inventory,
     device: &Device,
@@ -17,8 +17,8 @@ pub(super) fn change(
     to: MigMode,
 ) -> Option<ModeChange> {
     if state.current == to {
-        // Somebody asked for the other mode and the reset has not come. To ask for the present one again calls that off and
-        // disturbs nobody; to leave it would lose the partitions at the next reset.
+        // The other mode was set without a reset so far. Setting the current mode again cancels that without
+        // disruption; otherwise the next reset would destroy the partitions.
         return (state.pending != to).then_some(ModeChange {
             to,
             pending: false,
@@ -30,14 +30,14 @@ pub(super) fn change(
     let by_reset = disruption >= Disruption::GpuReset;
     Some(ModeChange {
         to,
-        // Where no reset is needed a mode that is pending was refused to somebody, and has to be asked for again.
+        // If no reset is needed, a pending mode means that an earlier request was refused, so it must be set again.
         pending: by_reset && state.pending == to,
         disruption,
         reset: by_reset.then(|| scope(inventory, device.pci)),
     })
 }
 
-/// What is in the way of `change`, beside instances.
+/// Returns the causes that block `change`, except instances.
 pub(super) fn in_the_way(
     question: &Question<'_>,
     users: &Users,
@@ -58,15 +58,15 @@ pub(super) fn in_the_way(
     causes
 }
 
-/// The steps of a change.
 pub(super) fn steps(change: &ModeChange) -> impl Iterator<Item = Step> {
     let set = (!change.pending).then_some(Step::SetMigMode { to: change.to });
     let reset = change.reset.clone().map(|scope| Step::Reset { scope });
     set.into_iter().chain(reset)
 }
 
-/// Up to Ampere a change of mode needs a reset; since Hopper it needs that nobody has the device open. Source: NVIDIA MIG User
-/// Guide, "Enable MIG Mode". A device that does not tell its generation is taken for the more expensive one.
+/// Returns the disruption of a mode change. GPUs up to Ampere need a reset; since Hopper, no process may have the
+/// device open. Source: NVIDIA MIG User Guide, "Enable MIG Mode". An unknown generation counts as the more disruptive
+/// one.
 pub(super) fn disruption(device: &Device) -> Disruption {
     match device.compute_capability {
         Some(capability) if capability.major >= 9 => Disruption::ClientsBounce,
@@ -74,7 +74,7 @@ pub(super) fn disruption(device: &Device) -> Disruption {
     }
 }
 
-/// What a reset of the device concerns: itself, and those that it is linked with.
+/// Returns the devices affected by a reset: the device and those linked to it.
 fn scope(inventory: &Inventory, device: PciAddress) -> ResetScope {
     let links = interconnect::of(&inventory.devices);
     let domain = links.as_ref().and_then(|links| {

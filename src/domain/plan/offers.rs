@@ -1,4 +1,4 @@
-//! What a device could have instead of what it cannot have.
+//! Alternatives to a target that a device does not support.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,10 +11,10 @@ use super::work::{TooMuch, Work};
 use crate::domain::layout::InstanceTarget;
 use crate::domain::split;
 
-/// How many are offered.
+/// Number of alternatives.
 const MOST_OFFERS: usize = 3;
 
-/// The hardware rule that forbids `instances` on the empty device, if there is one.
+/// Returns the hardware rule that forbids `instances` on the empty device, if there is one.
 pub(super) fn forbids(
     board: &Board<'_>,
     instances: &[InstanceTarget],
@@ -29,7 +29,7 @@ pub(super) fn forbids(
     Ok((!fits).then_some(HardwareRule::NoArrangement))
 }
 
-/// Whether there is an arrangement.
+/// Returns true if an arrangement exists.
 fn fits(board: &Board<'_>, instances: &[InstanceTarget], work: &mut Work) -> Result<bool, TooMuch> {
     let wish = Wish {
         board,
@@ -40,8 +40,8 @@ fn fits(board: &Board<'_>, instances: &[InstanceTarget], work: &mut Work) -> Res
     wish.fits(work)
 }
 
-/// The combinations of profiles nearest to what was `asked`: the fewest instances changed, then the most slices used. Of a
-/// table with more combinations than there is time for, the nearest of those that were looked at.
+/// Returns the combinations of profiles closest to `asked`: fewest changed instances, then most slices used. If the
+/// work budget ends before all combinations are examined, returns the closest so far.
 pub(super) fn nearest(board: &Board<'_>, asked: &[InstanceTarget], work: &mut Work) -> Vec<Offer> {
     let mut found: Vec<Vec<u32>> = Vec::new();
     let mut counts = vec![0; board.profiles.len()];
@@ -59,7 +59,7 @@ pub(super) fn nearest(board: &Board<'_>, asked: &[InstanceTarget], work: &mut Wo
         .collect()
 }
 
-/// Every combination that fits. Whatever is part of one that fits does itself, so nothing is added to one that does not.
+/// Enumerates every combination that fits. Every part of a fitting combination fits, so the others are not extended.
 fn combinations(
     board: &Board<'_>,
     from: usize,
@@ -67,7 +67,7 @@ fn combinations(
     found: &mut Vec<Vec<u32>>,
     work: &mut Work,
 ) -> Result<(), TooMuch> {
-    // It is ranked later, which takes as long as it is large.
+    // The later ranking takes time proportional to the size.
     let size: usize = counts.iter().filter_map(|n| usize::try_from(*n).ok()).sum();
     work.spend(size.saturating_mul(16))?;
     found.push(counts.clone());
@@ -88,7 +88,7 @@ fn add(counts: &mut [u32], at: usize, by: i32) {
     }
 }
 
-/// So many instances of each profile, none of them split.
+/// Returns unsplit instances with these counts by profile.
 fn plain(board: &Board<'_>, counts: &[u32]) -> Vec<InstanceTarget> {
     let pairs = board.profiles.iter().zip(counts);
     let all = pairs.flat_map(|(profile, count)| {
@@ -102,8 +102,8 @@ fn plain(board: &Board<'_>, counts: &[u32]) -> Vec<InstanceTarget> {
     all.collect()
 }
 
-/// How many instances differ from what was asked, and how many slices are used, of an offer; its instances are those that
-/// were asked for as far as they go.
+/// Returns the ranking key and the instances of an alternative: changed instances, then slices used. Reuses the
+/// requested instances where possible.
 fn ranked(
     board: &Board<'_>,
     asked: &[InstanceTarget],

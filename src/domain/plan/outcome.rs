@@ -1,30 +1,30 @@
-//! A plan in one word.
+//! Overall result of a plan.
 
 use super::mode::Disruption;
 use super::{Change, NodePlan, Verdict};
 
-/// A plan in one word, the worst last.
+/// Overall result of a plan, worst last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Outcome {
-    /// There is nothing to do.
+    /// Nothing has to be done.
     #[default]
     Nothing,
-    /// There are changes, and nothing is in their way.
+    /// There are changes, and nothing blocks them.
     Changes,
-    /// Something is in the way of at least one device.
+    /// At least one device is blocked.
     Blocked,
-    /// At least one device can never have what it shall have.
+    /// At least one device can never reach its target.
     Infeasible,
 }
 
 impl NodePlan {
-    /// The worst verdict on any of its devices.
+    /// Returns the worst result of all devices.
     pub fn outcome(&self) -> Outcome {
         let outcomes = self.devices.iter().map(|device| device.verdict.outcome());
         outcomes.max().unwrap_or_default()
     }
 
-    /// The most that any of its changes costs those who use the node.
+    /// Returns the largest disruption of all changes.
     pub fn disruption(&self) -> Disruption {
         let changes = self
             .devices
@@ -35,7 +35,7 @@ impl NodePlan {
 }
 
 impl Verdict {
-    /// The verdict in one word.
+    /// Returns the result as an [`Outcome`].
     pub fn outcome(&self) -> Outcome {
         match self {
             Self::Unchanged => Outcome::Nothing,
@@ -45,7 +45,7 @@ impl Verdict {
         }
     }
 
-    /// The change, where there is one.
+    /// Returns the change, if there is one.
     pub fn change(&self) -> Option<&Change> {
         match self {
             Self::Change(change) => Some(change),
@@ -55,7 +55,7 @@ impl Verdict {
 }
 
 impl Change {
-    /// What it costs those who use the node.
+    /// Returns the disruption of the change.
     pub fn disruption(&self) -> Disruption {
         self.mode
             .as_ref()

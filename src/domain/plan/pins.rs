@@ -1,28 +1,28 @@
-//! What must not be destroyed, and who says so.
+//! Parts of a device that must not be destroyed, and their holders.
 
 use std::collections::BTreeSet;
 
 use crate::domain::holder::{Holder, Who};
 use crate::domain::inventory::{Device, GpuInstance, Process, Usage};
 
-/// What of a GPU instance is in use.
+/// The parts of a GPU instance that are in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Pin {
-    /// Nothing.
+    /// None.
     Free,
-    /// All of it: somebody uses it and nobody knows which part, or whether.
+    /// All: a holder exists whose compute instance is unknown, or usage is unknown.
     Whole,
     /// These compute instances, by id.
     Parts(BTreeSet<u32>),
 }
 
 impl Pin {
-    /// Whether anything of the GPU instance is in use.
+    /// Returns true if any part of the GPU instance is in use.
     pub(super) fn is_set(&self) -> bool {
         *self != Self::Free
     }
 
-    /// Whether the compute instance with this id is in use.
+    /// Returns true if the compute instance with this id is in use.
     pub(super) fn holds(&self, compute_instance: u32) -> bool {
         match self {
             Self::Free => false,
@@ -32,17 +32,17 @@ impl Pin {
     }
 }
 
-/// Everybody who uses a device, as far as it is told.
+/// All known users of a device.
 pub(super) struct Users {
     holders: Vec<Holder>,
-    /// Whether the driver told all processes.
+    /// True if the driver reported all processes.
     told: bool,
-    /// The GPU instances that are there, by the driver's ids.
+    /// The driver's ids of the existing GPU instances.
     instances: BTreeSet<u32>,
 }
 
 impl Users {
-    /// The `holders` of `device`, and the processes that its driver names.
+    /// Collects the `holders` of `device` and the processes that its driver reports.
     pub(super) fn of(holders: &[Holder], device: &Device) -> Self {
         let mut holders: Vec<Holder> = holders
             .iter()
@@ -66,7 +66,7 @@ impl Users {
         }
     }
 
-    /// What of `instance` is in use. What is not known counts as in use.
+    /// Returns the parts of `instance` that are in use. Unknown usage counts as in use.
     pub(super) fn pin(&self, instance: &GpuInstance) -> Pin {
         if !self.told {
             return Pin::Whole;
@@ -90,23 +90,23 @@ impl Users {
         }
     }
 
-    /// Those who use the GPU instance with this id, or may.
+    /// Returns the holders that use, or may use, the GPU instance with this id.
     pub(super) fn of_instance(&self, id: u32) -> impl Iterator<Item = &Holder> {
         let inside =
             move |holder: &&Holder| holder.gpu_instance == Some(id) || self.is_anywhere(holder);
         self.holders.iter().filter(inside)
     }
 
-    /// Whether it has a context and nobody tells in which of the instances: then it may be in any. Processes and instances
-    /// are read at different moments, so one may be in an instance that is not listed. Who only has the device open has no
-    /// context, and uses no instance.
+    /// Returns true if a holder has a context in an unknown instance, so that it may use any. Processes and instances
+    /// are read at different times, so a process may use an instance that is not listed. A holder that only has the
+    /// device open has no context and uses no instance.
     fn is_anywhere(&self, holder: &Holder) -> bool {
         let listed = |id: u32| self.instances.contains(&id);
         holder.who.kind.is_some() && !holder.gpu_instance.is_some_and(listed)
     }
 
-    /// Whether it has a GPU instance's own node open and that of one of its compute instances as well: nobody gets into the
-    /// latter without the former, so it is in that one.
+    /// Returns true if a process has open both the device node of a GPU instance and that of one of its compute
+    /// instances. The latter requires the former, so the process uses that compute instance.
     fn passes_through(&self, holder: &Holder) -> bool {
         let inside = |other: &Holder| {
             other.gpu_instance == holder.gpu_instance
@@ -120,7 +120,8 @@ impl Users {
             && self.holders.iter().any(inside)
     }
 
-    /// Those who use the device and none of `instances`; `None` where there is nobody.
+    /// Returns the holders that use the device but none of `instances`; `None` if there are none. If usage is unknown,
+    /// the list may be empty.
     pub(super) fn clients(&self, instances: &[GpuInstance]) -> Option<Vec<Holder>> {
         let there = |id| instances.iter().any(|instance| instance.id == id);
         let clients: Vec<Holder> = self
@@ -133,8 +134,8 @@ impl Users {
     }
 }
 
-/// Whether the two are one process and one use of the device: then the one that somebody looked at closer is enough. Who has
-/// the device open and a context on it is two, as the context may be in any instance.
+/// Returns true if both describe the same use of the device by one process, so that the more detailed one suffices. A
+/// process with the device open and a context on it is two uses, because the context may be in any instance.
 fn same(holder: &Holder, process: &Holder) -> bool {
     let use_of = |of: &Holder| {
         let place = (of.gpu_instance, of.compute_instance);

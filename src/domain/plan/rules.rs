@@ -1,11 +1,11 @@
-//! The rules of the hardware that do not depend on where instances lie.
+//! Hardware rules that do not depend on placements.
 
 use super::board::{Board, BoardProfile, Media};
 use super::infeasible::HardwareRule;
 use crate::domain::layout::InstanceTarget;
 use crate::domain::split;
 
-/// The first rule that forbids `instances`, wherever they were to lie.
+/// Checks `instances` against all rules that do not depend on placements, and returns the first violated one.
 pub(super) fn forbids(board: &Board<'_>, instances: &[InstanceTarget]) -> Result<(), HardwareRule> {
     let mut counts = vec![0_u32; board.profiles.len()];
     for instance in instances {
@@ -26,7 +26,7 @@ pub(super) fn forbids(board: &Board<'_>, instances: &[InstanceTarget]) -> Result
     together(board, &counts)
 }
 
-/// The first rule that forbids so many of each profile, in the board's order.
+/// Checks the counts by profile, in the board's order, and returns the first violated rule.
 pub(super) fn together(board: &Board<'_>, counts: &[u32]) -> Result<(), HardwareRule> {
     exclusive(board, counts)?;
     for (profile, asked) in asked(board, counts) {
@@ -59,7 +59,7 @@ pub(super) fn together(board: &Board<'_>, counts: &[u32]) -> Result<(), Hardware
 }
 
 fn exclusive(board: &Board<'_>, counts: &[u32]) -> Result<(), HardwareRule> {
-    // Only these exclude others, and of a legal set there is one: so this takes no longer than the board is wide.
+    // Only these profiles exclude others, and a valid set has at most one of them, so this takes linear time.
     let special = asked(board, counts)
         .filter(|(profile, _)| matches!(profile.media, Media::Extensions | Media::All));
     for (profile, count) in special {
@@ -81,7 +81,7 @@ fn exclusive(board: &Board<'_>, counts: &[u32]) -> Result<(), HardwareRule> {
     Ok(())
 }
 
-/// The profiles of which there is at least one.
+/// Returns the profiles with a count of at least one.
 fn asked<'a, 'b>(
     board: &'b Board<'a>,
     counts: &'b [u32],
@@ -90,7 +90,7 @@ fn asked<'a, 'b>(
     pairs.filter(|(_, count)| *count > 0)
 }
 
-/// How many of one profile an empty device has room for.
+/// Returns the maximum instances of one profile on an empty device.
 fn most(board: &Board<'_>, profile: &BoardProfile<'_>) -> u32 {
     let by_slices = board.gpu_slices.checked_div(profile.gpu_slices());
     profile.most.min(by_slices.unwrap_or(u32::MAX))

@@ -1,9 +1,9 @@
-//! The search: every legal way to lay out the instances of a target, the best of them by the order of aims.
+//! Exhaustive search for the best arrangement of a target's instances.
 //!
-//! The rules that do not depend on places hold already (`rules`), so what is left is to give every instance a place such
-//! that no two overlap. It is done depth first, with equal instances in the order of their places, and a branch is left as
-//! soon as it cannot be better than what was found. The work is bounded (`work`): a table that was made up may have more
-//! arrangements than anybody has time for.
+//! The placement-independent rules (`rules`) already hold, so the search only assigns non-overlapping placements. It
+//! proceeds depth first, with equal instances in the order of their placements, and prunes a branch that cannot be
+//! better than the best arrangement so far. A work budget (`work`) bounds the search: a fabricated table may have too
+//! many arrangements.
 
 use std::cmp::Reverse;
 use std::ops::Add;
@@ -11,18 +11,18 @@ use std::ops::Add;
 use super::work::{TooMuch, Work};
 use crate::domain::catalog::Placement;
 
-/// What an arrangement costs, in the order of aims. Relative to the way that keeps nothing.
+/// Cost of an arrangement, in order of priority, relative to keeping nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct Cost {
-    /// Compute instances in use that would have to go; one for a GPU instance in use without any.
+    /// Destroyed compute instances in use; one for a GPU instance in use without any.
     pub(super) in_use: i32,
-    /// Compute instances destroyed, wherever they are.
+    /// Destroyed compute instances.
     pub(super) parts_destroyed: i32,
-    /// GPU instances destroyed.
+    /// Destroyed GPU instances.
     pub(super) destroyed: i32,
-    /// Compute instances created, wherever they are.
+    /// Created compute instances.
     pub(super) parts_created: i32,
-    /// GPU instances created.
+    /// Created GPU instances.
     pub(super) created: i32,
 }
 
@@ -40,7 +40,7 @@ impl Add for Cost {
     }
 }
 
-/// Instances that are wanted alike.
+/// Identical desired instances.
 pub(super) struct Kind<'a> {
     pub(super) profile_id: u32,
     pub(super) compute: &'a [u32],
@@ -48,18 +48,18 @@ pub(super) struct Kind<'a> {
     pub(super) slots: Vec<Slot>,
 }
 
-/// Where an instance of a kind may lie.
+/// A possible placement of an instance.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slot {
     pub(super) placement: Placement,
     pub(super) bits: u64,
-    /// What it saves or costs to be there rather than to be created elsewhere.
+    /// Cost of this placement relative to creating the instance elsewhere.
     pub(super) cost: Cost,
-    /// The instance that is there and stays, by its place in the list of those that are there.
+    /// Index of the existing instance that stays here, if any.
     pub(super) kept: Option<usize>,
 }
 
-/// One instance of an arrangement: what decides between equals, in this order.
+/// A placed instance. The field order decides between equal arrangements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Laid<'a> {
     pub(super) placement: Placement,
@@ -72,13 +72,13 @@ pub(super) struct Laid<'a> {
 #[derive(Debug, Clone)]
 pub(super) struct Found<'a> {
     pub(super) cost: Cost,
-    /// How many of the places for more are still free.
+    /// Number of additional placements still free.
     pub(super) room: u32,
-    /// Ordered by place.
+    /// Instances ordered by placement.
     pub(super) instances: Vec<Laid<'a>>,
 }
 
-/// The best arrangement of `kinds`, if there is any; `more` are places that count as room while they are free.
+/// Returns the best arrangement of `kinds`, if there is one; free placements in `more` count as room.
 pub(super) fn best<'a>(
     kinds: &[Kind<'a>],
     more: &[u64],
@@ -87,7 +87,7 @@ pub(super) fn best<'a>(
     run(kinds, more, false, work)
 }
 
-/// Whether there is any arrangement of `kinds`.
+/// Returns true if an arrangement of `kinds` exists.
 pub(super) fn exists(kinds: &[Kind<'_>], work: &mut Work) -> Result<bool, TooMuch> {
     Ok(run(kinds, &[], true, work)?.is_some())
 }
@@ -123,7 +123,7 @@ fn run<'a>(
     Ok(search.best)
 }
 
-/// The least that `count` instances of a kind cost, whatever the others do.
+/// Returns a lower bound of the cost of `count` instances of a kind, independent of others.
 fn cheapest(kind: &Kind<'_>, count: usize) -> Cost {
     let mut costs: Vec<Cost> = kind.slots.iter().map(|slot| slot.cost).collect();
     costs.sort_unstable();
@@ -135,23 +135,23 @@ fn cheapest(kind: &Kind<'_>, count: usize) -> Cost {
 
 struct Search<'s, 'a> {
     kinds: &'s [&'s Kind<'a>],
-    /// For each kind, the least that it and those after it cost.
+    /// Lower bounds of the cost from each kind to the end.
     bounds: &'s [Cost],
     more: &'s [u64],
-    /// Whether the first arrangement is good enough.
+    /// Stops at the first arrangement.
     any: bool,
     chosen: Vec<(&'s Kind<'a>, Slot)>,
     best: Option<Found<'a>>,
     work: &'s mut Work,
 }
 
-/// Where the search stands.
+/// Position of the search.
 #[derive(Clone, Copy, Default)]
 struct At {
     kind: usize,
-    /// How many of the kind have a place.
+    /// Number of instances of the kind already placed.
     placed: usize,
-    /// The first slot that the next one may have.
+    /// First slot available to the next instance.
     slot: usize,
     taken: u64,
     cost: Cost,
@@ -171,7 +171,7 @@ impl<'a> Search<'_, 'a> {
                 ..at
             });
         }
-        // Once for the bound, once for the places themselves.
+        // Once for the bound, once for the placements themselves.
         let slots = kind.slots.len().saturating_sub(at.slot);
         self.work.spend(slots.saturating_mul(2))?;
         if self.hopeless(kind, at) {
@@ -195,7 +195,7 @@ impl<'a> Search<'_, 'a> {
         Ok(())
     }
 
-    /// Whether nothing below can be as cheap as the best so far.
+    /// Returns true if no continuation can be as cheap as the best arrangement so far.
     fn hopeless(&self, kind: &Kind<'_>, at: At) -> bool {
         let Some(best) = &self.best else {
             return false;
@@ -247,7 +247,7 @@ impl Found<'_> {
     }
 }
 
-/// The least that the `left` next instances of a kind cost, of the slots that they may still have.
+/// Returns a lower bound of the cost of the next `left` instances of a kind, from the remaining slots.
 fn cheapest_left(kind: &Kind<'_>, at: At, left: usize) -> Cost {
     let slots = kind.slots.iter().skip(at.slot);
     let mut saving: Vec<Cost> = slots

@@ -1,11 +1,11 @@
-//! Compute instances within one GPU instance: how it can be split, and what of its present split can stay.
+//! Compute instances within one GPU instance: valid splits, and parts that can stay.
 
 use super::pins::Pin;
 use crate::domain::catalog::{GpuInstanceProfile, Placement};
 use crate::domain::inventory::ComputeInstance;
 use crate::domain::split::{MOST, beside};
 
-/// A compute instance that is there.
+/// An existing compute instance.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Present {
     pub(super) id: u32,
@@ -13,20 +13,20 @@ pub(super) struct Present {
     pub(super) placement: Option<Placement>,
 }
 
-/// How a GPU instance that stays gets the split that it shall have.
+/// Change of a GPU instance's split.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Resplit {
     /// Compute instances that stay, by id, with their slices.
     pub(super) kept: Vec<(u32, u32)>,
-    /// Compute instances that go, by id.
+    /// Compute instances to destroy, by id.
     pub(super) destroyed: Vec<u32>,
-    /// Those of them that are in use.
+    /// Compute instances to destroy that are in use.
     pub(super) in_use: Vec<u32>,
-    /// Compute slices of each that is new, the largest first.
+    /// Slices of each new compute instance, largest first.
     pub(super) created: Vec<u32>,
 }
 
-/// A compute instance with its slices; `None` where nobody tells them.
+/// Returns a compute instance with its slices; `None` if they are unknown.
 pub(super) fn present(
     compute: &ComputeInstance,
     profile: Option<&GpuInstanceProfile>,
@@ -47,8 +47,9 @@ pub(super) fn present(
     })
 }
 
-/// The best way from what is there to the split that is `wanted`: it destroys the fewest in use, then the fewest, and keeps
-/// those with the lowest ids. Where a driver lists a split that could not be laid out by our rule, all of it is made anew.
+/// Returns the best change from the present split to `wanted`: it destroys the fewest instances in use, then the fewest
+/// overall, and keeps those with the lowest ids. If the driver lists a split that these rules cannot arrange, all
+/// compute instances are recreated.
 pub(super) fn resplit(present: &[Present], wanted: &[u32], whole: u32, pin: &Pin) -> Resplit {
     let subsets = 0_u32..1 << present.len().min(MOST);
     let ways = subsets.filter_map(|kept| way(present, wanted, whole, pin, kept));
@@ -68,7 +69,8 @@ pub(super) fn resplit(present: &[Present], wanted: &[u32], whole: u32, pin: &Pin
     })
 }
 
-/// Keeping the compute instances whose bit is set in `kept`, if what is missing then has room.
+/// Returns the change that keeps the compute instances whose bit is set in `kept`, if there is room for the missing
+/// ones.
 fn way(present: &[Present], wanted: &[u32], whole: u32, pin: &Pin, kept: u32) -> Option<Resplit> {
     let mut missing = wanted.to_vec();
     let (mut stay, mut go) = (Vec::new(), Vec::new());
@@ -96,9 +98,9 @@ fn way(present: &[Present], wanted: &[u32], whole: u32, pin: &Pin, kept: u32) ->
     })
 }
 
-/// Whether compute instances of `missing` slices, the largest first, have room beside those that stay.
+/// Returns true if compute instances of `missing` slices, largest first, fit next to those that stay.
 ///
-/// Where the driver does not tell where one lies there is nothing to go by but the sum, which fits whenever the whole split
+/// If the driver does not report placements, only the sum of slices can be checked, which fits whenever the whole split
 /// does.
 fn room_for(stay: &[Present], missing: &[u32], whole: u32) -> bool {
     let taken: Option<Vec<Placement>> = stay.iter().map(|compute| compute.placement).collect();

@@ -1,58 +1,58 @@
-//! The steps of a plan. Each is one call to the driver, or one reset.
+//! The steps of a plan. Each is one driver call or one reset.
 
 use super::mode::ResetScope;
 use crate::domain::catalog::Placement;
 use crate::domain::inventory::MigMode;
 
-/// One thing to do to a device.
+/// A step that changes a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Destroy a compute instance.
+    /// Destroys a compute instance.
     DestroyComputeInstance {
-        /// The GPU instance, by the driver's id.
+        /// The driver's id of the GPU instance.
         gpu_instance: u32,
-        /// The compute instance, by the driver's id within it.
+        /// The driver's id of the compute instance within it.
         compute_instance: u32,
     },
-    /// Destroy a GPU instance, which has no compute instance any more.
+    /// Destroys a GPU instance, which must have no compute instances.
     DestroyGpuInstance {
         /// The driver's id.
         gpu_instance: u32,
-        /// What it is made from.
+        /// Its profile.
         profile_id: u32,
-        /// Where it lies.
+        /// Its placement.
         placement: Placement,
     },
-    /// Set the MIG mode.
+    /// Sets the MIG mode.
     SetMigMode {
-        /// The mode.
+        /// The desired mode.
         to: MigMode,
     },
-    /// Reset the device, so that the mode that was set comes into force.
+    /// Resets the device to activate a pending MIG mode.
     Reset {
-        /// What the reset concerns.
+        /// Devices affected by the reset.
         scope: ResetScope,
     },
-    /// Create a GPU instance at a place.
+    /// Creates a GPU instance at a placement.
     CreateGpuInstance {
-        /// Which of [`super::Change::after`] it is.
+        /// Index in [`super::Change::after`].
         instance: usize,
-        /// What it is made from.
+        /// The profile.
         profile_id: u32,
-        /// Where it shall lie.
+        /// The placement.
         placement: Placement,
     },
-    /// Create a compute instance.
+    /// Creates a compute instance.
     CreateComputeInstance {
-        /// In which GPU instance.
+        /// The GPU instance to create it in.
         gpu_instance: InstanceRef,
-        /// How many compute slices it shall have.
+        /// Number of compute slices.
         slices: u32,
     },
 }
 
 impl Step {
-    /// Whether it is taken only while nobody uses what it changes: the users are looked up right before it.
+    /// Returns true if the step requires that its object is not in use, which is checked immediately before it.
     pub fn needs_idle(&self) -> bool {
         match self {
             Self::DestroyComputeInstance { .. }
@@ -65,11 +65,11 @@ impl Step {
     }
 }
 
-/// A GPU instance that a step speaks of.
+/// A GPU instance that a step refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InstanceRef {
-    /// It is there: the driver's id.
+    /// An existing one, by the driver's id.
     Existing(u32),
-    /// An earlier step creates it: which of [`super::Change::after`] it is.
+    /// One created by an earlier step, by index in [`super::Change::after`].
     Planned(usize),
 }

@@ -1,26 +1,26 @@
-//! What a plan amounts to, in numbers: what goes, what comes, what it costs.
+//! Summary of a plan in numbers: destroyed and created instances, and disruption.
 
 use std::collections::BTreeSet;
 
 use super::{Change, DevicePlan, Disruption, InstanceRef, NodePlan, Step, Verdict};
 
-/// What a change, or all changes of a node together, amounts to.
+/// Summary of a change, or of all changes of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
-    /// GPU instances that are destroyed.
+    /// Destroyed GPU instances.
     pub destroyed: usize,
-    /// GPU instances that are created.
+    /// Created GPU instances.
     pub created: usize,
-    /// Compute instances that are destroyed in GPU instances that stay.
+    /// Destroyed compute instances within GPU instances that stay.
     pub compute_destroyed: usize,
-    /// Compute instances that are created in GPU instances that stay.
+    /// Created compute instances within GPU instances that stay.
     pub compute_created: usize,
-    /// The most that it costs anybody.
+    /// Largest disruption.
     pub disruption: Disruption,
 }
 
 impl Tally {
-    /// Both together.
+    /// Returns the sum of both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -36,7 +36,7 @@ impl Tally {
 }
 
 impl Change {
-    /// What it amounts to.
+    /// Returns the summary of the change.
     pub fn tally(&self) -> Tally {
         let gone: BTreeSet<u32> = self.steps.iter().filter_map(destroyed).collect();
         let mut tally = Tally {
@@ -83,7 +83,7 @@ fn destroyed(step: &Step) -> Option<u32> {
 }
 
 impl DevicePlan {
-    /// What it amounts to; nothing at all where nothing is done.
+    /// Returns the summary of the device's plan; zero if nothing changes.
     pub fn tally(&self) -> Tally {
         match &self.verdict {
             Verdict::Change(change) => change.tally(),
@@ -93,7 +93,7 @@ impl DevicePlan {
 }
 
 impl NodePlan {
-    /// What all of it amounts to.
+    /// Returns the summary of all devices.
     pub fn tally(&self) -> Tally {
         let each = self.devices.iter().map(DevicePlan::tally);
         each.fold(Tally::default(), Tally::plus)

@@ -1,8 +1,8 @@
-//! What is said of plans, the same in a terminal and on a page: steps, who is in the way and what would help, why the
-//! hardware cannot.
+//! Texts for plans, shared by the terminal and the web UI: steps, blockers and remedies, and reasons why a target is
+//! infeasible.
 //!
-//! A sentence has no full stop at its end, so that it can stand in a list or go on. Names of profiles are the driver's, and
-//! commands are whatever processes are called: they may hold any character.
+//! Sentences have no final full stop, so that they can be listed or continued. Profile names come from the driver and
+//! commands from processes; both may contain any character.
 
 mod infeasible;
 mod who;
@@ -16,7 +16,7 @@ use crate::domain::inventory::{GpuInstance, Inventory, MigMode};
 use crate::domain::layout::InstanceTarget;
 use crate::domain::slices::words::place;
 
-/// Says things of one device of a node.
+/// Formats texts about one device of a node.
 #[derive(Debug, Clone)]
 pub struct Words<'a> {
     inventory: &'a Inventory,
@@ -24,7 +24,8 @@ pub struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// For the device at `pci`. Where the inventory has none, or it cannot be partitioned, profiles go by their ids.
+    /// Creates a formatter for the device at `pci`. If the inventory has no such device, or it cannot be partitioned,
+    /// profiles are shown by id.
     pub fn new(inventory: &'a Inventory, pci: PciAddress) -> Self {
         let device = inventory.devices.iter().find(|device| device.pci == pci);
         let state = device.and_then(|device| device.mig.state());
@@ -34,18 +35,18 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// `3g.40gb`, or `profile 19` where the device does not offer it.
+    /// Returns the profile name, such as `3g.40gb`, or `profile 19` if the device does not offer it.
     pub fn profile(&self, id: u32) -> String {
         self.offered(id).unwrap_or_else(|| format!("profile {id}"))
     }
 
-    /// `3g.40gb`, where the device offers it.
+    /// Returns the profile name if the device offers it.
     pub fn offered(&self, id: u32) -> Option<String> {
         let profile = self.catalog.by_id(id)?;
         Some(profile.name.to_string())
     }
 
-    /// `3g.40gb`, `3g.40gb split 1c+2c`, `3g.40gb without a compute instance`.
+    /// Formats an instance: `3g.40gb`, `3g.40gb split 1c+2c`, `3g.40gb without a compute instance`.
     pub fn instance(&self, profile_id: u32, compute: &[u32]) -> String {
         let name = self.profile(profile_id);
         if compute.is_empty() {
@@ -57,7 +58,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Names and counts as a layout would have them: `1c.3g.40gb` three times is one instance that is split.
+    /// Returns names and counts as in a layout: an instance split into three parts is three times `1c.3g.40gb`.
     pub fn counts(&self, instances: &[InstanceTarget]) -> Vec<(String, u32)> {
         let mut counts: Vec<(String, u32)> = Vec::new();
         for instance in instances {
@@ -78,7 +79,7 @@ impl<'a> Words<'a> {
         counts
     }
 
-    /// `2x 2g.20gb, 1x 3g.40gb`; `no partition` of none.
+    /// Formats instances as `2x 2g.20gb, 1x 3g.40gb`, or as `no partition`.
     pub fn list(&self, instances: &[InstanceTarget]) -> String {
         let counts = self.counts(instances);
         let parts: Vec<String> = counts
@@ -92,7 +93,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// `GPU 3`, or its address where it has no number.
+    /// Returns the name of a device: `GPU 3`, or its address if it has no index.
     pub fn device(&self, pci: PciAddress) -> String {
         let found = self
             .inventory
@@ -104,7 +105,7 @@ impl<'a> Words<'a> {
             .map_or_else(|| format!("GPU {pci}"), |index| format!("GPU {index}"))
     }
 
-    /// What one call, or one reset, does.
+    /// Describes a step.
     pub fn step(&self, step: &Step, after: &[PlannedInstance]) -> String {
         match step {
             Step::DestroyComputeInstance {
@@ -142,7 +143,8 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// What a reset concerns: `GPU 0, and with it GPU 1, 2 and 3, which NVSwitch couples to it`.
+    /// Describes the devices affected by a reset: `GPU 0; the driver may want GPU 1, GPU 2 and GPU 3 reset with it,
+    /// which NVSwitch couples to it`.
     pub fn scope(&self, scope: &ResetScope) -> String {
         let own = self.device(scope.device);
         if scope.coupled.is_empty() {
@@ -156,7 +158,7 @@ impl<'a> Words<'a> {
         )
     }
 
-    /// What the change of mode is, and why it costs what it costs.
+    /// Describes a mode change and its disruption.
     pub fn mode(&self, mode: &ModeChange) -> String {
         let to = on_off(mode.to);
         let told = if mode.pending {
@@ -180,14 +182,14 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Whether one compute instance has all of the GPU instance.
+    /// Returns true if a single compute instance spans the GPU instance.
     pub fn is_whole(&self, profile_id: u32, compute: &[u32]) -> bool {
         let profile = self.catalog.by_id(profile_id);
         let all = profile.map(|profile| u32::from(profile.name.gpu_slices()));
         matches!(compute, [one] if all.is_none_or(|all| all == *one))
     }
 
-    /// Compute slices of each compute instance of `instance`, as far as they are told.
+    /// Returns the slices of each compute instance of `instance`; `None` where unknown.
     pub fn compute_slices(&self, instance: &GpuInstance) -> Vec<Option<u32>> {
         let profile = self.catalog.by_id(instance.profile_id);
         let each = instance.compute_instances.iter().map(|compute| {
@@ -204,7 +206,7 @@ impl<'a> Words<'a> {
         each.collect()
     }
 
-    /// What is in the way.
+    /// Describes a cause that blocks a change.
     pub fn cause(&self, cause: &Cause) -> String {
         match cause {
             Cause::InstanceInUse {
@@ -251,7 +253,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// What would help, where something would.
+/// Describes how to resolve a cause.
 pub fn unblock(cause: &Cause) -> String {
     match cause {
         Cause::InstanceInUse { holders, .. } | Cause::DeviceInUse { holders }
@@ -275,7 +277,7 @@ pub fn unblock(cause: &Cause) -> String {
     }
 }
 
-/// What a change costs those who use the node.
+/// Describes a disruption.
 pub fn disruption(disruption: Disruption) -> &'static str {
     match disruption {
         Disruption::None => "nobody is disturbed",
@@ -288,7 +290,7 @@ pub fn disruption(disruption: Disruption) -> &'static str {
     }
 }
 
-/// `2 instances destroyed, 3 created`, `nothing destroyed, 1 instance created`.
+/// Formats a summary: `2 instances destroyed, 3 created`, `1 instance created`.
 pub fn tally(tally: &Tally) -> String {
     let mut said = Vec::new();
     let noun = |count: usize, what: &str| {
@@ -321,7 +323,7 @@ pub fn tally(tally: &Tally) -> String {
     said.join(", ")
 }
 
-/// `on`, `off`.
+/// Returns `on` or `off`.
 pub fn on_off(mode: MigMode) -> &'static str {
     match mode {
         MigMode::Disabled => "off",
@@ -329,18 +331,18 @@ pub fn on_off(mode: MigMode) -> &'static str {
     }
 }
 
-/// `slice 3`, `slices 4-7`.
+/// Formats a placement: `slice 3`, `slices 4-7`.
 pub fn lies(placement: Placement) -> String {
     place(placement.start, placement.size)
 }
 
-/// `1c+2c`.
+/// Formats a split: `1c+2c`.
 pub fn split(compute: &[u32]) -> String {
     let parts: Vec<String> = compute.iter().map(|slices| format!("{slices}c")).collect();
     parts.join("+")
 }
 
-/// `GPU 1, GPU 2 and GPU 3`.
+/// Joins names: `GPU 1, GPU 2 and GPU 3`.
 fn listed(names: &[String]) -> String {
     match names {
         [] => String::new(),
@@ -349,7 +351,7 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// How a kind of link is called.
+/// Returns the name of a kind of link.
 pub fn link_name(kind: InterconnectKind) -> &'static str {
     match kind {
         InterconnectKind::NvSwitch => "NVSwitch",

@@ -1,33 +1,31 @@
-//! How much a question may be worked on.
+//! Work budget of a question.
 //!
-//! Catalogues and states also come over the wire, from whoever says that he is a node, and planning is done for whoever
-//! asks. So all that is looked at is counted, and one question has one budget: for all its devices, and for searches, for
-//! what would fit instead, and for whether anything does.
+//! Catalogs and states also arrive over the network, from any client that reports as a node, and any client may request
+//! a plan. Therefore all work is counted, and one question has one budget: for all devices, searches, alternatives and
+//! feasibility checks.
 
-/// What one question may look at: about ten to twenty milliseconds' worth (`docs/performance.md`), which no board that exists
-/// comes near.
+/// Total budget: about ten to twenty milliseconds (`docs/performance.md`). No existing board comes close to it.
 const MOST: u32 = 4_000_000;
 
-/// What may be looked at for the sake of an answer that has been found already: what would fit instead.
+/// Budget for alternatives, which are computed after the answer is already known.
 const MOST_BESIDES: u32 = 500_000;
 
-/// There is more to look at than there is time for.
+/// The work exceeds the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooMuch;
 
-/// What is left of a budget. One unit is one place held against a set of slices, or about as much.
+/// The remaining budget. One unit is about one comparison of a placement with a set of slices.
 #[derive(Debug)]
 pub(super) struct Work {
     left: u32,
 }
 
 impl Work {
-    /// For one question.
     pub(super) fn new() -> Self {
         Self { left: MOST }
     }
 
-    /// Takes off what the work costs that comes next.
+    /// Deducts the cost of the next work.
     pub(super) fn spend(&mut self, amount: usize) -> Result<(), TooMuch> {
         let amount = u32::try_from(amount).unwrap_or(u32::MAX);
         let left = self.left.checked_sub(amount);
@@ -35,7 +33,7 @@ impl Work {
         left.map(|_| ()).ok_or(TooMuch)
     }
 
-    /// Has `part` done with a smaller budget, and takes off what it used.
+    /// Runs `part` with a smaller budget, and deducts what it used.
     pub(super) fn besides<T>(&mut self, part: impl FnOnce(&mut Self) -> T) -> T {
         let mut own = Self {
             left: self.left.min(MOST_BESIDES),

@@ -1,4 +1,4 @@
-//! The page of all reasons, `docs/reasons.md`.
+//! Generates the page of all reasons, `docs/reasons.md`.
 
 use std::fmt::Write as _;
 
@@ -28,7 +28,7 @@ A warning wants somebody's look; what is normal needs none. The label `octavo.de
 `rolled-back` and `infeasible`.
 ";
 
-/// The page as it is in the repository.
+/// Returns the page as committed to the repository.
 pub fn page() -> String {
     let mut page = HEAD.to_owned();
     for reason in Reason::ALL {

@@ -1,10 +1,10 @@
-//! What there is to be said of each reason.
+//! Description of each reason.
 
 pub(super) mod sharing;
 
 use super::Kind::{self, Normal, Warning};
 
-/// What there is to be said of a reason.
+/// Description of a reason.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) word: &'static str,
@@ -14,12 +14,12 @@ pub(super) struct Row {
     pub(super) remedy: &'static str,
 }
 
-/// What a row says in sentences: what it means, and what to do.
+/// Meaning and recommended action.
 type Said = (&'static str, &'static str);
 
 const NOTHING: &str = "Nothing.";
 
-/// One that is told in an event.
+/// Creates a row for a reason with a Kubernetes event.
 const fn told(word: &'static str, event: &'static str, kind: Kind, (meaning, remedy): Said) -> Row {
     Row {
         word,
@@ -30,7 +30,7 @@ const fn told(word: &'static str, event: &'static str, kind: Kind, (meaning, rem
     }
 }
 
-/// One that no event tells.
+/// Creates a row for a reason without a Kubernetes event.
 const fn untold(word: &'static str, kind: Kind, (meaning, remedy): Said) -> Row {
     Row {
         word,

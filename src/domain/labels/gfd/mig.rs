@@ -1,4 +1,4 @@
-//! NVIDIA's keys for partitions, in the strategies `single` and `mixed`.
+//! NVIDIA's keys for MIG devices with the strategies `single` and `mixed`.
 
 use std::collections::BTreeMap;
 
@@ -21,11 +21,11 @@ struct Partition<'a> {
     resources: Option<InstanceResources>,
 }
 
-/// The MIG devices of one profile; the first speaks for all.
+/// The MIG devices of one profile; the first one supplies the attributes.
 #[derive(Debug)]
 struct Group<'a> {
     first: Partition<'a>,
-    /// Of all of them; `None` where the driver does not tell.
+    /// UUIDs of all MIG devices; `None` where the driver does not report one.
     uuids: Vec<Option<&'a MigUuid>>,
 }
 
@@ -36,11 +36,12 @@ impl Group<'_> {
     }
 }
 
-/// Presents partitions as if they were GPUs, which takes that every GPU is partitioned and all partitions are alike.
+/// Presents MIG devices as GPUs, which requires that every GPU is partitioned and all MIG devices have the same
+/// profile.
 pub(super) fn add_single(draft: &mut Draft, gpus: &[Gpu], offers: Option<&Offers>) {
     draft.put("nvidia.com/mig.strategy", "single");
     if !are_told(gpus) {
-        // Said of whole GPUs until now; whether partitions take their place is what is not known.
+        // These keys already describe whole GPUs. Whether MIG devices replace them is unknown.
         for name in ["product", "count", "replicas", "memory", "sharing-strategy"] {
             draft.omit(
                 &format!("nvidia.com/gpu.{name}"),
@@ -82,7 +83,7 @@ pub(super) fn add_single(draft: &mut Draft, gpus: &[Gpu], offers: Option<&Offers
     }
 }
 
-/// Presents each profile as a resource of its own, beside the whole GPUs.
+/// Presents each profile as a resource of its own, next to whole GPUs.
 pub(super) fn add_mixed(draft: &mut Draft, gpus: &[Gpu], offers: Option<&Offers>) {
     draft.put("nvidia.com/mig.strategy", "mixed");
     if !are_told(gpus) {
@@ -103,7 +104,8 @@ pub(super) fn add_mixed(draft: &mut Draft, gpus: &[Gpu], offers: Option<&Offers>
     }
 }
 
-/// Whether the partitions of all GPUs are told. One that does not tell may have some of any profile, so no count is certain.
+/// Returns true if the driver reports the MIG devices of all GPUs. Otherwise no count is certain: an unreported device
+/// may have any profile.
 fn are_told(gpus: &[Gpu]) -> bool {
     gpus.iter().all(|gpu| gpu.device.mig.is_told())
 }
@@ -157,9 +159,9 @@ fn add_group(
     }
 }
 
-/// All MIG devices by the name of their profile as it stands in keys, and how many have no name.
+/// Groups all MIG devices by profile name as spelled in keys, and counts those without a profile name.
 ///
-/// The same profile on two models is one resource, described by the device that comes first, as in the original.
+/// The same profile on two models is one resource, described by the first device, as in the original.
 fn groups<'a>(gpus: &[Gpu<'a>]) -> (BTreeMap<String, Group<'a>>, usize) {
     let mut groups: BTreeMap<String, Group> = BTreeMap::new();
     let mut nameless = 0;
@@ -183,7 +185,7 @@ fn groups<'a>(gpus: &[Gpu<'a>]) -> (BTreeMap<String, Group<'a>>, usize) {
     (groups, nameless)
 }
 
-/// The MIG devices of a GPU in MIG mode.
+/// Returns the MIG devices of a GPU in MIG mode.
 fn compute_instances<'a>(
     gpu: &Gpu<'a>,
 ) -> impl Iterator<Item = (&'a GpuInstance, &'a ComputeInstance)> {
@@ -197,7 +199,7 @@ fn compute_instances<'a>(
     })
 }
 
-/// `1g.10gb+me` is `1g.10gb.me` in keys and values; `1g.24gb-me` stays.
+/// Spells a profile name for keys and values: `1g.10gb+me` becomes `1g.10gb.me`; `1g.24gb-me` is unchanged.
 fn in_keys(name: &ProfileName) -> String {
     sanitised(&name.to_string().replace(['+', ','], "."))
 }

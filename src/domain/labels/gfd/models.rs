@@ -1,4 +1,4 @@
-//! `nvidia.com/gpu.*` for whole GPUs. The keys have room for one model.
+//! `nvidia.com/gpu.*` for whole GPUs. These keys can describe one model only.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -17,11 +17,11 @@ use crate::domain::sharing::{Offers, ResourceName};
 struct Model<'a> {
     whole: Vec<Gpu<'a>>,
     partitioned: Vec<Gpu<'a>>,
-    /// Those that do not tell which of the two they are.
+    /// GPUs whose MIG mode the driver does not report.
     open: Vec<Gpu<'a>>,
 }
 
-/// What GPUs that do not tell are taken for.
+/// Assumed mode of GPUs whose MIG mode is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Assume {
     Whole,
@@ -33,8 +33,8 @@ impl<'a> Model<'a> {
         self.whole.iter().chain(&self.partitioned).chain(&self.open)
     }
 
-    /// What the GPU says that speaks for the model: the last whole one, or the last at all. Where it is not known which one
-    /// that is, what all of them say.
+    /// Returns an attribute of the model's representative: the last whole GPU, or else the last one. If the
+    /// representative is uncertain, returns the attribute only if all GPUs agree.
     fn said<T: PartialEq>(&self, what: impl Fn(&Device) -> Option<T>) -> Option<T> {
         let certain = self.whole.last().or_else(|| self.partitioned.last());
         let first = certain.or_else(|| self.open.first())?;
@@ -51,19 +51,20 @@ impl<'a> Model<'a> {
         self.said(|device| device.memory)
     }
 
-    /// Whether a GPU is to be had whole.
+    /// Returns true if a whole GPU is available.
     fn has_whole(&self, assume: Assume) -> bool {
         !self.whole.is_empty() || (assume == Assume::Whole && !self.open.is_empty())
     }
 }
 
-/// Adds the labels of the model that wins.
+/// Adds the labels of the chosen model.
 ///
-/// With several models, one that has a GPU outside MIG mode wins over one that has not, as in the original: these are the
-/// GPUs that `nvidia.com/gpu` offers. Beyond that the original leaves it to chance, and here the largest memory wins, then
-/// the larger number, then the name that sorts first.
+/// With several models, one with a GPU outside MIG mode wins, as in the original: `nvidia.com/gpu` offers these GPUs.
+/// Ties, which the original leaves to chance, go to the largest memory, then to the larger count, then to the name that
+/// sorts first.
 ///
-/// Where GPUs do not tell whether they are in MIG mode, a model wins that wins either way; when there is none, nothing is said.
+/// If the MIG mode of some GPUs is unknown, a model is chosen only if it wins in either mode. Otherwise the keys are
+/// omitted.
 pub(super) fn add(draft: &mut Draft, gpus: &[Gpu], offers: Option<&Offers>) {
     let mut models: BTreeMap<&str, Model> = BTreeMap::new();
     for gpu in gpus {
@@ -83,7 +84,7 @@ pub(super) fn add(draft: &mut Draft, gpus: &[Gpu], offers: Option<&Offers>) {
             Reverse(name.to_owned()),
         )
     };
-    // Against the odds: its own silent GPUs are partitioned, and everybody else's are whole.
+    // Worst case: the model's own GPUs of unknown mode are partitioned, and those of all other models are whole.
     let winner = models.iter().find(|(name, model)| {
         let own = rank(name, model, Assume::Partitioned);
         let mut others = models.iter().filter(|(other, _)| other != name);
@@ -107,7 +108,7 @@ pub(super) fn add(draft: &mut Draft, gpus: &[Gpu], offers: Option<&Offers>) {
 }
 
 fn add_model(draft: &mut Draft, name: &str, model: &Model, offers: Option<&Offers>) {
-    // As in the original, sharing is said of those that are to be had whole.
+    // As in the original, only whole GPUs determine sharing.
     let whole = model
         .whole
         .iter()
@@ -116,7 +117,7 @@ fn add_model(draft: &mut Draft, name: &str, model: &Model, offers: Option<&Offer
     let sharing = Sharing::of(offers, &ResourceName::gpu(), whole);
     draft.put_fitted("nvidia.com/gpu.product", name, sharing.suffix());
     draft.put("nvidia.com/gpu.count", &model.count());
-    // No GPU to be had whole: none is offered as such.
+    // Without a whole GPU, none is offered under this resource.
     let sure = model.has_whole(Assume::Partitioned);
     let replicas = "nvidia.com/gpu.replicas";
     sharing.put(draft, "nvidia.com/gpu");
@@ -142,7 +143,7 @@ fn add_model(draft: &mut Draft, name: &str, model: &Model, offers: Option<&Offer
     }
 }
 
-/// The family by compute capability. What is not in the original's table is `undefined`, as there.
+/// Returns the family by compute capability; `undefined` if the original's table does not list it.
 fn family(capability: ComputeCapability) -> &'static str {
     match (capability.major, capability.minor) {
         (1, _) => "tesla",

@@ -1,7 +1,8 @@
 //! NVIDIA's keys about sharing: `product`, `replicas` and `sharing-strategy`.
 //!
-//! Source: NVIDIA/k8s-device-plugin v0.20.0, `internal/lm/resource.go`. The original asks its configuration, in which all units of
-//! a resource have as many replicas; here each unit is asked for, and where they differ the number is left out.
+//! Source: NVIDIA/k8s-device-plugin v0.20.0, `internal/lm/resource.go`. The original reads its configuration, in which
+//! all units of a resource have the same number of replicas. Here every unit is looked up, and the number is omitted if
+//! units differ.
 
 use std::collections::BTreeSet;
 
@@ -9,25 +10,25 @@ use crate::domain::labels::Omission;
 use crate::domain::labels::draft::Draft;
 use crate::domain::sharing::{Offers, ResourceName};
 
-/// How the units are shared that one set of keys describes.
+/// Sharing of the units that one set of keys describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sharing {
-    /// How many have each; `None` where the units differ.
+    /// Replicas of each unit; `None` if units differ.
     replicas: Option<u32>,
     is_shared: bool,
-    /// Whether one that is shared is called as if it were not.
+    /// True if a shared unit keeps the resource name of an exclusive one.
     keeps_name: bool,
 }
 
 impl Sharing {
-    /// Of units that nobody shares.
+    /// Units that are not shared.
     pub(super) const NONE: Self = Self {
         replicas: Some(1),
         is_shared: false,
         keeps_name: false,
     };
 
-    /// Of the units with these UUIDs, which are called `name` where they are not renamed.
+    /// Determines the sharing of the units with these UUIDs, whose resource name is `name` unless renamed.
     pub(super) fn of<'u>(
         offers: Option<&Offers>,
         name: &ResourceName,
@@ -54,7 +55,7 @@ impl Sharing {
         sharing
     }
 
-    /// What the product's name ends with.
+    /// Returns the suffix of the product name.
     pub(super) fn suffix(self) -> &'static str {
         if self.keeps_name { "-SHARED" } else { "" }
     }

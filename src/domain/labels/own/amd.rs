@@ -1,11 +1,11 @@
-//! What AMD's driver says, as labels: how devices are partitioned now.
+//! Labels for the partition modes that AMD's driver reports.
 
 use std::collections::BTreeSet;
 
 use crate::domain::inventory::{Device, Mode};
 use crate::domain::labels::draft::Draft;
 
-/// Adds how compute and memory are partitioned, as of the last look. Devices that cannot be partitioned do not count.
+/// Adds the compute and memory partition modes of the last scan. Devices that cannot be partitioned do not count.
 pub(super) fn add(draft: &mut Draft, devices: &[&Device]) {
     let told = || devices.iter().filter_map(|device| device.amd.as_ref());
     put(
@@ -20,7 +20,7 @@ pub(super) fn add(draft: &mut Draft, devices: &[&Device]) {
     );
 }
 
-/// The mode that all are in, in lower case as all our words; `mixed` where they differ.
+/// Sets the label to the mode that all devices share, in lower case as all Octavo values; `mixed` if they differ.
 fn put<'a>(draft: &mut Draft, key: &str, modes: impl Iterator<Item = &'a Mode>) {
     let modes: BTreeSet<String> = modes
         .map(|mode| mode.current.to_ascii_lowercase())

@@ -1,7 +1,8 @@
-//! What AWS' Neuron driver says, as labels.
+//! Labels for what the AWS Neuron driver reports.
 //!
-//! One vocabulary: a device has physical cores, and one or two of them are a logical core, which is what programs and Kubernetes
-//! see. Counts are of the whole node. A count is said only where each device tells its own: of those that do the sum would be wrong.
+//! Terms: a device has physical cores; one or two of them form a logical core, which is what programs and Kubernetes
+//! see. Counts are per node. A count is set only if every device reports its own; a sum over only some devices would be
+//! wrong.
 
 use crate::domain::accelerators;
 use crate::domain::inventory::{Device, Inventory, LogicalSource, Neuron, NeuronDevice, Vendor};
@@ -59,14 +60,14 @@ fn add_cores(draft: &mut Draft, neuron: &Neuron) {
         Some(count) => draft.put(LOGICAL, &count),
         None => draft.omit(LOGICAL, Omission::CoresUnknown),
     }
-    // A chip whose cores are all logical ones has nothing to choose.
+    // With one physical core per logical core there is no setting to choose.
     if logical.source == LogicalSource::Default && logical.size > 1 {
         draft.note(Note::LogicalDefault { size: logical.size });
     }
 }
 
-/// Memory of one device, by what the driver calls the chip; the smallest where they differ. `None` where the catalogue does not know
-/// one of them.
+/// Returns the memory of one device by the driver's name for the chip; the smallest if devices differ. `None` if the
+/// catalog does not list one of them.
 pub(super) fn memory(neuron: &Neuron) -> Option<Mebibytes> {
     let each = neuron.devices.iter().map(|device| {
         let name = device.device_name.as_deref()?;

@@ -1,4 +1,4 @@
-//! What Neuron's and AMD's drivers say, whole sets.
+//! Complete label sets for AWS Neuron and AMD devices.
 
 use super::machines::{A100_80, T4, driverless, gpu, machine, on_bus, partitioned};
 use super::*;
@@ -7,7 +7,7 @@ use crate::domain::inventory::{
 };
 use crate::domain::quantity::Mebibytes;
 
-/// So many functions of a Neuron chip, with the driver bound to them.
+/// `count` PCI functions of a Neuron chip with the Neuron driver bound.
 fn functions(count: u8, id: u16) -> Vec<Device> {
     let bound = |bus| {
         let mut device = on_bus(bus, 0x1d0f, id);
@@ -19,7 +19,7 @@ fn functions(count: u8, id: u16) -> Vec<Device> {
     (1..=count).map(bound).collect()
 }
 
-/// So many devices of a chip, as the driver tells of them.
+/// `count` devices of a chip as the Neuron driver reports them.
 fn neuron(count: u32, name: &str, cores: u32, logical: Option<(u32, LogicalSource)>) -> Neuron {
     let device = |number| NeuronDevice {
         number,
@@ -60,7 +60,7 @@ octavo.dev/vendor=aws
 type.octavo.dev/aws-trainium2-96gb=16
 ";
 
-/// The notes without the one on links, which nobody reads yet.
+/// The notes without the one about the interconnect; most devices in these tests report no links.
 fn said(node: &Inventory) -> Vec<String> {
     let mut notes = notes(node, &Options::default());
     notes.retain(|note| !note.contains("interconnect"));
@@ -142,7 +142,7 @@ fn a_neuron_driver_that_is_not_loaded_is_noted_and_one_without_devices_says_none
     let labels = compile(&node, &Options::default(), None).labels;
     assert_eq!(labels.get("octavo.dev/neuron-devices"), Some("0"));
     assert_eq!(labels.get("octavo.dev/neuron-cores"), None);
-    // Loaded on a node that has nothing for it.
+    // Driver loaded on a node without Neuron devices.
     node.devices.clear();
     let nothing = compile(&node, &Options::default(), None);
     assert_eq!(nothing, Compiled::default());
@@ -197,9 +197,9 @@ fn amd_devices_say_how_they_are_partitioned_and_differ_as_mixed() {
     let two = labels(&mi300xs(&[("SPX", "NPS1"), ("DPX", "NPS1")]));
     assert_eq!(two.get("octavo.dev/amd-compute-partition"), Some("mixed"));
     assert_eq!(two.get("octavo.dev/amd-memory-partition"), Some("nps1"));
-    // A whole one beside one in parts.
+    // An unpartitioned device next to a partitioned one.
     assert_eq!(two.get("octavo.dev/sharing"), Some("mixed"));
-    // One that cannot be partitioned is not in the way.
+    // A device that cannot be partitioned does not affect the label.
     let mut node = mi300xs(&[("SPX", "NPS1"), ("", "")]);
     let amd = node.devices[1].amd.as_mut().unwrap();
     (amd.compute, amd.memory) = (None, None);
@@ -232,18 +232,18 @@ fn links_between_neuron_devices_are_a_kind_and_a_domain_and_untold_ones_are_left
     let some = |kind: &str, size: &str| (Some(kind.to_owned()), Some(size.to_owned()));
     let ring: [&[u32]; 4] = [&[1, 3], &[0, 2], &[1, 3], &[2, 0]];
     assert_eq!(found(&linked(&ring)), some("neuronlink", "4"));
-    // Two rings that nothing links are two domains.
+    // Two unconnected rings are two domains.
     let two: [&[u32]; 5] = [&[1, 2], &[0, 2], &[1, 0], &[4], &[3]];
     assert_eq!(found(&linked(&two)), some("neuronlink", "3"));
     let all: [&[u32]; 3] = [&[1, 2], &[0, 2], &[1, 0]];
     assert_eq!(found(&linked(&all)), some("neuronlink", "3"));
     assert_eq!(found(&linked(&[&[], &[]])), some("pcie", "1"));
-    // One end tells of a link, and the other does not.
+    // A link that only one end reports.
     assert_eq!(found(&linked(&[&[1], &[]])), (None, None));
     let mut untold = linked(&ring);
     untold.neuron.as_mut().unwrap().devices[2].connected = None;
     assert_eq!(found(&untold), (None, None));
-    // Beside devices of another maker those count, as before.
+    // Next to another vendor's devices, the usual interconnect rules apply.
     let mut mixed = linked(&ring);
     mixed.devices.push(mi300x(9, "SPX", "NPS1"));
     assert_eq!(found(&mixed).0, None);
@@ -273,12 +273,12 @@ fn the_drivers_label_is_nvidias_where_there_is_one_and_else_the_only_one() {
     );
     let labels = compile(&both, &Options::default(), None).labels;
     assert_eq!(labels.get("octavo.dev/neuron-driver"), Some("2.30.7.0"));
-    // A driver of the kernel's own has no version: nothing to say, and nothing is wrong.
+    // A driver included in the kernel has no version: neither a label nor a note.
     let mut bare = driverless(vec![amd(1)]);
     bare.devices[0].amd.as_mut().unwrap().driver_version = None;
     assert_eq!(driver(&bare), None);
     assert_eq!(said(&bare), [""; 0]);
-    // The same on two devices in two versions is what nobody can have loaded, and is not guessed away.
+    // Two versions of one driver cannot be loaded at the same time, so no version is guessed.
     let mut odd = driverless(vec![amd(1), amd(2)]);
     odd.devices[1].amd.as_mut().unwrap().driver_version = Some("6.8.5".to_owned());
     assert_eq!(driver(&odd), None);

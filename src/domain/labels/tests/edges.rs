@@ -1,4 +1,4 @@
-//! NVIDIA's keys at the edges: several models, values that do not fit, and what a driver does not tell.
+//! Edge cases of NVIDIA's keys: several models, invalid values, and attributes that the driver does not report.
 
 use super::machines::{
     A100_40, A100_80, Board, L40S, MAX_Q, SERVER, T4, gpu, machine, partitioned,
@@ -76,7 +76,7 @@ fn of_several_models_the_largest_memory_wins_then_the_number_then_the_name() {
         product(&cards),
         ["NVIDIA-A100-SXM4-80GB", "1", "81920", "1"]
     );
-    // As in the original: where only one model is to be had whole, it is the one described.
+    // As in the original: if only one model has whole GPUs, the keys describe it.
     let whole = machine(vec![gpu(1, &L40S), partitioned(2, &A100_80, &["7g.80gb"])]);
     assert_eq!(product(&whole), ["NVIDIA-L40S", "1", "46068", "1"]);
 

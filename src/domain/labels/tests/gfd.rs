@@ -1,4 +1,4 @@
-//! NVIDIA's keys, whole sets: nodes of one model in the three strategies.
+//! NVIDIA's keys, complete sets: nodes with one model under the three strategies.
 
 use super::machines::{A100_80, H100, T4, gpu, hgx, machine, partitioned};
 use super::*;
@@ -46,7 +46,7 @@ nvidia.com/gpu.sharing-strategy=
 nvidia.com/mig.strategy=single
 ";
 
-/// Only NVIDIA's keys of a machine, for tests that are about these.
+/// Compares only NVIDIA's keys of a machine.
 #[track_caller]
 fn check_nvidia(inventory: &Inventory, options: &Options, blocks: &[&str]) {
     let text = compile(inventory, options, None).labels.to_string();

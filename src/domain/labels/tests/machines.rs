@@ -1,4 +1,4 @@
-//! Machines to label. Figures of profiles: NVIDIA MIG User Guide and `nvidia-smi mig -lgip` of these boards.
+//! Machines to label. Profile values: NVIDIA MIG User Guide and `nvidia-smi mig -lgip` of these boards.
 
 use crate::domain::accelerators;
 use crate::domain::catalog::{
@@ -11,7 +11,7 @@ use crate::domain::inventory::{
 };
 use crate::domain::quantity::{ComputeCapability, CudaVersion, Mebibytes};
 
-/// A board: device id, name, memory, compute capability, and the profiles it offers.
+/// A board: device id, name, memory, compute capability, and the MIG profiles it offers.
 #[derive(Debug)]
 pub(super) struct Board {
     device: u16,
@@ -76,7 +76,7 @@ pub(super) fn on_bus(bus: u8, vendor: u16, device: u16) -> Device {
     device
 }
 
-/// A board whose driver answers, with MIG mode off where it has one.
+/// A board whose driver responds, with MIG mode disabled if it is capable.
 pub(super) fn gpu(bus: u8, board: &Board) -> Device {
     let mut device = on_bus(bus, 0x10de, board.device);
     device.condition = Condition::Working;
@@ -136,8 +136,8 @@ fn profile((id, index, name, memory, multiprocessors, engines): &Row) -> GpuInst
     }
 }
 
-/// The same board in MIG mode, with one partition of each of these profiles; `1c.3g.40gb` is a partition of one slice in
-/// a GPU instance of three.
+/// The same board in MIG mode with one MIG device of each of these profiles; `1c.3g.40gb` is a compute instance of one
+/// slice in a GPU instance of three.
 pub(super) fn partitioned(bus: u8, board: &Board, profiles: &[&str]) -> Device {
     let mut device = gpu(bus, board);
     let Mig::Capable(state) = &mut device.mig else {
@@ -181,7 +181,7 @@ fn instance(catalog: &ProfileCatalog, name: &str, id: u32) -> GpuInstance {
     }
 }
 
-/// Eight of a kind behind six switches.
+/// Eight identical devices behind six switches.
 pub(super) fn hgx(make: impl Fn(u8) -> Device) -> Vec<Device> {
     let switched = |bus| {
         let mut device: Device = make(bus);
@@ -213,7 +213,7 @@ pub(super) fn machine(devices: Vec<Device>) -> Inventory {
     }
 }
 
-/// The same without a driver.
+/// The same machine without a driver.
 pub(super) fn driverless(devices: Vec<Device>) -> Inventory {
     Inventory {
         neuron: None,

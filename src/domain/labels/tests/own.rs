@@ -1,4 +1,4 @@
-//! Our own keys, whole sets.
+//! Octavo's own keys, complete sets.
 
 use super::machines::{A100_80, L40S, driverless, gpu, hgx, machine, on_bus};
 use super::*;
@@ -225,14 +225,14 @@ fn how_far_a_node_is_on_the_way_to_its_layout_is_a_label_of_four_values() {
         let status = stands(Some(word));
         assert_eq!(label(&status, &node).as_deref(), Some(expected), "{word}");
     }
-    // Nobody has looked yet; then the layout turned out to mean nothing here.
+    // Before the first observation, and with a layout that does not apply to this node.
     assert_eq!(label(&stands(None), &node), None);
     let nonsense = Status {
         notice: Some("there is no such layout".to_owned()),
         ..stands(None)
     };
     assert_eq!(label(&nonsense, &node).as_deref(), Some("failed"));
-    // A device of an older layout is brought to its end, and no layout is chosen; and nothing is said of no device.
+    // Without a layout, finishing the change to an older layout has no label; neither has a node without devices.
     let left = Status {
         state: Some("applying"),
         ..Status::default()

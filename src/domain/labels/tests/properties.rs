@@ -1,4 +1,4 @@
-//! What must hold for any inventory.
+//! Properties that hold for any inventory.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ use crate::domain::inventory::{
 };
 use crate::domain::quantity::Mebibytes;
 
-/// Devices of all kinds and in all conditions, with names and memory that no driver would tell.
+/// Devices of all kinds and conditions, including names and memory sizes that no driver reports.
 fn device(bus: u8) -> impl Strategy<Value = Device> {
     let board = prop_oneof![
         Just(&A100_40),
@@ -52,7 +52,7 @@ fn neuron_function(bus: u8, kernel_driver: Option<String>) -> Device {
     device
 }
 
-/// An AMD device whose driver gives these texts for its version and its two modes.
+/// An AMD device whose driver reports these strings for its version and its two modes.
 fn amd_device(bus: u8, texts: Vec<String>) -> Device {
     let mut texts = texts.into_iter();
     let driver_version = texts.next();
@@ -72,7 +72,7 @@ fn amd_device(bus: u8, texts: Vec<String>) -> Device {
     device
 }
 
-/// What a Neuron driver may say, and what none would.
+/// Neuron driver data, both realistic and unrealistic.
 fn neuron() -> impl Strategy<Value = Neuron> {
     let name = prop_oneof![Just("Trainium2".to_owned()), ".{0,70}"];
     let device = (any::<Option<u32>>(), proptest::option::of(name));

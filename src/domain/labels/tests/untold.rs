@@ -1,16 +1,16 @@
-//! Partitions that the driver does not tell: labels are left out, and none is wrong.
+//! MIG devices that the driver does not report: labels are omitted instead of wrong.
 
 use super::machines::{A100_40, A100_80, L40S, T4, gpu, machine, partitioned};
 use super::*;
 use crate::domain::inventory::{Completeness, Mig};
 
-/// The device, not telling whether it is partitioned.
+/// The device with unknown MIG mode.
 fn silent(mut device: Device) -> Device {
     device.mig = Mig::Unknown;
     device
 }
 
-/// The device, in MIG mode and not telling all its partitions.
+/// The device in MIG mode with only some of its MIG devices reported.
 fn partial(mut device: Device) -> Device {
     if let Mig::Capable(state) = &mut device.mig {
         state.geometry = Completeness::Partial;
@@ -18,7 +18,7 @@ fn partial(mut device: Device) -> Device {
     device
 }
 
-/// What is left out of `node` because partitions are unknown, without the end of each note.
+/// The keys omitted from `node` because MIG devices are unknown, without the end of each note.
 fn left_out(node: &Inventory, strategy: MigStrategy) -> Vec<String> {
     let found = notes(node, &options(strategy));
     let end = " is left out: the driver does not tell the partitions";
@@ -99,7 +99,7 @@ fn of_several_models_one_is_described_only_if_it_wins_either_way() {
         labels.get("nvidia.com/gpu.product").map(str::to_owned)
     };
     let big = Some("NVIDIA-A100-SXM4-80GB".to_owned());
-    // Whole it wins by its memory; partitioned the other does.
+    // Whole, it would win by memory; partitioned, the other model wins.
     assert_eq!(product(vec![gpu(1, &L40S), silent(gpu(2, &A100_80))]), None);
     assert_eq!(product(vec![silent(gpu(1, &L40S)), gpu(2, &A100_80)]), big);
     let both = vec![silent(gpu(1, &A100_40)), silent(gpu(2, &A100_80))];

@@ -1,29 +1,29 @@
-//! What a profile name that a person wrote means on one device.
+//! Looks up profile names of a layout in the catalog of a device.
 
 use crate::domain::catalog::GpuInstanceProfile;
 use crate::domain::inventory::{Inventory, MigState};
 use crate::domain::layout::error::DeviceRef;
 use crate::domain::profile::ProfileName;
 
-/// A profile that a name means.
+/// A successful lookup.
 pub(super) struct Found<'a> {
     pub(super) profile: &'a GpuInstanceProfile,
-    /// Whether the device spells it so.
+    /// True if the device uses exactly this spelling.
     pub(super) exact: bool,
 }
 
-/// Why a name means no profile.
+/// Reason why a lookup failed.
 pub(super) enum Missing {
-    /// Several profiles have exactly this name; their ids.
+    /// Several profiles have exactly this name; holds their ids.
     SameName(Vec<u32>),
-    /// It is not quite any of these.
+    /// Several profiles nearly match; holds their names.
     Ambiguous(Vec<String>),
-    /// It is none of these, the nearest first.
+    /// No profile matches; holds the offered names, closest match first.
     Unknown(Vec<String>),
 }
 
-/// The profile of a GPU instance that `asked` means on this device, whatever its compute part. Of several profiles with exactly that
-/// name, it is the one that the device has instances of.
+/// Returns the GPU instance profile that `asked` denotes on this device, ignoring the compute part. If several profiles
+/// have exactly that name, returns the only one of them that existing instances use.
 pub(super) fn look_up<'a>(state: &'a MigState, asked: &ProfileName) -> Result<Found<'a>, Missing> {
     let catalog = &state.catalog;
     let whole = asked.gpu_instance();
@@ -59,14 +59,14 @@ pub(super) fn look_up<'a>(state: &'a MigState, asked: &ProfileName) -> Result<Fo
     Err(Missing::Unknown(names(&offers)))
 }
 
-/// How the device spells what was asked for, compute part and all.
+/// Returns `asked`, including its compute part, as the device spells it.
 pub(super) fn own_spelling(profile: &GpuInstanceProfile, asked: &ProfileName) -> String {
     let compute = u32::from(asked.compute_slices());
     let own = profile.name.with_compute_slices(compute);
     own.unwrap_or_else(|| profile.name.clone()).to_string()
 }
 
-/// The devices of the node that offer a profile of exactly this name.
+/// Returns the devices of the node that offer a profile of exactly this name.
 pub(super) fn elsewhere(inventory: &Inventory, asked: &ProfileName) -> Vec<DeviceRef> {
     let whole = asked.gpu_instance();
     let offering = inventory.devices.iter().filter(|device| {
@@ -82,9 +82,10 @@ fn is_same(asked: &ProfileName, own: &ProfileName) -> bool {
     asked == own
 }
 
-/// Whether the names differ only by how a driver rounds memory: by one gigabyte that is no tenth of it, or by a fiftieth.
-/// The figure is computed from what the driver reports, which drifts: NVIDIA/mig-parted issue 31 (3g.39gb for 3g.40gb).
-/// A gigabyte alone is too much for small profiles: 1g.5gb is A100's and 1g.6gb is A30's.
+/// Returns true if the names differ only by the driver's rounding of memory: by one gigabyte that is at most a tenth of
+/// the memory, or by at most a fiftieth. Drivers calculate the number from reported memory, which varies:
+/// NVIDIA/mig-parted issue 31 (3g.39gb for 3g.40gb). One gigabyte is too much for small profiles: 1g.5gb is A100's and
+/// 1g.6gb is A30's.
 fn is_nearly(asked: &ProfileName, own: &ProfileName) -> bool {
     let off = u32::from(asked.memory_gb().abs_diff(own.memory_gb()));
     let memory = u32::from(own.memory_gb());
@@ -93,7 +94,8 @@ fn is_nearly(asked: &ProfileName, own: &ProfileName) -> bool {
     asked.gpu_slices() == own.gpu_slices() && asked.same_attributes(own) && rounded
 }
 
-/// How far a name is from another: other slices weigh more than other engines, and these more than other memory.
+/// Returns the distance between two names for sorting: slices weigh more than attributes, and attributes more than
+/// memory.
 fn distance(asked: &ProfileName, own: &ProfileName) -> (u8, bool, u16) {
     (
         asked.gpu_slices().abs_diff(own.gpu_slices()),

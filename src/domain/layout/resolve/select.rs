@@ -1,4 +1,4 @@
-//! Which rule speaks of which device.
+//! Assigns rules to devices.
 
 use super::{Capability, Chosen, Report};
 use crate::domain::id::{GpuUuid, TypeName};
@@ -10,16 +10,16 @@ use crate::domain::layout::{
     TimeSlicing,
 };
 
-/// Whether a rule speaks of a device.
+/// Result of matching a rule against a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Pick {
     Yes,
     No,
-    /// It would, but virtual machines have the device.
+    /// The rule would select the device, but it is passed through to virtual machines.
     PassedThrough,
 }
 
-/// The devices that rules speak of, each once, and the rule that counts for it.
+/// Returns the selected devices, each once, with the rule that applies.
 pub(super) fn choose<'a>(
     layout: &'a Layout,
     dialect: Dialect,
@@ -36,7 +36,7 @@ pub(super) fn choose<'a>(
             continue;
         };
         if chosen.unreadable().is_some() && other.unreadable().is_some() {
-            // Which of the two selects it cannot be read either.
+            // With unreadable state, it is also unknown which of the two rules selects the device.
             continue;
         }
         match dialect {
@@ -62,7 +62,7 @@ pub(super) fn choose<'a>(
     counting
 }
 
-/// Every device with every rule that speaks of it, in the order of the rules.
+/// Returns every pair of a device and a rule that selects it, ordered by rule.
 fn pairs<'a>(
     layout: &'a Layout,
     inventory: &'a Inventory,
@@ -96,12 +96,12 @@ fn pairs<'a>(
             }
         }
     }
-    // Stable: within a rule the devices stay in their order.
+    // The sort is stable, so the devices of a rule keep their order.
     all.sort_by_key(|chosen| chosen.number);
     all
 }
 
-/// Says which rules select nothing, or name an index that is not there.
+/// Reports rules that select nothing or name a missing index.
 fn complain(
     layout: &Layout,
     dialect: Dialect,
@@ -148,7 +148,8 @@ fn filters(rule: &Rule) -> bool {
     )
 }
 
-/// Whether a rule's device filter matches nothing here: files in mig-parted's dialect serve many models at once.
+/// Returns true if the rule's device filter matches no device of this node. In mig-parted's dialect one file serves
+/// many models.
 fn is_for_others(rule: &Rule, inventory: &Inventory) -> bool {
     match &rule.devices {
         Selector::All | Selector::Rest => false,
@@ -159,7 +160,7 @@ fn is_for_others(rule: &Rule, inventory: &Inventory) -> bool {
     }
 }
 
-/// The ranges of which not every index is there. Ranges may be wide: they are not walked through.
+/// Returns the ranges with missing indices. Does not iterate over ranges, which may be wide.
 fn missing_indices(selector: &Selector, inventory: &Inventory) -> Vec<IndexRange> {
     let Selector::Matching(Criteria {
         index: Some(ranges),
@@ -181,7 +182,7 @@ fn missing_indices(selector: &Selector, inventory: &Inventory) -> Vec<IndexRange
     missing.copied().collect()
 }
 
-/// A device that cannot be read is selected wherever it may be meant.
+/// Matches a rule against a device. A device with unreadable state is selected by every rule that might mean it.
 fn pick(rule: &Rule, device: &Device, inventory: &Inventory) -> Pick {
     let passed_through = device.condition.is_passthrough();
     let mut explicit = false;
@@ -211,7 +212,8 @@ fn pick(rule: &Rule, device: &Device, inventory: &Inventory) -> Pick {
     }
 }
 
-/// Whether a device meets all criteria but that of its capability. What a failing device does not report, it may have.
+/// Returns true if a device meets all criteria except `mig_capable`. Attributes that a failing device does not report
+/// count as met.
 fn meets(criteria: &Criteria, device: &Device, inventory: &Inventory) -> bool {
     fn any<T>(list: Option<&Vec<T>>, is: impl Fn(&T) -> bool) -> bool {
         list.is_none_or(|list| list.iter().any(is))
@@ -247,7 +249,7 @@ fn passes(filter: DeviceFilter, device: &Device) -> bool {
         && filter.subsystem.is_none_or(|wanted| wanted == subsystem)
 }
 
-/// Whether two rules ask for the same, wherever it stands.
+/// Returns true if two rules request the same state, ignoring positions.
 fn same_wish(one: &Rule, other: &Rule) -> bool {
     let sharing = |rule: &Rule| {
         let all = rule.time_slicing.clone();
@@ -290,7 +292,7 @@ fn words(ranges: &[IndexRange]) -> String {
     words.join(", ")
 }
 
-/// What the node has, for somebody who looks for something else.
+/// Describes the devices of the node for error messages.
 fn has(inventory: &Inventory) -> String {
     const SHOWN: usize = 8;
     let trouble = inventory.nvml.trouble();
@@ -300,7 +302,7 @@ fn has(inventory: &Inventory) -> String {
             None => "no accelerator".to_owned(),
         };
     }
-    // Most nodes have many of one kind, which is told once.
+    // Most nodes have many devices of one kind, so each kind is listed once.
     let mut kinds: Vec<(String, Vec<String>)> = Vec::new();
     for device in &inventory.devices {
         let name = match DeviceRef::of(device).index {

@@ -1,4 +1,4 @@
-//! Profiles that a rule shares by turns, looked up in each device's own catalogue.
+//! Looks up time-sliced profiles of a rule in the catalog of each device.
 
 use super::{Capability, Case, Report};
 use crate::domain::catalog::GpuInstanceProfile;
@@ -8,8 +8,8 @@ use crate::domain::profile::ProfileName;
 use crate::domain::split;
 
 impl<'a> Case<'a> {
-    /// Profiles as the device spells them. A device that cannot be partitioned has no profile to share, and one that does not
-    /// tell its profiles is not asked for any.
+    /// Returns the time-slicing of the rule with profiles as the device spells them. Profiles are not looked up on a
+    /// device that cannot be partitioned or that reports no profiles.
     pub(super) fn time_slicing(
         self,
         wish: &TimeSlicing,
@@ -73,7 +73,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Whether the device shall have such a partition. Where partitions stay as they are, it may.
+/// Returns true if the desired state contains such a partition, or may contain one because partitions stay unchanged.
 fn has(mig: Option<&MigTarget>, known: &GpuInstanceProfile, own: &ProfileName) -> bool {
     let size = u32::from(own.compute_slices());
     match mig {
@@ -121,7 +121,7 @@ mod tests {
             shares.iter().map(|share| share.of.to_string()).collect()
         };
         assert_eq!(of(0), ["3g.71gb", "1c.3g.71gb"]);
-        // It has no profiles, so that nothing can be wrong with them.
+        // A device without profiles cannot contradict them.
         assert_eq!(of(1), ["3g.70gb", "1c.3g.71gb"]);
         let warnings: Vec<String> = resolved.warnings.iter().map(ToString::to_string).collect();
         assert_eq!(

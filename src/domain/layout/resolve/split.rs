@@ -1,4 +1,4 @@
-//! From names and counts to GPU instances, with compute instances packed into as few of them as possible.
+//! Converts profile names and counts into GPU instances, packing compute instances into as few of them as possible.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use crate::domain::layout::error::Reason;
 use crate::domain::layout::{InstanceTarget, Place, limits};
 use crate::domain::split;
 
-/// All that is asked of one profile.
+/// All requests for one profile.
 struct Group<'a> {
     profile: &'a GpuInstanceProfile,
-    /// Where the last name of it stands.
+    /// Position of the last name of this profile.
     place: Place,
-    /// GPU instances with one compute instance that has all of it.
+    /// GPU instances with one compute instance that spans all slices.
     whole: u64,
-    /// Compute instances by their slices.
+    /// Number of compute instances by slices.
     parts: BTreeMap<u32, u64>,
 }
 
-/// The GPU instances that `entries` ask for, and what is wrong with them.
+/// Returns the GPU instances that `entries` request, and the errors.
 pub(super) fn instances(
     catalog: &ProfileCatalog,
     entries: &[Entry<'_>],
@@ -77,7 +77,7 @@ impl<'a> Group<'a> {
         Ok(())
     }
 
-    /// At most `most` of them: every count is held against that before anything is made of it.
+    /// Returns at most `most` GPU instances. Every count is checked against this limit before anything is allocated.
     fn instances(&self, most: u64) -> Result<Vec<InstanceTarget>, Reason> {
         if self.whole > most {
             return Err(Reason::TooMany {
@@ -116,8 +116,8 @@ impl<'a> Group<'a> {
         Ok(targets.collect())
     }
 
-    /// Each into the first GPU instance that has room, the largest first. That takes as few as possible for every device
-    /// there is: where a board has room for two GPU instances of a profile, the sizes are 1 and 2, or 1, 2 and all.
+    /// Packs compute instances first-fit, largest first. This needs the fewest GPU instances on every existing device:
+    /// where a board has room for two GPU instances of a profile, the sizes are 1 and 2, or 1, 2 and all.
     fn packed(&self) -> Vec<Vec<u32>> {
         let mut splits: Vec<Vec<u32>> = Vec::new();
         for (size, count) in self.parts.iter().rev() {

@@ -1,9 +1,9 @@
-//! Which profiles names mean, how compute instances are packed, and how many there may be.
+//! Profile name lookup, packing of compute instances, and maximum counts.
 
 use crate::domain::layout::tests_support::*;
 use crate::domain::layout::{InstanceTarget, MigTarget, Place, Selector};
 
-/// Profile ids and splits that the counts mean on one GPU, or the errors; with warnings after it.
+/// Returns the profile ids and splits that the counts resolve to on one GPU, or the errors; then the warnings.
 fn means(board: Board, counts: &[(&str, u32)]) -> (String, Vec<String>) {
     let node = node([board.gpu(0)]);
     let answer = ours([partition(Selector::All, counts)], &node);

@@ -1,4 +1,4 @@
-//! Layouts that are made from a node mean something on it: generated ones fit, exported ones mean what it has.
+//! Layouts derived from a node: generated ones resolve without warnings, and exported ones reproduce the node's state.
 
 use crate::domain::catalog::ProfileCatalog;
 use crate::domain::inventory::Mig;
@@ -76,7 +76,7 @@ fn what_is_exported_means_what_the_node_has() {
         let resolved = resolve(&layout, dialect, &node).unwrap();
         assert_eq!(compare(&resolved.targets, &node), []);
         assert_eq!(resolved.targets.devices.len(), 3);
-        // mig-parted lists the GPU that cannot be partitioned, too.
+        // mig-parted also lists the GPU that cannot be partitioned.
         let rules = if dialect == Dialect::MigParted { 3 } else { 2 };
         assert_eq!(layout.rules.len(), rules);
     }
@@ -96,7 +96,7 @@ fn export_for_mig_parted_selects_models_in_the_order_of_their_gpus() {
     let (h100, a30) = (H100.with(0, seven), A30.with(1, &[(5, 0, &[2])]));
     let expected = [filter(&h100), filter(&a30)];
     assert_eq!(selectors(node([h100.clone(), a30.clone()])), expected);
-    // One of a model differs from the others: both rules name indices, of one model or of several.
+    // One GPU differs from others of its model: both rules name indices, with one model or several.
     let (other, off) = (H100.with(2, &[(9, 0, &[3])]), H100.gpu(3));
     assert_eq!(
         selectors(node([h100.clone(), other.clone(), off.clone()])),

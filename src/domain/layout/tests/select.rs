@@ -1,4 +1,4 @@
-//! Which devices rules speak of.
+//! Selection of devices by rules.
 
 use crate::domain::catalog::ProfileCatalog;
 use crate::domain::id::PciAddress;
@@ -40,7 +40,7 @@ fn filter(device: u16, subsystem: Option<(u16, u16)>) -> Selector {
     })
 }
 
-/// The buses of the devices that have a target.
+/// The PCI addresses of the devices that have a target.
 pub(super) fn buses(resolved: &Resolved) -> Vec<PciAddress> {
     let devices = resolved.targets.devices.iter();
     devices.map(|device| device.pci).collect()
@@ -74,7 +74,7 @@ fn mig_parted(
     resolve(&layout(rules), Dialect::MigParted, node)
 }
 
-/// An accelerator of another vendor, of which nobody says anything.
+/// Another vendor's accelerator, with no reported attributes.
 fn amd(index: u8) -> Device {
     let ids = PciIds {
         vendor: 0x1002,

@@ -1,4 +1,4 @@
-//! Devices that rules select and that cannot be read.
+//! Selected devices whose state cannot be read.
 
 use super::select::{bus, buses, matching, off, says, sliced};
 use crate::domain::id::PciAddress;
@@ -7,13 +7,13 @@ use crate::domain::layout::tests_support::*;
 use crate::domain::layout::{Criteria, Dialect, Resolved, Selector, resolve};
 use crate::domain::quantity::Mebibytes;
 
-/// The devices that rules select and that cannot be read.
+/// The PCI addresses of selected devices whose state cannot be read.
 fn unverified(resolved: &Resolved) -> Vec<PciAddress> {
     let devices = resolved.targets.unverified.iter();
     devices.map(|device| device.pci).collect()
 }
 
-/// A GPU that NVML counts and cannot name, as after a restart of the agent.
+/// A GPU that NVML counts but cannot identify, as after a restart of the agent.
 fn unnamed(number: u8) -> Device {
     let mut device = failing(number);
     device.index = None;

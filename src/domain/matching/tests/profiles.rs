@@ -1,11 +1,11 @@
-//! What is promised where people pick hardware profiles.
+//! Documented behavior of matching with hardware profiles.
 
 use proptest::prelude::*;
 
 use super::super::*;
 use super::{names, needs, offer, refusal};
 
-/// A profile of the namespace `a`, with so many at most, that leads to these.
+/// A profile in namespace `a` with this maximum that reaches these offers.
 fn profile(name: &str, max: Option<u64>, offers: Vec<Offer>) -> Through {
     Through {
         name: format!("a/{name}"),
@@ -59,7 +59,7 @@ fn profiles_that_reach_what_fits_come_first_and_what_no_profile_offers_after_the
         (&*picked.shown, &*best.type_name.to_string()),
         ("LARGE", "nvidia-a100-80gb")
     );
-    // Its own nodes count, and no others.
+    // Only the nodes of the profile count.
     assert_eq!(
         best.free,
         Free::Known {
@@ -75,7 +75,7 @@ fn profiles_that_reach_what_fits_come_first_and_what_no_profile_offers_after_the
         refusal(&found, "a/small"),
         "needs 80 GB or more per device; it has 17.1 GB"
     );
-    // What is wrong with the type was said of the profile.
+    // The type's problem is reported for the profile.
     assert_eq!(found.refused.len(), 1);
 }
 
@@ -102,7 +102,7 @@ fn a_profile_that_lets_people_ask_for_too_few_or_too_many_does_not_fit_and_says_
         refusal(&found, "a/pair"),
         "needs 1; people can ask it for 2 at least"
     );
-    // Who does not say how many takes as many as the profile gives.
+    // Without a requested count, the profile's minimum applies.
     let found = answer_by_profiles(&needs("80GB"), vec![h200(8)], profiles());
     let counts: Vec<u32> = found.matches.iter().map(|one| one.count).collect();
     assert_eq!(
@@ -126,7 +126,7 @@ fn a_profile_of_several_types_fits_where_each_of_them_does() {
     };
     let found = answer_by_profiles(&request, Vec::new(), any(vec![a100(2), h200(5)]));
     let best = &found.matches[0];
-    // As many as the poorest takes.
+    // The least capable type determines the count.
     assert_eq!((best.count, best.standing), (4, Standing::Free));
     assert_eq!(best.offer.others, ["nvidia-h200-141gb".parse().unwrap()]);
     assert_eq!(
@@ -214,12 +214,12 @@ fn a_part_that_no_profile_offers_is_made_one_by_its_resource() {
             "no profile offers it: octavo profiles create --type nvidia-a100-80gb --resource nvidia.com/mig-3g.40gb"
         )
     );
-    // Who wants whole devices is not told of each part there is.
+    // A request for whole devices does not list partitions as refused.
     let found = answer_by_profiles(&needs("40GB"), vec![part], Vec::new());
     assert_eq!((found.matches.len(), found.refused.len()), (0, 0));
 }
 
-/// A profile that was drawn: its number, what it leads to, how many are free there and how many it lets one ask for.
+/// A generated profile: its number, then the type it reaches, the free units and the maximum per request.
 type Drawn = (usize, (usize, u32, Option<u64>));
 
 proptest! {

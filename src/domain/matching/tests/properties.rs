@@ -1,4 +1,4 @@
-//! What holds of matching whatever is asked and offered.
+//! Properties of matching for any request and offers.
 
 use proptest::prelude::*;
 

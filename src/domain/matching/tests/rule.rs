@@ -1,4 +1,4 @@
-//! The rule of the order, line by line: of two that are alike in all lines before, each line decides.
+//! The ranking criteria, one by one: each decides between two offers that tie in all previous ones.
 
 use super::super::*;
 use super::{GIB, needs, offer};
@@ -15,7 +15,7 @@ fn through(name: &str, offers: Vec<Offer>) -> Through {
     }
 }
 
-/// Named so that the name speaks for the other: what comes first here comes last by its name.
+/// An offer named so that the name criterion contradicts the criterion under test.
 fn named(name: &str, type_name: &str) -> Offer {
     Offer {
         name: name.to_owned(),
@@ -140,7 +140,7 @@ fn profiles_come_before_all_else_and_of_several_types_the_least_speaks() {
         all.map(|one| one.offer.name.clone()).collect()
     };
     assert_eq!(names(&found), ["z", "a"]);
-    // One that may give an A100 is no better than one that always does, though its name comes first.
+    // A profile that may lead to an A100 ranks no higher than one that always does, even if its name sorts first.
     let both = vec![
         named("h", "nvidia-h200-141gb"),
         named("o", "nvidia-a100-80gb"),

@@ -1,4 +1,4 @@
-//! What to expect of another type than the preferred one: what was measured, and nothing else.
+//! Expected throughput of a type other than the preferred one, from measurements only.
 
 use super::super::*;
 use super::{needs, offer};
@@ -36,7 +36,7 @@ fn a_fallback_says_which_speed_to_expect_and_whose_word_that_is() {
         best.warnings[0],
         "nvidia-a100-80gb instead of the preferred nvidia-h200-141gb, of which not enough is free: expect 75 instead of 120 tokens/s (performance rows: A100 80GB, H200)"
     );
-    // The other warning is of the same pair.
+    // The other warning concerns the same pair of types.
     assert!(
         !best.warnings[1].contains("tokens/s"),
         "{:?}",

@@ -1,4 +1,4 @@
-//! Attempts of a drain: how many were made for a choice, and the backoff between them.
+//! Attempts of a drain: their number for a choice, and the backoff between them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,24 +9,24 @@ use super::words;
 use crate::domain::id::PciAddress;
 use crate::domain::reconcile::Status;
 
-/// Lower bound of the first backoff after an attempt; it is also at least as long as an attempt, so that a node is tainted for
-/// no more than half of the time.
+/// Lower bound of the first backoff after an attempt. The backoff is also at least as long as an attempt, so that a
+/// node is tainted for no more than half of the time.
 const FIRST_BACKOFF: Duration = Duration::from_mins(1);
 /// Upper bound of the backoff, unless the deadline is longer.
 const MAX_BACKOFF: Duration = Duration::from_hours(1);
 /// Caps the exponent: beyond this, every backoff is the upper bound.
 const MAX_DOUBLINGS: u32 = 16;
 
-/// What was chosen for the node.
+/// The layout chosen for the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Choice {
     generation: u64,
     layout: Option<String>,
-    /// What it means here: another layout of the same file may be edited at any time.
+    /// Hash of the resolved layout: other layouts in the same file may be edited at any time.
     meaning: u64,
 }
 
-/// The attempts that were made for a choice.
+/// The attempts made for a choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Attempts {
     pub(super) choice: Choice,
@@ -53,27 +53,28 @@ impl Attempts {
         }
     }
 
-    /// When the next attempt may begin; `None` while the latest one may still go on.
+    /// Returns when the next attempt may begin; `None` while the latest one may continue.
     pub(super) fn retry_at(&self, now: Duration, deadline: Duration) -> Option<Duration> {
         let until = self.since.saturating_add(deadline);
         let ended = self.gave_up.or_else(|| (now >= until).then_some(until))?;
         Some(ended.saturating_add(self.backoff(deadline)))
     }
 
-    /// The pause after the latest attempt.
+    /// Returns the backoff after the latest attempt.
     pub(super) fn backoff(&self, deadline: Duration) -> Duration {
         let doublings = self.count.saturating_sub(1).min(MAX_DOUBLINGS);
         let wait = FIRST_BACKOFF.max(deadline).saturating_mul(1 << doublings);
         wait.min(MAX_BACKOFF.max(deadline))
     }
 
-    /// Gives up the latest attempt.
+    /// Records that the latest attempt gave up with these blockers.
     pub(super) fn give_up(&mut self, now: Duration, blockers: Vec<Waiting>) {
         self.gave_up = Some(now);
         self.blockers = blockers;
     }
 
-    /// `waits` with the reasons of when the latest attempt gave up: between attempts no pod is asked about.
+    /// Returns `waits` with the reasons recorded when the latest attempt gave up: between attempts, the API server is
+    /// not asked to evict.
     pub(super) fn with_reasons(&self, mut waits: Vec<Waiting>) -> Vec<Waiting> {
         for waiting in waits.iter_mut().filter(|one| is_yet_to_be_evicted(one)) {
             let known = self.blockers.iter().find(|known| known.who == waiting.who);

@@ -1,4 +1,4 @@
-//! What a drain goes by.
+//! Inputs of a drain.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,76 +6,76 @@ use std::time::Duration;
 use super::pod::{Pod, PodId};
 use crate::domain::reconcile::Status;
 
-/// What may be evicted, and for how long.
+/// Eviction policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// Which pods.
+    /// The pods to evict.
     pub scope: Scope,
-    /// How long a drain may take.
+    /// Maximum duration of an attempt.
     pub deadline: Duration,
 }
 
-/// Which pods are evicted when some are in the way.
+/// The pods to evict when some block a layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// Those that are in the way.
+    /// Pods that block the layout.
     Affected,
-    /// All of the node that may be evicted.
+    /// All evictable pods of the node.
     Node,
 }
 
-/// What is known of the node.
+/// Current state of the node.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
-    /// Where its devices stand.
+    /// Status of the node's devices.
     pub status: &'a Status,
-    /// Whether that is for what the Node asks for now, as far as it is known.
+    /// True if that status belongs to the layout that the Node selects now.
     pub is_current: bool,
-    /// What the API server says.
+    /// Responses of the API server.
     pub heard: &'a Heard,
-    /// Whether the node has operands that are paused for a device that they hold.
+    /// True if operands on this node can be paused to release a device.
     pub pauses_operands: bool,
-    /// Whether our taint was seen on the Node.
+    /// True if the taint was observed on the Node.
     pub is_tainted: bool,
 }
 
-/// What the API server says of the node's pods.
+/// State of the node's pods according to the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Heard {
-    /// The node's pods; `None` before they were listed.
+    /// The node's pods; `None` before the first list.
     pub pods: Option<Vec<Pod>>,
-    /// Why they cannot be listed now.
+    /// The error of the latest list, if it failed.
     pub trouble: Option<Trouble>,
-    /// What became of evictions, of those pods that shall go.
+    /// Results of evictions, by pod.
     pub answers: BTreeMap<PodId, Answer>,
 }
 
-/// Why pods cannot be listed.
+/// Error of listing pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trouble {
-    /// We may not.
+    /// The agent lacks the permission.
     Forbidden,
-    /// Something that may pass.
+    /// A transient error.
     Other(String),
 }
 
-/// What the API server says to an eviction.
+/// Result of an eviction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// The pod was told to end.
+    /// The pod is terminating.
     Ending,
-    /// There is no such pod any more.
+    /// The pod no longer exists.
     Gone,
-    /// A disruption budget is in the way.
+    /// A disruption budget does not allow the eviction.
     Budget,
-    /// We may not.
+    /// The agent lacks the permission.
     Forbidden,
-    /// Something else; it is tried again.
+    /// Any other error; the eviction is retried.
     Refused(String),
 }
 
 impl Scope {
-    /// The word that settings have for it.
+    /// Returns the value of the setting.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Affected => "affected",

@@ -1,4 +1,4 @@
-//! What comes of a drain.
+//! Outputs of a drain.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,53 +7,53 @@ use super::facts::Scope;
 use super::pod::PodId;
 use crate::domain::id::PciAddress;
 
-/// What is asked of whoever speaks to the API server.
+/// Requests for the component that accesses the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Orders {
-    /// How often the node's pods are to be listed.
+    /// Interval of listing the node's pods; `None` if not needed.
     pub list: Option<Duration>,
-    /// Pods that shall go.
+    /// Pods to evict.
     pub evict: Vec<PodId>,
 }
 
-/// What is to be, and what has come of it.
+/// Desired state and results of a drain.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Outcome {
-    /// Whether the Node shall have our taint.
+    /// True if the Node must have the taint.
     pub is_tainted: bool,
-    /// What the API server is asked.
+    /// Requests for the API server.
     pub orders: Orders,
-    /// Whether pods are still to go before anything is done about others.
+    /// True if pods must go before operands are paused.
     pub waits_for_pods: bool,
-    /// When to look again at the latest.
+    /// Latest time of the next reconciliation.
     pub again: Option<Duration>,
-    /// Devices that pods were evicted for, for the layout that is chosen now.
+    /// Devices that pods were evicted for, for the current choice of a layout.
     pub devices: BTreeSet<PciAddress>,
-    /// What just happened.
+    /// Events that just happened.
     pub news: Vec<News>,
-    /// Where it stands; `None` while there is nothing to drain for.
+    /// Status of the drain; `None` while there is none.
     pub standing: Option<Standing>,
 }
 
-/// How far a drain is.
+/// Stage of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Who is in the way is looked up.
+    /// Listing the pods that block devices.
     Looking,
-    /// Nothing is evicted.
+    /// Evicting nothing.
     Refused,
-    /// The taint is on its way.
+    /// Waiting for the taint.
     Tainting,
-    /// Pods are evicted.
+    /// Evicting pods.
     Emptying,
-    /// It has had its deadline, and is retried after a backoff.
+    /// The deadline has passed; retried after a backoff.
     GaveUp,
-    /// The latest attempt did not give up, and another one follows after a backoff.
+    /// The latest attempt did not give up; another one follows after a backoff.
     Waiting,
 }
 
 impl Stage {
-    /// In a word, as the annotation has it.
+    /// Returns the stage as written in the annotation.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Looking => "looking",
@@ -67,7 +67,7 @@ impl Stage {
 }
 
 impl Standing {
-    /// The same without what comes and goes at every look: processes.
+    /// Returns the status without processes, which change with every scan.
     #[must_use]
     pub fn steady(&self) -> Self {
         let mut steady = self.clone();
@@ -77,69 +77,69 @@ impl Standing {
     }
 }
 
-/// Where a drain stands.
+/// Status of a drain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
     /// `affected` or `node`.
     pub policy: &'static str,
-    /// How far it is.
+    /// Stage of the drain.
     pub phase: Stage,
-    /// What is wrong, where it is no pod's fault.
+    /// An error that no pod causes.
     pub message: Option<String>,
-    /// Who is still in the way, and why.
+    /// The remaining blockers.
     pub waits_for: Vec<Waiting>,
 }
 
-/// Somebody who is waited for.
+/// A blocker that the drain waits for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Waiting {
-    /// Who.
+    /// The blocker.
     pub who: Name,
-    /// Why it is still there.
+    /// Reason why it still exists.
     pub reason: String,
 }
 
-/// What somebody in the way is called.
+/// Name of a blocker.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Name {
-    /// A pod, as `namespace/name`, or by its UID where that is all there is.
+    /// A pod, as `namespace/name`, or by its UID if nothing else is known.
     Pod(String),
-    /// A process of no pod.
+    /// A process outside any pod.
     Process(String),
 }
 
-/// Something to tell.
+/// Something to report as an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
-    /// Pods in the way of these devices are about to be evicted.
+    /// The pods that block these devices will be evicted.
     Began {
-        /// Which may be.
+        /// Scope of the evictions.
         scope: Scope,
-        /// What people call the devices.
+        /// Names of the devices.
         devices: Vec<String>,
-        /// The pods in the way.
+        /// The blocking pods.
         pods: Vec<String>,
     },
-    /// Nothing is in the way any more.
+    /// No blockers remain.
     Ended,
-    /// Something else is asked of the node.
+    /// The choice of a layout changed.
     Withdrawn,
-    /// Nothing can be done for a while.
+    /// The drain is suspended.
     Interrupted,
     /// The deadline has passed.
     GaveUp {
-        /// How long it went on.
+        /// Duration of the attempt.
         after: Duration,
         /// The backoff before the next attempt.
         retry: Duration,
-        /// Who is still there.
+        /// The remaining blockers.
         waits_for: Vec<Waiting>,
     },
-    /// Nothing more is evicted because of these.
+    /// No further pods are evicted because of these blockers.
     Refused {
         /// The blockers that stay.
         waits_for: Vec<Waiting>,
     },
-    /// We may not list or evict pods.
+    /// The agent lacks the permission to list or evict pods.
     Forbidden,
 }

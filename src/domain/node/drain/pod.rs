@@ -1,52 +1,52 @@
-//! Pods of a node: which of them may be evicted, and which of them a holder of a device is.
+//! Pods of a node: which may be evicted, and which one a holder of a device belongs to.
 
 use crate::domain::holder::Holder;
 
-/// A pod as the API server has it, as far as it concerns us.
+/// The relevant fields of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Pod {
-    /// Which one.
+    /// Identity of the pod.
     pub id: PodId,
-    /// The kind of what makes it again, such as `DaemonSet`; `None` where nothing does.
+    /// Kind of the controller that recreates the pod, such as `DaemonSet`; `None` if there is none.
     pub controller: Option<String>,
-    /// Where it is the image of a static pod: the UID that kubelet knows that one by. Source: Kubernetes, the annotation
-    /// `kubernetes.io/config.mirror`.
+    /// For the mirror pod of a static pod: the UID that kubelet uses for the static pod. Source: Kubernetes, the
+    /// annotation `kubernetes.io/config.mirror`.
     pub mirrors: Option<String>,
-    /// How much it matters.
+    /// Priority.
     pub priority: i32,
-    /// What that is called.
+    /// Name of the priority class.
     pub priority_class: Option<String>,
-    /// Whether it goes to nodes with our taint.
+    /// True if the pod tolerates the drain's taint.
     pub tolerates: bool,
-    /// Whether all its containers have ended for good.
+    /// True if all containers have terminated permanently.
     pub is_finished: bool,
-    /// Whether it was told to end.
+    /// True if the pod is terminating.
     pub is_ending: bool,
 }
 
-/// Which pod.
+/// Identity of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct PodId {
-    /// Its namespace.
+    /// Namespace.
     pub namespace: String,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its UID: another pod may have the same name later.
+    /// UID, which distinguishes pods that reuse a name.
     pub uid: String,
 }
 
-/// Why a pod is never evicted.
+/// Reason why a pod is never evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
-    /// Kubelet makes it from a file and evicts it itself.
+    /// Kubelet creates it from a file and evicts it itself.
     Static,
-    /// It would be back at once, whatever taints the node has.
+    /// Its `DaemonSet` would recreate it immediately, regardless of taints.
     DaemonSet,
-    /// The cluster or the node needs it.
+    /// The cluster or the node depends on it.
     Critical,
-    /// Nothing would make it again.
+    /// No controller would recreate it.
     Alone,
-    /// Our taint keeps it away from no node.
+    /// It tolerates the drain's taint and may return to the node.
     Tolerates,
 }
 
@@ -55,14 +55,14 @@ const CRITICAL: i32 = 2_000_000_000;
 const CRITICAL_CLASSES: [&str; 2] = ["system-node-critical", "system-cluster-critical"];
 
 impl PodId {
-    /// What people call it: `team-a/notebook-7`.
+    /// Returns the name for users: `team-a/notebook-7`.
     pub fn name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 }
 
 impl Pod {
-    /// Why it is never evicted; `None` where it may be. The image of a static pod has an owner too: its Node.
+    /// Returns the reason why the pod is never evicted; `None` if it may be. A mirror pod has an owner too: its Node.
     pub fn kept(&self) -> Option<Kept> {
         let class = self.priority_class.as_deref().unwrap_or_default();
         if self.mirrors.is_some() {
@@ -80,7 +80,8 @@ impl Pod {
         }
     }
 
-    /// Why it will not go; `None` where it may be evicted, or was told to end and nothing puts it back.
+    /// Returns the reason why the pod stays; `None` if it may be evicted, or terminates and is not recreated on this
+    /// node.
     pub(super) fn stays(&self) -> Option<Kept> {
         let comes_back = |kept: &Kept| match kept {
             Kept::Static | Kept::DaemonSet | Kept::Tolerates => true,
@@ -92,7 +93,7 @@ impl Pod {
 }
 
 impl Kept {
-    /// In words for a person.
+    /// Returns the reason as text.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Static => "it is a static pod, which is never evicted",
@@ -106,18 +107,19 @@ impl Kept {
     }
 }
 
-/// Who a holder is.
+/// The pod that a holder belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found<'a> {
     /// This pod.
     Pod(&'a Pod),
-    /// A pod that the API server does not list: it was made a moment ago, or is gone there already.
+    /// A pod that the API server does not list: just created, or already deleted there.
     Unlisted,
-    /// No pod.
+    /// The holder is a process outside any pod.
     Process,
 }
 
-/// Kubelet names pods; of a process its control group tells the UID, which tells a pod from its successor of the same name.
+/// Finds the pod of a holder. Kubelet reports pod names; the control group of a process contains the UID, which
+/// distinguishes a pod from a later one with the same name.
 pub(super) fn find<'a>(pods: &'a [Pod], holder: &Holder) -> Found<'a> {
     let Some(known) = &holder.who.pod else {
         return Found::Process;

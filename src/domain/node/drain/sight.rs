@@ -1,4 +1,4 @@
-//! Who is in the way of which device, and who of them may go.
+//! Determines the blockers of each device, and which of them may be evicted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,49 +10,50 @@ use crate::domain::plan::words::holders;
 use crate::domain::reason::Reason;
 use crate::domain::reconcile::{DeviceStatus, State, Status};
 
-/// Why a pod that may be evicted is still there.
+/// Reasons why an evictable pod still exists.
 const NEXT: &str = "is to be evicted";
 const WHEN_TAINTED: &str = "is evicted when the node has the taint";
 
-/// What is seen of the node.
+/// The blockers of a node's devices.
 #[derive(Debug, Default)]
 pub(super) struct Sight<'a> {
-    /// Names of the devices for which it is enough that pods go.
+    /// Names of the devices that only evictable pods block.
     pub(super) devices: Vec<String>,
-    /// Their addresses.
+    /// PCI addresses of these devices.
     pub(super) addresses: BTreeSet<PciAddress>,
-    /// The pods in the way of these that may be evicted or were told to end.
+    /// The pods that block these devices and may be evicted or are terminating.
     pub(super) in_the_way: BTreeMap<&'a PodId, &'a Pod>,
-    /// Who is in the way of any device and will not go.
+    /// Blockers of any device that stay.
     pub(super) obstacles: Vec<Waiting>,
     /// Pods that the API server does not list.
     pub(super) unlisted: Vec<Waiting>,
-    /// Whether a device is such that a drain may begin for it.
+    /// True if a drain may start for at least one device.
     pub(super) may_begin: bool,
-    /// Whether a device that nobody blocks is not done.
+    /// True if an unblocked device is not done yet.
     pub(super) is_unfinished: bool,
-    /// Whether some device waits for somebody to go.
+    /// True if a device waits for its holders.
     held: bool,
     others: Vec<Waiting>,
 }
 
-/// What is to be thought of one holder.
+/// Classification of a holder.
 enum Stand<'a> {
     MayGo(&'a Pod),
     Stays(Waiting),
     Unlisted(Waiting),
-    /// Made to let go by somebody else, or about to.
+    /// Released by another component, or about to be.
     Other(Waiting),
 }
 
-/// Whether the devices stand as they do for what is chosen now, and would be changed if nobody were in the way. A node that says
-/// another word than its gravest device is about to have another choice, or has one that means nothing there, or is somebody else's.
+/// Returns true if the devices' status belongs to the current choice of a layout, and they would be changed without
+/// blockers. If the node's state differs from its most severe device, the choice is about to change, does not apply to
+/// this node, or another program manages the node.
 pub(super) fn is_asked(status: &Status) -> bool {
     let gravity = |word: &str| State::WORDS.iter().position(|known| *known == word);
     let mut words: Vec<&str> = status.devices.iter().map(|device| device.state).collect();
     words.sort_by_key(|word| gravity(word));
     let worst = words.last().copied();
-    // A plan is whole before its first step.
+    // A plan must be complete before its first step.
     let possible = !words.contains(&Reason::Infeasible.word());
     status.layout.is_some() && possible && (status.state == worst || status.is_busy())
 }
@@ -87,7 +88,7 @@ impl<'a> Sight<'a> {
         let mut goes = false;
         for stand in stands {
             match stand {
-                // Where somebody stays it would be in vain.
+                // Evicting pods is useless if another blocker stays.
                 Stand::MayGo(pod) if is_clear => {
                     goes = true;
                     self.in_the_way.insert(&pod.id, pod);
@@ -105,34 +106,33 @@ impl<'a> Sight<'a> {
         }
     }
 
-    /// Whether some device waits for somebody to go.
     pub(super) fn is_held(&self) -> bool {
         self.held
     }
 
-    /// Whether a pod that may be evicted blocks a device, or one that is not listed yet.
+    /// Returns true if a device is blocked by an evictable pod, or by one not listed yet.
     pub(super) fn may_go(&self) -> bool {
         !self.in_the_way.is_empty() || !self.unlisted.is_empty()
     }
 
-    /// Whether a blocker was told to end, may be evicted, or is made to let go by another part of the agent or of the node.
+    /// Returns true if a blocker is terminating, may be evicted, or is released by another component.
     pub(super) fn goes_by_itself(&self) -> bool {
         !self.in_the_way.is_empty() || !self.others.is_empty()
     }
 
-    /// Whether a process of no pod blocks a device.
+    /// Returns true if a process outside any pod blocks a device.
     pub(super) fn is_held_by_a_process(&self) -> bool {
         let mut obstacles = self.obstacles.iter();
         obstacles.any(|one| matches!(one.who, Name::Process(_)))
     }
 
-    /// Whether we may not evict one of the pods in the way.
+    /// Returns true if the agent lacks the permission to evict one of the blocking pods.
     pub(super) fn is_forbidden(&self, heard: &Heard) -> bool {
         let mut answers = heard.answers.iter();
         answers.any(|(id, answer)| *answer == Answer::Forbidden && self.in_the_way.contains_key(id))
     }
 
-    /// The pods in the way that are still to be told to end.
+    /// Returns the blocking pods that are still to be evicted.
     pub(super) fn affected(&self) -> Vec<PodId> {
         let pods = self.in_the_way.values();
         pods.filter(|pod| goes(pod))
@@ -140,7 +140,7 @@ impl<'a> Sight<'a> {
             .collect()
     }
 
-    /// All pods of the node that are still to be told to end, where one that may be evicted is in the way: that one first.
+    /// Returns all evictable pods of the node, the blocking ones first; empty if no evictable pod blocks a device.
     pub(super) fn everybody(&self, heard: &Heard) -> Vec<PodId> {
         let mut all = self.affected();
         if self.in_the_way.is_empty() {
@@ -153,12 +153,12 @@ impl<'a> Sight<'a> {
         all
     }
 
-    /// Who is in the way, and why.
+    /// Returns the blockers with reasons.
     pub(super) fn waits(&self, facts: &Facts<'_>) -> Vec<Waiting> {
         self.waits_for(facts, &[])
     }
 
-    /// The same, and these pods.
+    /// Returns the blockers with reasons, and also these pods.
     pub(super) fn waits_for(&self, facts: &Facts<'_>, going: &[PodId]) -> Vec<Waiting> {
         let ending = self.in_the_way.iter().filter(|(_, pod)| pod.is_ending);
         let ending: BTreeSet<&PodId> = ending.map(|(id, _)| *id).collect();
@@ -181,17 +181,17 @@ impl<'a> Sight<'a> {
     }
 }
 
-/// Whether this is why a pod is still there that nobody was asked to evict yet.
+/// Returns true if the reason means that no eviction was requested yet.
 pub(super) fn is_yet_to_be_evicted(waiting: &Waiting) -> bool {
     [NEXT, WHEN_TAINTED].contains(&waiting.reason.as_str())
 }
 
-/// Whether it is to be told to end.
+/// Returns true if the pod must be evicted.
 fn goes(pod: &Pod) -> bool {
     pod.kept().is_none() && !pod.is_ending && !pod.is_finished
 }
 
-/// Whether it is enough that somebody goes.
+/// Returns true if the device waits only for its holders.
 fn is_held(device: &DeviceStatus) -> bool {
     is_one_of(device, [Reason::Blocked, Reason::NeedsReset]) && device.waits_for_holders
 }
@@ -200,7 +200,8 @@ fn is_one_of(device: &DeviceStatus, reasons: [Reason; 2]) -> bool {
     reasons.iter().any(|reason| reason.is(device.state))
 }
 
-/// Whether it is one for whom operands are paused, such as a monitor: kubelet gave it no device.
+/// Returns true if the holder is a client that pausing operands stops, such as a monitor: kubelet allocated no device
+/// to it.
 fn is_client(device: &DeviceStatus, holder: &Holder) -> bool {
     device.is_held && !holder.is_given()
 }

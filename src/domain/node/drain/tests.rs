@@ -1,4 +1,4 @@
-//! Drains through whole stories, and at random.
+//! Drain scenarios, and random tests.
 
 mod attempts;
 mod ends;
@@ -25,7 +25,7 @@ fn id(name: &str) -> PodId {
     }
 }
 
-/// A pod that may be evicted.
+/// An evictable pod.
 fn pod(name: &str) -> Pod {
     Pod {
         id: id(name),
@@ -50,7 +50,7 @@ fn holder(who: Who) -> Holder {
     }
 }
 
-/// As kubelet names it.
+/// A holder identified by kubelet.
 fn held_by(name: &str) -> Holder {
     holder(Who {
         pod: Some(holder::Pod {
@@ -62,7 +62,7 @@ fn held_by(name: &str) -> Holder {
     })
 }
 
-/// As its control group tells it.
+/// A holder identified by its control group.
 fn held_by_uid(uid: &str) -> Holder {
     holder(Who {
         pid: Some(7),
@@ -74,7 +74,7 @@ fn held_by_uid(uid: &str) -> Holder {
     })
 }
 
-/// As its control group and kubelet tell it.
+/// A holder identified by its control group and kubelet.
 fn held_by_both(name: &str, uid: &str) -> Holder {
     let mut holder = held_by(name);
     holder.who.pid = Some(7);
@@ -155,7 +155,7 @@ fn look(drain: &mut Drain, now: u64, status: &Status, heard: &Heard, is_tainted:
     drain.look(at(now), &facts(status, heard, is_tainted))
 }
 
-/// The same where operands in the way are paused.
+/// Advances a drain on a node whose operands can be paused.
 fn look_too(
     drain: &mut Drain,
     now: u64,
@@ -202,7 +202,7 @@ fn reasons(outcome: &Outcome) -> Vec<&'static str> {
         .collect()
 }
 
-/// A drain that evicts `notebook` and nothing else, and what it has seen.
+/// A drain that evicts only `notebook`, with its inputs.
 fn emptying(scope: Scope, pods: &[Pod]) -> (Drain, Status, Heard) {
     let mut drain = drain(scope);
     let (status, heard) = (blocked(vec![held_by("notebook")]), heard(pods));

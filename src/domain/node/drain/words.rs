@@ -1,4 +1,4 @@
-//! What is said of a drain.
+//! Messages about drains.
 
 use std::fmt;
 
@@ -6,22 +6,22 @@ use super::{Answer, Heard, Name, News, Phase, Scope, Stage, Standing, Trouble, W
 use crate::domain::node::telling::{Event, event};
 use crate::domain::reason::Reason;
 
-/// Where a permission is missing.
+/// Message for a missing permission.
 pub(super) const FORBIDDEN: &str = "the agent may not list pods or create pods/eviction: set agent.drain.policy of the chart, \
      or kubectl apply -k deploy/options/drain";
 
-/// Between two attempts.
+/// Message between two attempts.
 pub(super) const BACKOFF: &str = "the drain is retried after a backoff";
 
-/// Why a pod that was not asked to end is still there between two attempts.
+/// Reason why a pod still exists between two attempts without an eviction.
 pub(super) const NEXT_ATTEMPT: &str = "is evicted by the next attempt";
 
-/// Longest text of one who is waited for, and how many are named.
+/// Maximum length of a blocker's reason, and maximum number of blockers listed.
 const LONGEST: usize = 300;
 const MOST: usize = 12;
 
 impl Phase {
-    /// What is wrong, where it is no pod's fault.
+    /// Returns the error that no pod causes, if there is one.
     pub(super) fn message(self, heard: &Heard) -> Option<String> {
         let forbidden = heard
             .answers
@@ -66,12 +66,12 @@ impl fmt::Display for Standing {
     }
 }
 
-/// Who is waited for, if anybody is.
+/// Lists the blockers, if there are any.
 fn told(waits_for: &[Waiting]) -> Option<String> {
     (!waits_for.is_empty()).then(|| first(waits_for, "; "))
 }
 
-/// The first of them, and how many more there are.
+/// Joins the first elements, and adds the number of omitted ones.
 fn first(all: &[impl ToString], between: &str) -> String {
     let mut shown: Vec<String> = all.iter().take(MOST).map(ToString::to_string).collect();
     let more = all.len().saturating_sub(MOST);

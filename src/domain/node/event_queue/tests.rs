@@ -1,4 +1,4 @@
-//! What is sent, in which order, and what is sent in its place.
+//! Order, replacement and retries of queued events.
 
 use proptest::prelude::*;
 
@@ -23,7 +23,7 @@ fn event(reason: Reason, message: &str) -> Event {
     }
 }
 
-/// What the API server has accepted.
+/// Sends all events that have budget and returns the accepted ones.
 fn accept_all(queue: &mut EventQueue<Subject>, now: Duration) -> Vec<Event> {
     let mut accepted = Vec::new();
     while let Some(next) = queue.next(now) {
@@ -70,7 +70,7 @@ fn an_event_that_another_one_follows_takes_no_budget_of_the_one_that_follows() {
         queue.push(at(0), Subject::Layout, blocked);
     }
     assert_eq!(accept_all(&mut queue, at(0)).len(), burst - 2);
-    // The last of them, and no earlier one, once there is budget again.
+    // Once there is budget again, only the last event is sent.
     let wait = queue.wait(at(0)).unwrap();
     assert_eq!(
         accept_all(&mut queue, wait.saturating_sub(Duration::from_millis(1))),
@@ -93,13 +93,13 @@ fn an_event_that_is_not_accepted_is_sent_again_unless_it_holds_no_longer() {
         assert_eq!(next.event, lost);
         queue.not_accepted(next);
     }
-    // A later event came while it was in flight.
+    // A later event was added while it was in flight.
     let next = queue.next(at(0)).unwrap();
     let back = event(Reason::DriverBack, "570");
     queue.push(at(1), Subject::Driver, back.clone());
     queue.not_accepted(next);
     assert_eq!(accept_all(&mut queue, at(1)), [back]);
-    // It was withdrawn while it was in flight, or while it waited.
+    // It was withdrawn while in flight, or while waiting.
     queue.push(
         at(2),
         Subject::Notice,
@@ -138,18 +138,18 @@ fn a_message_is_as_long_as_an_event_may_be_and_stays_text() {
     assert!(message.len() <= LONGEST && message.ends_with('…'));
 }
 
-/// What happens on a node, or to its API server.
+/// A change on the node or of its API server.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     /// The layout `day` or `night` is in this state.
     Layout(bool, &'static str),
-    /// No layout is chosen.
+    /// No layout is selected.
     NoLayout,
-    /// What is offered to pods is in this state.
+    /// Sharing is in this state.
     Sharing(Option<Reason>),
     Notice(bool),
     Driver(bool),
-    /// So many seconds pass.
+    /// This many seconds pass.
     Pass(u64),
     Api(Server),
 }
@@ -158,7 +158,7 @@ enum Step {
 enum Server {
     Accepts,
     Refuses,
-    /// It does not answer, and may have accepted what it was sent last.
+    /// The API server does not respond, but may have accepted the last request.
     Away,
 }
 
@@ -198,10 +198,10 @@ struct Model {
     telling: Telling,
     queue: EventQueue<Subject>,
     server: Server,
-    /// Sent, and not answered.
+    /// Sent without a response.
     hanging: Option<InFlight<Subject>>,
     accepted: Vec<(Subject, Event)>,
-    /// Whether any event of the subject was reported.
+    /// Subjects with at least one reported event.
     reported: BTreeSet<Subject>,
 }
 
@@ -290,7 +290,7 @@ impl Model {
         found.map(|(_, event)| event)
     }
 
-    /// The last event of each subject agrees with the state.
+    /// Checks that the last event of each subject agrees with the state.
     fn check(&self) {
         if let (Some(layout), Some(state)) = (&self.status.layout, self.status.state)
             && self.reported.contains(&Subject::Layout)

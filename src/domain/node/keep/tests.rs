@@ -1,4 +1,4 @@
-//! What is written to a Node, and what is left.
+//! Writes to a Node, and fields left unchanged.
 
 use super::*;
 use crate::domain::labels::tests_support::label_set;
@@ -21,7 +21,7 @@ fn node(labels: &[(&str, &str, &[&str])]) -> View {
     view
 }
 
-/// Nothing at all, and that is certain.
+/// An empty desired state that is known to be complete.
 fn nothing() -> Wanted {
     Wanted {
         uid: Some(String::new()),
@@ -36,7 +36,7 @@ fn exactly(labels: &[(&str, &str)]) -> Wanted {
     }
 }
 
-/// The labels that are applied as ours; `None` where nothing is written.
+/// The labels applied by the agent's main manager; `None` if nothing is written.
 fn applied(decision: &Decision) -> Option<&BTreeMap<String, String>> {
     decision.writes.iter().find_map(|write| match write {
         Write::Apply {
@@ -131,7 +131,7 @@ fn nothing_read_means_nothing_written_and_a_hanging_driver_leaves_what_there_is(
     );
     let decision = decide(&View::default(), &wanted(Labels::Unless(other)));
     assert_eq!(applied(&decision), Some(&texts_of(&[("a.b/y", "1")])));
-    // To clean up is to say nothing.
+    // Cleanup applies an empty set.
     let decision = decide(&view, &wanted(Labels::None));
     assert_eq!(applied(&decision), Some(&BTreeMap::new()));
 }
@@ -209,7 +209,7 @@ fn our_taint_comes_and_goes_and_those_of_others_stay_as_they_are() {
         decide(&view, &wanted(false)).writes,
         std::slice::from_ref(&back)
     );
-    // Each of ours by itself.
+    // Each taint is independent of the other.
     let both = Wanted {
         repartitioning: true,
         ..wanted(true)
@@ -298,7 +298,7 @@ fn i11_only_what_runs_is_paused_and_only_what_we_paused_is_put_back() {
     view.labels
         .insert("nvidia.com/gpu.deploy.dcgm".to_owned(), PAUSED.to_owned());
     assert_eq!(decide(&view, &paused).writes, []);
-    // Also what an agent left that was killed meanwhile.
+    // This includes labels left by an agent that was killed.
     assert_eq!(decide(&view, &nothing()).writes, [replace(PAUSED, RUNNING)]);
 }
 
@@ -311,14 +311,14 @@ fn the_plugins_configuration_is_changed_where_there_is_one() {
     assert_eq!(decide(&View::default(), &wanted).writes, []);
     let view = node(&[(PLUGIN_CONFIG, "a", &["kubectl-label"])]);
     assert_eq!(decide(&view, &wanted).writes.len(), 1);
-    // It has the other one already, or a person has chosen a third.
+    // The configuration was switched already, or a user has set a third one.
     for now in ["b", "c"] {
         let view = node(&[(PLUGIN_CONFIG, now, &["kubectl-label"])]);
         assert_eq!(decide(&view, &wanted).writes, []);
     }
 }
 
-/// What is written of the label that NVIDIA's plugin follows; empty where it is taken away.
+/// The applied configuration label of NVIDIA's plugin; empty if it is removed.
 fn followed(view: &View, wanted: PluginLabel) -> Option<String> {
     let wanted = Wanted {
         plugin_label: wanted,

@@ -1,4 +1,4 @@
-//! Operands through whole stories, and at random.
+//! Scenarios of pausing operands, and random tests.
 
 use super::*;
 use proptest::prelude::*;
@@ -61,7 +61,7 @@ fn clients_are_paused_while_one_is_in_the_way_and_restored_when_the_change_is_do
         (restored.paused.len(), restored.news),
         (0, Some(News::Restored))
     );
-    // The plugin has started again with the others: once is enough.
+    // The plugin has restarted with the other operands, so it is not restarted again.
     let after = operands.look(at(7), &done);
     assert_eq!((after.paused.len(), after.news), (0, None));
     assert_eq!(operands.look(at(8), &done), Outcome::default());
@@ -139,7 +139,7 @@ fn new_partitions_take_the_plugin_off_until_kubelet_has_seen_it_go_and_then_on()
     let on = operands.look(at(4), &new(&gone, false));
     assert_eq!((on.paused.len(), on.news), (0, Some(News::Refreshed)));
     assert_eq!(operands.look(at(5), &new(&gone, false)).news, None);
-    // Shared three times each.
+    // Three replicas each.
     let offers = view(
         &[(PLUGIN, RUNNING)],
         &[("nvidia.com/mig-2g.10gb", 6), ("nvidia.com/mig-1g.5gb", 0)],
@@ -164,7 +164,7 @@ fn i11_what_an_agent_before_us_left_half_done_is_gone_on_with() {
     };
     assert_eq!(operands.look(at(0), &busy).paused.len(), 1);
     assert_eq!(operands.look(at(1), &facts(&paused)).paused.len(), 0);
-    // Partitions that are not there any more are still offered.
+    // Kubelet still offers partitions that no longer exist.
     let partitions: BTreeMap<_, _> = [("nvidia.com/mig-1g.5gb".to_owned(), 7)].into();
     let offers = view(&[(PLUGIN, RUNNING)], &[("nvidia.com/mig-3g.20gb", 2)]);
     let mut operands = Operands::default();
@@ -176,7 +176,7 @@ fn i11_what_an_agent_before_us_left_half_done_is_gone_on_with() {
         operands.look(at(0), &stale).paused,
         [PLUGIN.to_owned()].into()
     );
-    // One that has not come yet is waited for.
+    // A partition that is not offered yet is waited for.
     let late = view(&[(PLUGIN, RUNNING)], &[]);
     let mut operands = Operands::default();
     let waiting = Facts {
@@ -227,7 +227,7 @@ fn where_config_manager_runs_another_name_of_the_configuration_is_enough() {
     assert_eq!(new.paused.len(), 0);
     assert_eq!(new.plugin_config, Some(("b".to_owned(), "a".to_owned())));
     assert_eq!(new.news, Some(News::Refreshed));
-    // It is wanted until it is there.
+    // The switch is requested until it is done.
     let changed = Facts {
         changes: 1,
         ..facts(&view)
@@ -248,7 +248,7 @@ fn where_config_manager_runs_another_name_of_the_configuration_is_enough() {
 }
 
 proptest! {
-    /// I11: however it goes, some minutes after nothing is asked any more nothing is paused.
+    /// I11: in any sequence, no operand stays paused for more than a few minutes after the last reason to pause.
     #[test]
     fn i11_nothing_stays_paused(
         steps in prop::collection::vec((0_u64..90, any::<bool>(), any::<bool>(), 0_u64..3, 0_u64..3), 1..60),

@@ -1,18 +1,18 @@
-//! What events report, and how that changes.
+//! Subjects of events, and changes of what they report.
 
 use super::Event;
 use crate::domain::reason::Reason;
 
-/// What events report. A later event of a subject replaces an earlier one.
+/// Subject of events. A later event of a subject replaces an earlier one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
-    /// How far the layout is.
+    /// Progress of the layout.
     Layout,
-    /// What is wrong with the layouts or the state directory.
+    /// Problems with the layout file or the state directory.
     Notice,
-    /// Changes by another program that are undone.
+    /// Changes by another program that the agent reverts.
     Drift,
-    /// What the Node offers to pods.
+    /// Devices that the Node offers to pods.
     Sharing,
     /// The driver.
     Driver,
@@ -33,7 +33,7 @@ pub enum Subject {
 pub struct Change {
     /// The subject.
     pub subject: Subject,
-    /// The event; `None` where unsent events of the subject no longer hold.
+    /// The event; `None` if unsent events of the subject no longer hold.
     pub event: Option<Event>,
 }
 

@@ -1,4 +1,4 @@
-//! What becomes an event, and what does not.
+//! State changes that become events, and those that do not.
 
 use super::*;
 use crate::domain::inventory::Driver;
@@ -113,7 +113,7 @@ fn a_layout_that_means_nothing_here_is_told_once_with_the_reason() {
             "layout nope: there is no such layout".to_owned()
         )]
     );
-    // A file that is broken leaves the layout in force, and is worth a word of its own.
+    // A broken file leaves the layout applied, but is an event of its own.
     let mut broken = status("night", "applied", "");
     broken.notice = Some("line 3".to_owned());
     assert_eq!(
@@ -236,7 +236,7 @@ fn each_turn_of_what_is_given_out_is_told_once() {
     let mut telling = Telling::default();
     let held = shared(Reason::SharingHeld, Some("pod a/b has it"));
     for (seconds, status, told) in [
-        // As it shall be from the start, and about to be, are nothing to tell.
+        // Sharing that is applied from the start, or pending, is not an event.
         (0, shared(Reason::SharingInForce, None), None),
         (1, shared(Reason::SharingPending, None), None),
         (
@@ -245,7 +245,7 @@ fn each_turn_of_what_is_given_out_is_told_once() {
             Some(("SharingHeld", "pod a/b has it".to_owned())),
         ),
         (3, held, None),
-        // Other words for the same are told when some time has passed.
+        // A changed message for the same state is reported after an interval.
         (4, shared(Reason::SharingHeld, Some("pod a/c has it")), None),
         (
             303,
@@ -297,7 +297,7 @@ fn events_that_wait_are_withdrawn_with_what_they_report() {
     ];
     assert_eq!(withdrawn(&Status::default(), &[]), gone);
     assert_eq!(withdrawn(&Status::default(), &[]), []);
-    // What has no event of its own ends what had one.
+    // A state without an event ends the previous event.
     withdrawn(&shared(Reason::SharingHeld, None), &[]);
     let pending = shared(Reason::SharingPending, None);
     assert_eq!(withdrawn(&pending, &[]), [Subject::Sharing]);

@@ -1,5 +1,5 @@
-//! Real catalogues, and devices with something on them. Source: `nvidia-smi mig -lgip` and `-lgipp` of these boards, as
-//! `tests/nvml-sim/data/mig-profiles.json` has them.
+//! Real catalogs, and devices with instances. Source: `nvidia-smi mig -lgip` and `-lgipp` of these boards, as recorded
+//! in `tests/nvml-sim/data/mig-profiles.json`.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::domain::inventory::{
 use crate::domain::layout::{DeviceTarget, InstanceTarget, MigTarget, Place, Targets};
 use crate::domain::quantity::{ComputeCapability, Mebibytes};
 
-/// Id, name, index, GPU slices, most, size of a place, where places begin.
+/// Profile id, name, index, GPU slices, maximum count, size of a placement, placement starts.
 pub(super) type Row = (u32, &'static str, u32, u32, u32, u32, &'static [u32]);
 
 pub(super) const A100: &[Row] = &[
@@ -84,7 +84,7 @@ fn profile(row: &Row) -> GpuInstanceProfile {
     }
 }
 
-/// A working device of Ampere with MIG mode on and nothing on it.
+/// A working Ampere device with MIG mode on and no instances.
 pub(super) fn device(rows: &[Row]) -> Device {
     let mut device = gpu();
     device.compute_capability = Some(ComputeCapability { major: 8, minor: 0 });
@@ -105,7 +105,7 @@ pub(super) fn state(device: &mut Device) -> &mut MigState {
     }
 }
 
-/// An instance of that profile, at that place, with compute instances of these slices (ids from 0).
+/// A GPU instance with this profile and start, and compute instances of these slices (ids from 0).
 pub(super) fn instance(id: u32, row: &Row, start: u32, split: &[u32]) -> GpuInstance {
     GpuInstance {
         id,
@@ -129,7 +129,7 @@ pub(super) fn row(rows: &'static [Row], id: u32) -> &'static Row {
     rows.iter().find(|row| row.0 == id).unwrap()
 }
 
-/// Instances that are not split, by profile id.
+/// A target of unsplit instances, by profile id.
 pub(super) fn whole(rows: &'static [Row], ids: &[u32]) -> MigTarget {
     let mut instances: Vec<InstanceTarget> = ids
         .iter()
@@ -186,7 +186,7 @@ pub(super) fn planned(
     devices.remove(0).verdict
 }
 
-/// The verdict where nobody holds anything, everything is allowed and nothing was refused.
+/// The verdict without holders and refusals, under the default policy.
 pub(super) fn simply(device: &Device, mig: MigTarget) -> Verdict {
     planned(device, mig, &[], Policy::default(), &BTreeSet::new())
 }

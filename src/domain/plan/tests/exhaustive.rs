@@ -1,4 +1,4 @@
-//! Every transition of a board, compared with the oracle.
+//! All transitions of a board, compared with the oracle.
 
 use std::collections::BTreeMap;
 
@@ -45,24 +45,24 @@ pub(super) fn after(change: &Change) -> State {
         .collect()
 }
 
-/// What came of a comparison, counted by the oracle and by the planner each for itself.
+/// Totals of a comparison, calculated independently by the oracle and the planner.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Figures {
-    /// Pairs of a state and another multiset.
+    /// Pairs of a state and a different multiset of profiles.
     pairs: usize,
-    /// Instances that the oracle destroys, all pairs together.
+    /// Instances that the oracle destroys in all pairs.
     destroyed: usize,
     /// Instances that the planner's steps destroy.
     planned: usize,
-    /// Instances that go where everything is cleared first.
+    /// Instances destroyed if everything is cleared first.
     cleared: usize,
     /// Pairs without destruction.
     kept: usize,
-    /// Pairs that only add to something.
+    /// Pairs that only add to a non-empty state.
     grows: usize,
-    /// Pairs that only add, be it to nothing.
+    /// Pairs that only add, including to an empty state.
     grows_or_begins: usize,
-    /// Pairs that only add to something, without destruction.
+    /// Pairs that only add to a non-empty state, without destruction.
     grows_gently: usize,
 }
 
@@ -106,7 +106,7 @@ fn contains(wanted: &[u32], has: &[u32]) -> bool {
     has.iter().all(|id| count(wanted, *id) >= count(has, *id))
 }
 
-/// In thousandths, rounded.
+/// Returns the ratio in thousandths, rounded.
 fn thousandths(sum: usize, of: usize) -> usize {
     (sum * 1000 + of / 2) / of
 }
@@ -121,8 +121,8 @@ fn all_11026_transitions_of_an_a100_are_optimal() {
     assert_eq!(thousandths(figures.destroyed, figures.pairs), 2098);
     assert_eq!(thousandths(figures.cleared, figures.pairs), 3372);
     assert_eq!(thousandths(figures.kept, figures.pairs), 123);
-    // Of targets that only add, counted from every state that has something: an empty one takes any of the 37 others without
-    // destruction, and would say nothing.
+    // Targets that only add, counted from every non-empty state: the empty state reaches each of the 37 others without
+    // destruction and would distort the ratio.
     assert_eq!((figures.grows, figures.grows_gently), (1_873, 1_315));
     assert_eq!(figures.grows_or_begins, 1_873 + 37);
     assert_eq!(thousandths(figures.grows_gently, figures.grows), 702);
@@ -144,7 +144,7 @@ fn all_transitions_of_an_rtx_pro_are_optimal() {
     assert_eq!(figures.destroyed, figures.planned);
 }
 
-/// With the 1g of double memory: 723 states, of which every eleventh, to all 78 multisets.
+/// With the 1g profile of double memory: 723 states, of which every eleventh, to all 78 multisets.
 #[test]
 fn transitions_of_an_a100_with_double_memory_are_optimal() {
     let among = [19, 15, 14, 9, 5, 0];

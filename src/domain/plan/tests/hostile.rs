@@ -1,4 +1,4 @@
-//! Tables that no device has, made to keep the planner busy: it ends with a word for it, and what it looks at is counted.
+//! Tables that no device has, built to keep the planner busy: planning ends with a message, and the work is counted.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use crate::domain::inventory::Device;
 use crate::domain::layout::{DeviceTarget, InstanceTarget, MigTarget, Targets};
 use crate::domain::quantity::Mebibytes;
 
-/// As many profiles and places as are looked at at all, over 64 slices: the places of two slices overlap each other so
-/// that nearly everything fits and hardly anything wholly.
+/// The maximum number of profiles and placements over 64 slices: placements of two slices overlap each other, so that
+/// nearly everything fits partly and hardly anything completely.
 fn hostile() -> Device {
     let profiles = (0..64).map(|id| GpuInstanceProfile {
         id,
@@ -75,7 +75,7 @@ fn a_table_with_too_many_arrangements_is_said_to_be_one() {
         assert!(
             matches!(&blocked.causes[..], [Cause::Untold { reason }] if reason.contains("compared"))
         );
-        // Whether it fits at all may be told or not, and is never a lie.
+        // Feasibility may be known or unknown, but is never wrong.
         if count == 20 {
             assert_ne!(feasible(&hostile(), &instances), Ok(Feasible::Untold));
         }
@@ -129,6 +129,6 @@ fn sixteen_equal_devices_cost_little_more_than_one() {
         memo.work.used()
     };
     let (one, all) = (cost(1), cost(16));
-    // Only what is done for each: its board is set up and compared with those known.
+    // Only the work for each device: setting up its board and comparing it with known ones.
     assert!(one < 100_000 && all < one + 15 * 2_200, "{one} {all}");
 }

@@ -1,4 +1,4 @@
-//! Plans against an oracle that was written apart from the planner, and tables of what is in the way.
+//! Compares plans with an oracle written independently of the planner, and tests blockers by table.
 
 mod boards;
 mod exhaustive;

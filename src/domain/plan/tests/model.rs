@@ -1,4 +1,4 @@
-//! A small board that does what a plan's steps say, and objects to what no driver would do. It shares nothing with the planner.
+//! A small board that executes a plan's steps and rejects what no driver would do. It shares no code with the planner.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::oracle::State;
 use crate::domain::catalog::Placement;
 use crate::domain::inventory::GpuInstance;
 
-/// A GPU instance: profile, place, slices of each compute instance.
+/// A GPU instance: profile, placement, slices of each compute instance.
 #[derive(Debug, Clone)]
 struct Made {
     profile: u32,
@@ -20,7 +20,7 @@ pub(super) struct Model {
     rows: &'static [Row],
     made: BTreeMap<u32, Made>,
     next: u32,
-    /// Places that it does not give, by profile and start.
+    /// Placements that it refuses, by profile and start.
     pub(super) defects: Vec<(u32, u32)>,
 }
 
@@ -43,7 +43,7 @@ impl Model {
         }
     }
 
-    /// Does all steps; the place of the first that the board refuses, which then has not been done.
+    /// Executes all steps. Returns the placement of the first one that the board refuses, which then has no effect.
     pub(super) fn run(&mut self, change: &Change) -> Result<(), (u32, Placement)> {
         let mut planned = BTreeMap::new();
         for step in &change.steps {
@@ -111,7 +111,7 @@ impl Model {
         made.computes.insert(free, slices);
     }
 
-    /// What is there now, as the driver would tell it.
+    /// The existing instances, as the driver would report them.
     pub(super) fn instances(&self) -> Vec<GpuInstance> {
         let all = self.made.iter().map(|(id, made)| {
             let row = self.rows.iter().find(|row| row.0 == made.profile).unwrap();

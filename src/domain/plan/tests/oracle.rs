@@ -1,16 +1,16 @@
-//! A plain brute force over the states of a board, which shares nothing with the planner but the board's table.
+//! A brute-force search over the states of a board. It shares only the board's table with the planner.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::boards::Row;
 
-/// Instances by where they begin, how large they are and their profile: the order in which arrangements are compared.
+/// Instances by start, size and profile: the order in which arrangements are compared.
 pub(super) type State = BTreeSet<(u32, u32, u32)>;
 
 pub(super) struct Oracle {
     rows: &'static [Row],
-    /// Every legal state of the profiles that are looked at.
+    /// Every valid state of the selected profiles.
     pub(super) states: Vec<State>,
 }
 
@@ -51,7 +51,7 @@ impl Oracle {
         rows.map(|row| grown(self.rows, state, row).len()).sum()
     }
 
-    /// Each state with its room, by what it is made of.
+    /// Returns the best of the candidate states, given with their room, that keep all of `pinned`.
     pub(super) fn best<'a>(
         from: &State,
         ways: impl Iterator<Item = &'a (State, usize)>,
@@ -78,7 +78,7 @@ pub(super) fn multiset(state: &State) -> Vec<u32> {
     ids
 }
 
-/// The states with one more instance of the row.
+/// Returns the states with one more instance of the row.
 fn grown(rows: &[Row], state: &State, row: &Row) -> Vec<State> {
     let wider = row.6.iter().map(|start| {
         let mut wider = state.clone();

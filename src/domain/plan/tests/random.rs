@@ -1,4 +1,4 @@
-//! Random boards: some instances in use, some places that the hardware does not give, instances split in many ways.
+//! Random boards: some instances in use, some placements refused by the hardware, and various splits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use crate::domain::layout::{InstanceTarget, MigTarget};
 /// States, each with its room.
 type Ways = Vec<(State, usize)>;
 
-/// A board with all its states, and those that are made of the same profiles.
+/// A board with all its states, grouped by their profiles.
 struct Space {
     rows: &'static [Row],
     oracle: Oracle,
@@ -50,7 +50,7 @@ fn held(device: &Device, gpu_instance: u32) -> Holder {
     }
 }
 
-/// Ids of instances count from 1 in the order of the state.
+/// Selects instances by mask. Instance ids count from 1 in the order of the state.
 fn pinned(from: &State, mask: u8) -> BTreeMap<u32, (u32, u32, u32)> {
     let all = (1_u32..).zip(from.iter().copied());
     all.filter(|(id, _)| mask & (1 << (id - 1)) != 0).collect()
@@ -104,7 +104,7 @@ fn in_use(cause: &Cause, pinned: &BTreeMap<u32, (u32, u32, u32)>) -> (u32, u32, 
     }
 }
 
-/// Does the steps on a board; then nothing is left to do.
+/// Executes the steps on a board, then checks that nothing is left to do.
 fn run(rows: &'static [Row], mut device: Device, wanted: &[u32], change: &Change) {
     let mut model = Model::new(rows, &there(&mut device).gpu_instances);
     model.run(change).unwrap();
@@ -125,7 +125,7 @@ fn nothing_in_use_is_ever_destroyed_and_the_rest_is_optimal() {
     });
 }
 
-/// Asks, does, is refused, asks again, as the one who carries plans out does.
+/// Plans, executes, and plans again after each refusal, as the executor of plans does.
 #[test]
 fn a_board_with_defects_gets_what_it_can_give_or_a_word() {
     let space = space(A100, &[19, 14, 9, 5, 0]);
@@ -181,10 +181,10 @@ fn counts(verdict: &Verdict) -> Counts {
     )
 }
 
-/// An instance with its split: where it begins, its profile, its parts.
+/// An instance with its split: start, profile, parts.
 type Split = (u32, u32, Vec<u32>);
 
-/// Every way to give the wanted splits to the instances of a state, by plain recursion.
+/// Tries every assignment of the desired splits to the instances of a state, by plain recursion.
 fn least(from: &[Split], to: &State, wanted: &[InstanceTarget]) -> Counts {
     let Some((start, _, profile)) = to.first().copied() else {
         let parts = from.iter().map(|one| one.2.len()).sum();

@@ -1,4 +1,4 @@
-//! What is in the way, what a mode change costs, and what the hardware forbids: one case each.
+//! Blockers, disruptions of mode changes, and hardware rules: one case each.
 
 use std::collections::BTreeSet;
 
@@ -56,7 +56,7 @@ fn a_process_that_does_not_say_where_it_runs_may_be_in_any_instance() {
         instance(1, row(A100, 9), 0, &[3]),
         instance(2, row(A100, 9), 4, &[3]),
     ];
-    // Nowhere, or in an instance that came after the geometry was read.
+    // No instance, or an instance created after the geometry was read.
     for (gpu, compute) in [(None, None), (None, Some(0)), (Some(5), Some(0))] {
         device.processes = vec![process(7, gpu, compute)];
         let blocked = causes(simply(&device, whole(A100, &[0])));
@@ -66,7 +66,7 @@ fn a_process_that_does_not_say_where_it_runs_may_be_in_any_instance() {
         assert_eq!(instances.count(), 2, "{blocked:?}");
         assert_eq!(simply(&device, whole(A100, &[9, 9])), Verdict::Unchanged);
     }
-    // Who only has the device open runs nowhere.
+    // A process that only has the device open has no context.
     device.processes.clear();
     let open = Holder {
         device: device.pci,
@@ -108,7 +108,8 @@ fn a_holder_that_the_driver_does_not_name_counts_as_well() {
     assert_eq!((tally.compute_destroyed, tally.compute_created), (2, 1));
     assert_eq!((tally.destroyed, tally.created), (0, 0));
     assert_eq!(mixed.after[0].compute[0].kept, Some(2));
-    // Three partitions would go either way, and in its place no GPU instance: so one part of it is in the way.
+    // Both ways destroy three partitions, but re-splitting destroys no GPU instance, so one compute instance blocks the
+    // plan.
     assert!(matches!(
         &causes(resplit(vec![3]))[..],
         [Cause::InstanceInUse { gpu_instance: 1, compute_instances, .. }] if *compute_instances == [2]
@@ -144,7 +145,7 @@ fn who_is_let_through_a_gpu_instance_into_a_part_of_it_is_in_that_part() {
     };
     let mixed = change(resplit(&[open(5, None), open(5, Some(2))]));
     assert_eq!(mixed.after[0].compute[0].kept, Some(2));
-    // Nobody tells where the other one is.
+    // The instance of the other process is unknown.
     let verdict = resplit(&[open(5, None), open(5, Some(2)), open(6, None)]);
     assert!(matches!(
         &causes(verdict)[..],

@@ -1,10 +1,10 @@
-//! What is said of layouts that a device can never have.
+//! Texts for targets that a device can never support.
 
 use super::Words;
 use crate::domain::plan::{HardwareRule, Infeasible};
 
 impl Words<'_> {
-    /// Which rule of the hardware forbids it.
+    /// Describes a violated hardware rule.
     pub fn rule(&self, rule: &HardwareRule) -> String {
         match rule {
             HardwareRule::NotMigCapable => "this GPU cannot be partitioned".to_owned(),
@@ -48,7 +48,7 @@ impl Words<'_> {
         }
     }
 
-    /// Which rule forbids it, and what would fit instead.
+    /// Describes the violated rule and the alternatives.
     pub fn impossible(&self, infeasible: &Infeasible) -> String {
         let rule = self.rule(&infeasible.rule);
         match self.nearest(infeasible).as_slice() {
@@ -57,7 +57,7 @@ impl Words<'_> {
         }
     }
 
-    /// What would fit, the nearest first: `1x 3g.40gb, 2x 2g.20gb`.
+    /// Returns the alternatives, closest first: `1x 3g.40gb, 2x 2g.20gb`.
     pub fn nearest(&self, infeasible: &Infeasible) -> Vec<String> {
         let offers = infeasible.nearest.iter();
         offers.map(|offer| self.list(&offer.instances)).collect()

@@ -1,9 +1,10 @@
-//! What is said of those who use a device.
+//! Texts for holders of a device.
 
 use crate::domain::holder::{Holder, Pod, Who};
 use crate::domain::inventory::ProcessKind;
 
-/// `pod team-a/train-0 (container main): pid 4711, python train.py`. When it began is for those to add who have a calendar.
+/// Formats a holder: `pod team-a/train-0 (container main): pid 4711, python train.py`. Callers with access to a
+/// calendar may append the start time.
 pub fn holder(who: &Who) -> String {
     let pid = who.pid.map(|pid| format!("pid {pid}"));
     let kind = who.kind.map(|kind| match kind {
@@ -24,7 +25,7 @@ pub fn holder(who: &Who) -> String {
     }
 }
 
-/// Each once, in the order of their processes, joined by `; `.
+/// Formats holders without duplicates, in the given order, joined by `; `.
 pub fn holders(all: &[Holder]) -> String {
     let mut said: Vec<String> = all.iter().map(|one| holder(&one.who)).collect();
     said.dedup();

@@ -1,4 +1,4 @@
-//! How devices are given out, and who uses what of them.
+//! Descriptions of the reasons about sharing, device health and memory usage.
 
 use super::Kind::{Normal, Warning};
 use super::{NOTHING, Row, told, untold};

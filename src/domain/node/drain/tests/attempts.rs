@@ -1,4 +1,4 @@
-//! When an attempt ends with blockers left, and when the next one follows.
+//! The end of an attempt with remaining blockers, and the start of the next one.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! How drains end, what holds them up, and how far they go.
+//! Ends of drains, their delays, and the scope of evictions.
 
 use super::*;
 
@@ -106,7 +106,7 @@ fn a_missing_permission_is_said_with_what_gives_it_and_nothing_is_begun_or_gone_
     let (kind, reason, message) = told(&outcome).remove(0);
     assert_eq!((kind, reason), (Kind::Warning, "DrainRefused"));
     assert!(message.contains("kubectl apply -k deploy/options/drain"));
-    // Somebody gave it.
+    // An administrator granted the permission.
     heard = super::heard(&[pod("notebook")]);
     assert!(look(&mut drain, 2, &status, &heard, false).is_tainted);
     heard.answers.insert(id("notebook"), Answer::Forbidden);
@@ -119,7 +119,7 @@ fn a_missing_permission_is_said_with_what_gives_it_and_nothing_is_begun_or_gone_
     assert!(!outcome.is_tainted && outcome.news.is_empty());
 }
 
-/// A device that a monitor of the cluster has open too, as `State::is_held` says.
+/// A device that a cluster monitor also holds open, as `State::is_held` reports.
 fn watched(holders: Vec<Holder>) -> Status {
     let mut status = blocked(holders);
     status.devices[0].is_held = true;
@@ -139,7 +139,7 @@ fn where_operands_can_be_paused_their_pods_come_after_the_others_and_hinder_noth
     let rest = watched(vec![held_by_uid("uid-dcgm")]);
     let outcome = look_too(&mut drain, 3, &rest, &pods, true);
     assert!(outcome.is_tainted && !outcome.waits_for_pods && outcome.orders.evict.is_empty());
-    // Alone they are nothing to drain for.
+    // Operands alone are no reason to drain.
     let mut drain = super::drain(Scope::Node);
     let outcome = look_too(&mut drain, 1, &rest, &pods, false);
     assert!(!outcome.is_tainted && !outcome.waits_for_pods && outcome.news.is_empty());
@@ -183,7 +183,7 @@ fn a_pod_that_is_not_listed_is_looked_for_for_a_minute_and_then_seldom() {
         assert_eq!(outcome.again.is_none(), late);
     }
     assert_eq!(told, ["DrainRefused"]);
-    // It was only late.
+    // The pod is listed late.
     let known = heard(&[Pod {
         id: PodId {
             uid: "gone".to_owned(),
@@ -237,7 +237,7 @@ fn a_moment_in_which_nothing_can_be_done_gives_no_choice_its_deadline_again() {
     assert_eq!(over.rest(), Outcome::default());
     let outcome = look(&mut over, late + 1, &status, &heard, false);
     assert_eq!((phase(&outcome), reasons(&outcome)), ("gave-up", vec![]));
-    // In the middle it is an end, and what is left of the time is what there is.
+    // A suspension ends an active drain without extending its deadline.
     let mut drain = begun;
     let outcome = drain.rest();
     assert_eq!(reasons(&outcome), ["DrainEnded"]);
@@ -284,7 +284,7 @@ fn while_another_device_is_changed_nobody_is_evicted_too_late_or_for_what_is_ask
     assert_eq!(drain.clone().look(at(late - 1), &other).orders.evict, []);
     let outcome = look(&mut drain, late, &status, &heard, true);
     assert_eq!((outcome.is_tainted, outcome.orders.evict.len()), (true, 0));
-    // A call that never comes back keeps pods away for no longer than this.
+    // A driver call that never returns keeps the taint for no longer than this.
     let stuck = late + STUCK.as_secs();
     assert!(look(&mut drain, stuck - 1, &status, &heard, true).is_tainted);
     let outcome = look(&mut drain, stuck, &status, &heard, true);
@@ -315,6 +315,6 @@ fn of_the_whole_node_all_that_may_be_evicted_goes_and_nothing_else() {
     ];
     let (mut drain, status, heard) = emptying(Scope::Node, &all);
     let outcome = look(&mut drain, 3, &status, &heard, true);
-    // Who is in the way first.
+    // Blocking pods come first.
     assert_eq!(outcome.orders.evict, [id("notebook"), id("and-another")]);
 }

@@ -1,10 +1,10 @@
-//! Drains at random.
+//! Random tests of drains.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What may happen from one look to the next.
+/// Possible changes between two reconciliations.
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a coin of its own")]
 struct Moment {
@@ -23,7 +23,7 @@ fn moment() -> impl Strategy<Value = Moment> {
     (
         (
             0_u64..60,
-            // One choice stands long enough for its deadline to pass.
+            // A choice lasts long enough for its deadline to pass.
             prop::bool::weighted(0.02),
             prop::bool::weighted(0.05),
             prop::bool::weighted(0.95),
@@ -119,11 +119,11 @@ proptest! {
         let scope = if node { Scope::Node } else { Scope::Affected };
         let mut drain = drain(scope);
         let (mut now, mut generation) = (0, 1);
-        // By choice: start of the latest attempt, and when it gave up. What has no layout is another choice.
+        // Start of the latest attempt by choice, and when it gave up. The state without a layout is another choice.
         let mut since: Option<((u64, bool), u64)> = None;
         let mut gave_up: Option<u64> = None;
         let mut was_tainted = false;
-        // When a device was last seen in work: what it leaves free and not done is waited for from then on.
+        // When a device was last being changed; a free device that is not done is waited for from then on.
         let mut busy_at = 0;
         for moment in &moments {
             now += moment.later;
@@ -161,7 +161,7 @@ proptest! {
                     gave_up.or_else(|| (!was_tainted && now >= until).then_some(until))
                 };
                 if let Some(end) = since.and_then(|(_, from)| ended(from)) {
-                    // A retry, and not too soon.
+                    // A retry respects the backoff.
                     prop_assert!(now - end >= DEADLINE.as_secs(), "{now} {end}");
                     since = None;
                     gave_up = None;
@@ -186,7 +186,7 @@ proptest! {
                 gave_up = Some(now);
             }
             was_tainted = outcome.is_tainted;
-            // A drain that is on ends with its reason, whatever is seen of taint and pods.
+            // An active drain ends with its reason, whatever the state of taint and pods.
             let mut end = drain.clone();
             let done = look(&mut end, now, &applied_of(generation), &heard, moment.is_tainted);
             prop_assert!(!done.is_tainted && done.orders.evict.is_empty());
@@ -194,7 +194,7 @@ proptest! {
     }
 }
 
-/// Whether devices are blocked, and only by pods that are never evicted.
+/// Returns true if devices are blocked only by pods that are never evicted.
 fn is_vain(status: &Status) -> bool {
     let stays = |holder: &Holder| ["p3", "p4", "p5", "p7"].map(held_by).contains(holder);
     let blocked = |device: &DeviceStatus| {
