@@ -24,7 +24,7 @@ pub enum Call {
     CreateGpuInstance {
         /// The driver's id of its profile.
         profile_id: u32,
-        /// Its placement.
+        /// The requested placement.
         placement: Placement,
     },
     /// Create a compute instance.
@@ -50,7 +50,7 @@ pub enum Done {
     Created {
         /// The driver's id.
         id: u32,
-        /// Its placement as reported by the driver.
+        /// The placement reported by the driver.
         placement: Placement,
     },
     /// The mode was accepted but is not active yet; contains the driver's reason.
@@ -86,7 +86,7 @@ pub enum FailureKind {
 }
 
 impl Call {
-    /// Whether it destroys an instance.
+    /// Returns whether it destroys an instance.
     pub fn destroys(self) -> bool {
         matches!(
             self,

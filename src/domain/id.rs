@@ -127,7 +127,7 @@ fn is_uuid(text: &str) -> bool {
     groups == [8, 4, 4, 4, 12] && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
 }
 
-/// Whether the text is valid in both a label key and a label value, in lower case.
+/// Returns whether the text is valid in both a label key and a label value, in lower case.
 pub(super) fn is_label_name(text: &str) -> bool {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     let end = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
@@ -135,7 +135,7 @@ pub(super) fn is_label_name(text: &str) -> bool {
     bytes.len() <= 63 && end(bytes.first()) && end(bytes.last()) && bytes.iter().copied().all(inner)
 }
 
-/// Whether the text consists of labels of lower-case letters, digits and inner hyphens, joined by dots.
+/// Returns whether the text consists of labels of lower-case letters, digits and inner hyphens, joined by dots.
 pub(super) fn is_subdomain(text: &str) -> bool {
     let end = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     let is_part = |part: &str| {
@@ -169,7 +169,7 @@ impl PciAddress {
         }
     }
 
-    /// Whether it is a placeholder for an address that the driver does not report.
+    /// Returns whether it is a placeholder for an address that the driver does not report.
     pub fn is_unreported(&self) -> bool {
         self.domain == u32::MAX
     }

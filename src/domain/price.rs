@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use crate::domain::id::TypeName;
 
-/// How a device is paid for.
+/// Purchase option of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum PurchaseOption {
     /// By the hour, without commitment.

@@ -45,7 +45,7 @@ pub struct InstanceShape {
     pub memory: Mebibytes,
 }
 
-/// Why a text is not a profile name.
+/// Error when parsing a profile name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ProfileNameError {
     /// The text does not follow the grammar.
@@ -130,17 +130,17 @@ impl ProfileName {
             })
     }
 
-    /// Whether both have the same attributes.
+    /// Returns whether both have the same attributes.
     pub fn same_attributes(&self, other: &Self) -> bool {
         self.attributes == other.attributes
     }
 
-    /// Whether it has no attributes.
+    /// Returns whether it has no attributes.
     pub fn is_plain(&self) -> bool {
         self.attributes == Attributes::None
     }
 
-    /// Whether it has the media engines of which a board has only one set: `+me` and `+me.all`.
+    /// Returns whether it has the media engines of which a board has only one set: `+me` and `+me.all`.
     pub fn takes_media_extensions(&self) -> bool {
         match &self.attributes {
             Attributes::None | Attributes::Without(_) => false,

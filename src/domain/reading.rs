@@ -23,7 +23,7 @@ pub struct Reading {
     pub product_name: Option<String>,
     /// Its memory.
     pub memory: Option<MemoryUse>,
-    /// Whether it is partitioned; then utilization is not reported.
+    /// True if it is partitioned; then utilization is not reported.
     pub is_partitioned: bool,
     /// Its partitions.
     pub partitions: Vec<PartitionReading>,

@@ -33,7 +33,7 @@ pub enum Slices<'a> {
     },
 }
 
-/// Why the slices of a device that can be partitioned cannot be drawn.
+/// Reason why the slices of a device that can be partitioned cannot be drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Untold {
     /// The driver does not report the slices.

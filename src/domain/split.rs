@@ -54,7 +54,7 @@ pub(in crate::domain) fn most(profile: &GpuInstanceProfile, slices: u32) -> u32 
     told.map_or(0, |other| other.max_count.min(fit))
 }
 
-/// Whether an empty GPU instance of this profile can be split into these compute instances.
+/// Returns whether an empty GPU instance of this profile can be split into these compute instances.
 pub(in crate::domain) fn possible(profile: &GpuInstanceProfile, compute: &[u32]) -> bool {
     if compute.len() > MOST {
         return false;
@@ -73,7 +73,8 @@ pub(in crate::domain) fn possible(profile: &GpuInstanceProfile, compute: &[u32])
         && (!profile.compute_profiles.is_empty() || beside(&[], compute, whole))
 }
 
-/// Whether compute instances of these `sizes` fit beside those at `taken` in a GPU instance of `whole` slices.
+/// Returns whether compute instances of these `sizes` fit beside those at `taken` in a GPU instance of `whole`
+/// slices.
 ///
 /// A compute instance of two slices starts at an even slice and a larger one at a multiple of four; the counts of
 /// every known listing follow from this. For a GPU instance larger than any known one the rule is not known, and only

@@ -13,7 +13,7 @@ pub fn printable(text: &str) -> String {
         .collect()
 }
 
-/// Whether the character has no width or controls the layout of others. Source: Unicode 16,
+/// Returns whether the character has no width or controls the layout of others. Source: Unicode 16,
 /// `Default_Ignorable_Code_Point`, `Bidi_Control`, line and paragraph separators, interlinear annotations.
 fn is_invisible(c: char) -> bool {
     matches!(

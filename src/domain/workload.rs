@@ -36,7 +36,7 @@ const UNKNOWN: &str = "unknown";
 /// Maximum number of pods accepted from one node: a multiple of kubelet's limit.
 const MOST_PODS: usize = 1024;
 
-/// Those of a pod's annotations that are ours.
+/// A pod's annotations, limited to our keys.
 pub type Annotations = BTreeMap<String, String>;
 /// Changes of these annotations; `None` removes one.
 pub type Changes = BTreeMap<&'static str, Option<String>>;
@@ -52,9 +52,9 @@ pub struct Pod {
     pub uid: String,
     /// The node it is bound to.
     pub node: Option<String>,
-    /// Whether it has ended and holds no allocation any more.
+    /// True if it has ended and holds no allocation any more.
     pub has_ended: bool,
-    /// Those of its annotations that are ours.
+    /// Its annotations, limited to our keys.
     pub annotations: Annotations,
 }
 
@@ -147,7 +147,7 @@ fn place(tenant: &Tenant) -> Option<Place> {
     Place::new(tenant.namespace.as_deref()?, tenant.pod.as_deref()?)
 }
 
-/// Whether the unit is shared. With NVIDIA's plugin, this may be known from the id only.
+/// Returns whether the unit is shared. With NVIDIA's plugin, this may be known from the id only.
 fn by_turns(unit: &UnitUsage, tenant: &Tenant) -> bool {
     unit.replicas.is_some() || tenant.ids.iter().any(|id| id.number().is_some())
 }

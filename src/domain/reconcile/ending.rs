@@ -12,7 +12,7 @@ pub enum Ending {
     Blocked {
         /// The blockers; never empty.
         causes: Vec<Cause>,
-        /// Whether a partial change was rolled back.
+        /// True if a partial change was rolled back.
         rolled_back: bool,
     },
     /// The hardware cannot provide the desired state. The device is in its previous state.
@@ -24,9 +24,9 @@ pub enum Ending {
     },
     /// The change failed, and the rollback failed or was not attempted.
     Failed {
-        /// Why the change failed.
+        /// Reason of the failed change.
         reason: String,
-        /// Why the rollback failed; `None` if nothing was changed or nothing can be rolled back.
+        /// Reason of the failed rollback; `None` if nothing was changed or nothing can be rolled back.
         rollback: Option<String>,
     },
     /// Every step is done except a reset, which activates the new MIG mode.
@@ -86,7 +86,7 @@ impl Ending {
         }
     }
 
-    /// Whether the device is in a recorded state: its target or its previous state.
+    /// Returns whether the device is in a recorded state: its target or its previous state.
     pub fn is_settled(&self) -> bool {
         match self {
             Self::Applied

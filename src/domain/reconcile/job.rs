@@ -19,7 +19,7 @@ pub struct Job {
     pub target: DeviceTarget,
     /// The state of the device before any change, with the placement of each instance; `None` if unknown.
     pub previous: Option<MigTarget>,
-    /// Whether an earlier transaction for this change was interrupted.
+    /// True if an earlier transaction for this change was interrupted.
     pub resumed: bool,
     /// Holders of the device, in addition to the processes in the inventory.
     pub holders: Vec<Holder>,
@@ -32,8 +32,8 @@ pub struct Job {
 /// Time limits of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// How long the driver may report "in use" for a device without a visible user. Source: a few tenths of a second
-    /// after a process ended, measured on an A30 (FAR scheduler, JPDC 2025).
+    /// Maximum time for which the driver may report "in use" for a device without a visible user. Source: a few
+    /// tenths of a second after a process ended, measured on an A30 (FAR scheduler, JPDC 2025).
     pub in_use: Duration,
     /// Time limit of the whole change. A rollback has the same limit again.
     pub whole: Duration,
@@ -87,7 +87,7 @@ pub struct Progress {
     pub done: usize,
     /// Total steps of the current plan.
     pub steps: usize,
-    /// Whether the transaction is rolling back.
+    /// True if the transaction is rolling back.
     pub back: bool,
 }
 

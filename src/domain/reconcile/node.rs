@@ -307,7 +307,7 @@ impl Record {
     }
 }
 
-/// When to change a device.
+/// Time at which a device should be changed.
 enum Due {
     Now { drifted: bool },
     At(Duration),
@@ -331,8 +331,8 @@ impl Decision {
     }
 }
 
-/// Whether a reset, a driver reload or a reboot removed the instances. These leave no instance at all; a user usually
-/// leaves some, or enables MIG mode.
+/// Returns whether a reset, a driver reload or a reboot removed the instances. These leave no instance at all; a user
+/// usually leaves some, or enables MIG mode.
 fn is_lost(reached: &MigTarget, now: Option<&MigTarget>) -> bool {
     match (reached, now) {
         (MigTarget::Enabled(_), None | Some(MigTarget::Disabled)) => true,
@@ -343,8 +343,8 @@ fn is_lost(reached: &MigTarget, now: Option<&MigTarget>) -> bool {
     }
 }
 
-/// Why a device selected by the layout does not respond; `None` for a device that responds but reports incomplete
-/// data.
+/// Returns the reason why a device selected by the layout does not respond; `None` for a device that responds but
+/// reports incomplete data.
 fn lost(view: &View<'_>, pci: PciAddress) -> Option<String> {
     let mut unverified = view.targets.unverified.iter();
     let unverified = unverified.find(|one| one.pci == pci)?;

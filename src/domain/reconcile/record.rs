@@ -80,15 +80,15 @@ impl Record {
 }
 
 impl Entry {
-    /// Whether `device` is the one whose change was started. It is a different one only if both UUIDs are known and
-    /// differ.
+    /// Returns whether `device` is the one whose change was started. It is a different one only if both UUIDs are
+    /// known and differ.
     pub fn is_of(&self, device: &Device) -> bool {
         let both = self.uuid.as_ref().zip(device.uuid.as_ref());
         both.is_none_or(|(begun, now)| begun == now)
     }
 
-    /// Whether the device is known to have exactly its previous geometry. Then the change never touched it or was
-    /// rolled back, and there is nothing to finish.
+    /// Returns whether the device is known to have exactly its previous geometry. Then the change never touched it or
+    /// was rolled back, and there is nothing to finish.
     pub fn is_at_previous(&self, inventory: &Inventory) -> bool {
         let is_ready = matches!(inventory.nvml, NvmlState::Ready(_));
         let Some(device) = find(inventory, self.pci).filter(|_| is_ready) else {
@@ -109,7 +109,7 @@ impl Entry {
             && standing(state) == self.previous
     }
 
-    /// Whether the device has the requested geometry. The placement of a partition counts only if the change
+    /// Returns whether the device has the requested geometry. The placement of a partition counts only if the change
     /// specified it.
     pub fn is_reached(&self, inventory: &Inventory) -> bool {
         let targets = Targets {

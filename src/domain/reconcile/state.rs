@@ -36,7 +36,7 @@ pub enum State {
     Failed {
         /// Human-readable reason.
         reason: String,
-        /// Why the rollback failed; `None` if nothing was changed.
+        /// Reason of the failed rollback; `None` if nothing was changed.
         rollback: Option<String>,
     },
     /// Every step is done except a reset.
@@ -136,8 +136,8 @@ impl State {
 }
 
 impl State {
-    /// Whether a change of MIG mode or a reset is blocked by an open handle of a process that is not a pod with a
-    /// kubelet allocation: a client such as a monitor, which can be asked to close the device.
+    /// Returns whether a change of MIG mode or a reset is blocked by an open handle of a process that is not a pod
+    /// with a kubelet allocation: a client such as a monitor, which can be asked to close the device.
     pub fn is_held(&self) -> bool {
         let by_a_client = |cause: &Cause| match cause {
             Cause::DeviceInUse { holders } => {
@@ -151,7 +151,7 @@ impl State {
         self.causes().iter().any(by_a_client)
     }
 
-    /// Whether the change can proceed once the known holders are gone.
+    /// Returns whether the change can proceed once the known holders are gone.
     pub fn waits_for_holders(&self) -> bool {
         let causes = self.causes();
         !causes.is_empty() && causes.iter().all(|cause| !cause.holders().is_empty())
@@ -172,7 +172,7 @@ impl State {
         }
     }
 
-    /// Whether a device in the state named by this word needs attention; `false` for an unknown word.
+    /// Returns whether a device in the state named by this word needs attention; `false` for an unknown word.
     pub fn wants_a_look(word: &str) -> bool {
         matches!(
             Reason::of(word),

@@ -17,7 +17,7 @@ use crate::domain::sharing::SharingStatus;
 pub struct Status {
     /// Name of the desired layout; `None` if the node has none.
     pub layout: Option<String>,
-    /// Whether a user selected it manually.
+    /// True if a user selected it manually.
     pub by_hand: bool,
     /// The Node label that selected it, if any.
     pub label: Option<&'static str>,
@@ -43,7 +43,7 @@ pub struct Status {
     pub interrupted: Vec<InterruptedChange>,
     /// The desired state of the devices; `None` if there is none.
     pub asked: Option<Arc<Targets>>,
-    /// Whether the resources offered to pods match the desired sharing; `None` if not reported.
+    /// Status of sharing: whether the offered resources match the desired ones; `None` if not reported.
     pub sharing: Option<SharingStatus>,
     /// Counters since the agent started.
     pub past: Past,
@@ -52,9 +52,9 @@ pub struct Status {
 /// Counters since the agent started.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Past {
-    /// How often partitions were created or destroyed.
+    /// Number of times partitions were created or destroyed.
     pub changes: u64,
-    /// How often drift was detected.
+    /// Number of times drift was detected.
     pub drifts: u64,
     /// Names of the most recently drifted devices.
     pub drifted: Vec<String>,
@@ -76,7 +76,7 @@ pub struct InterruptedChange {
 }
 
 impl Status {
-    /// Whether any device is being changed.
+    /// Returns whether any device is being changed.
     pub fn is_busy(&self) -> bool {
         let applying = State::Applying.as_str();
         self.devices.iter().any(|device| device.state == applying)
@@ -94,11 +94,11 @@ pub struct DeviceStatus {
     pub state: &'static str,
     /// Human-readable explanation, without command-line arguments; empty if there is nothing to explain.
     pub message: String,
-    /// Whether an open device handle blocks a change of MIG mode or a reset.
+    /// True if an open device handle blocks a change of MIG mode or a reset.
     pub is_held: bool,
     /// The blocking holders, without command-line arguments.
     pub holders: Vec<Holder>,
-    /// Whether the change can proceed once these holders are gone.
+    /// True if the change can proceed once these holders are gone.
     pub waits_for_holders: bool,
     /// Progress of the change, while it runs.
     pub progress: Option<Progress>,

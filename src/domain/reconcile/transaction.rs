@@ -53,7 +53,7 @@ pub struct Transaction {
     put_off: Option<(Call, Duration, u32)>,
     /// The blocker seen immediately before a call, since the last plan that accounted for it.
     obstacle: Option<Cause>,
-    /// When the rollback began.
+    /// Start of the rollback.
     back_since: Option<Duration>,
     now: Duration,
     touched: bool,
@@ -223,7 +223,7 @@ impl Transaction {
         self.plan(now)
     }
 
-    /// Whether the placement of the refused instance is free.
+    /// Returns whether the placement of the refused instance is free.
     fn is_free(&self, refusal: &Refusal) -> bool {
         let end = |of: Placement| of.start.saturating_add(of.size);
         let place = refusal.placement;

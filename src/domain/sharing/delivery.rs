@@ -72,7 +72,7 @@ pub struct Delivery {
     pub cdi: Vec<String>,
 }
 
-/// Why a unit cannot be passed to a container.
+/// Error when a unit cannot be passed to a container.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum UndeliverableError {
     /// The minor number of its device file is unknown.

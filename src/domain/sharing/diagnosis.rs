@@ -23,7 +23,7 @@ pub struct Case<'a> {
     pub key: (&'a str, &'a str),
     /// The MIG strategy of the agent.
     pub strategy: MigStrategy,
-    /// Whether the Node's label has named that key for long enough.
+    /// True if the Node's label has named that key for long enough.
     pub is_labelled: bool,
     /// Resources that differ on the Node.
     pub mismatches: &'a [Mismatch],

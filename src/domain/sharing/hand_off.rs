@@ -23,9 +23,9 @@ use crate::domain::profile::ProfileName;
 pub struct PluginConfig {
     /// The MIG strategy.
     pub mig_strategy: MigStrategy,
-    /// Whether shared resources are renamed to `.shared`.
+    /// True if shared resources are renamed to `.shared`.
     pub rename_by_default: bool,
-    /// Whether a container that requests more than one is rejected.
+    /// True if a container that requests more than one is rejected.
     pub fail_requests_greater_than_one: bool,
     /// The shared resources, ordered by name, each once; empty if nothing is shared.
     pub resources: Vec<Replicated>,
@@ -40,7 +40,7 @@ pub struct Replicated {
     pub replicas: u32,
 }
 
-/// Why NVIDIA's plugin cannot be configured as requested.
+/// Error when NVIDIA's plugin cannot be configured as requested.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CannotExpress {
     /// Units of one resource have different numbers of replicas.

@@ -53,7 +53,7 @@ pub enum Health {
 }
 
 impl Health {
-    /// Whether the unit is healthy.
+    /// Returns whether the unit is healthy.
     pub fn is_healthy(&self) -> bool {
         *self == Self::Healthy
     }

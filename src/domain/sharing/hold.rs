@@ -41,13 +41,13 @@ pub struct Item {
     pub id: ShareId,
     /// Health of its unit.
     pub health: Health,
-    /// Whether it is idle and withheld because its device waits for its layout.
+    /// True if it is idle and withheld because its device waits for its layout.
     pub is_withheld: bool,
 }
 
 impl Item {
-    /// Whether kubelet may allocate it. An id held by a pod is never withheld: kubelet refuses to restart a pod whose
-    /// device is unhealthy.
+    /// Returns whether kubelet may allocate it. An id held by a pod is never withheld: kubelet refuses to restart a
+    /// pod whose device is unhealthy.
     pub fn is_fit(&self) -> bool {
         self.health.is_healthy() && !self.is_withheld
     }
@@ -58,7 +58,7 @@ impl Item {
 pub struct Held<'a> {
     /// The ids with the pods that hold them.
     pub given: &'a [PodDevice],
-    /// Whether the list is complete; otherwise every id listed before counts as held.
+    /// True if the list is complete; otherwise every id listed before counts as held.
     pub is_all: bool,
     /// The inventory: pods may hold units that are not offered.
     pub inventory: &'a Inventory,
@@ -197,7 +197,7 @@ impl Draft<'_> {
             .extend(by.map(|by| Kept { id: id.clone(), by }));
     }
 
-    /// Whether an id that a pod may hold was idle and withheld before the holders became unknown.
+    /// Returns whether an id that a pod may hold was idle and withheld before the holders became unknown.
     fn was_withheld(&self, name: &ResourceName, unit: &Unit, id: &ShareId) -> bool {
         let listed = self.before.resources.get(name);
         let item = listed.and_then(|listed| listed.item(id));

@@ -50,7 +50,7 @@ pub struct Scene<'a> {
     pub offers: &'a Offers,
     /// Allocations of containers.
     pub given: &'a [Given],
-    /// Whether the allocations are current. With older ones, no UID is assigned by elimination: other pods may have
+    /// True if the allocations are current. With older ones, no UID is assigned by elimination: other pods may have
     /// started since.
     pub is_current: bool,
     /// The pod of each process.
@@ -72,9 +72,9 @@ const MOST_MISSING: usize = 16;
 /// Identity of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
-    /// One of the spot's holders, by its index.
+    /// A holder of the unit, by its index.
     Holder(usize),
-    /// A container of a pod that does not hold the spot, or whose allocations are unknown.
+    /// A container of a pod that does not hold the unit, or whose allocations are unknown.
     Stranger {
         uid: String,
         container: Option<String>,
@@ -141,7 +141,7 @@ fn unplaced(scene: &Scene<'_>, spots: &[Vec<Spot<'_>>], missing: &mut Vec<String
     }
 }
 
-/// Whether a resource consists of GPUs or partitions, by its name: NVIDIA has others, such as network cards.
+/// Returns whether a resource consists of GPUs or partitions, by its name: NVIDIA has others, such as network cards.
 fn is_of_gpus(resource: &str) -> bool {
     resource == "gpu.nvidia.com"
         || resource.starts_with("nvidia.com/gpu")

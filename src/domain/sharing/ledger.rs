@@ -21,7 +21,7 @@ const BEING_ADMITTED: &str = "(being admitted)";
 /// All allocations.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
-    /// Whether kubelet has reported all allocations since it was last unavailable.
+    /// True if kubelet has reported all allocations since it was last unavailable.
     is_all: bool,
     entries: BTreeMap<(String, String), Entry>,
 }
@@ -38,9 +38,9 @@ struct Entry {
 struct Unseen {
     /// A report requested before this time is no evidence about it.
     since: Duration,
-    /// If a report requested after this time lacks it, the id is free.
+    /// A report requested after this time and without the id frees it.
     until: Duration,
-    /// Whether it was just allocated to a pod that is being admitted.
+    /// True if it was just allocated to a pod that is being admitted.
     is_admission: bool,
 }
 
@@ -110,7 +110,7 @@ impl Ledger {
         self.is_all = false;
     }
 
-    /// Whether all allocations are known.
+    /// Returns whether all allocations are known.
     pub fn is_all(&self) -> bool {
         self.is_all
     }
@@ -121,7 +121,7 @@ impl Ledger {
         all.map(|entry| entry.by.clone()).collect()
     }
 
-    /// Whether this was just allocated to a pod, and kubelet has yet to report it.
+    /// Returns whether this was just allocated to a pod, and kubelet has yet to report it.
     pub fn is_being_admitted(&self, resource: &ResourceName, id: &ShareId) -> bool {
         let entry = self.entries.get(&(resource.to_string(), id.to_string()));
         let unseen = entry.and_then(|entry| entry.unseen);

@@ -33,7 +33,7 @@ pub struct Offers {
 pub struct Offer {
     /// The name.
     pub name: ResourceName,
-    /// Whether a container that requests more than one is rejected.
+    /// True if a container that requests more than one is rejected.
     pub fail_requests_greater_than_one: bool,
     /// Ordered by device, then by the driver's ids of the instances.
     pub units: Vec<Unit>,

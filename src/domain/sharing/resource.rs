@@ -19,10 +19,10 @@ pub struct ShareId {
     replica: Option<u32>,
 }
 
-/// Why a text is not a resource name or id.
+/// Error when parsing a resource name or id.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ResourceError {
-    /// It is not in NVIDIA's domain.
+    /// The name is not in NVIDIA's domain.
     #[error("{0:?} does not begin with nvidia.com/")]
     Domain(String),
     /// The part after the domain is not valid in a resource name.
@@ -30,7 +30,7 @@ pub enum ResourceError {
         "{0:?}: behind nvidia.com/ there are lower-case letters, digits, '-' and '.', at most 63 of them"
     )]
     Name(String),
-    /// It is not the UUID of a GPU or MIG device with an optional replica number.
+    /// The id is not the UUID of a GPU or MIG device with an optional replica number.
     #[error("{0:?} is not an id like GPU-<uuid>, MIG-<uuid> or GPU-<uuid>::2")]
     Id(String),
 }

@@ -32,7 +32,7 @@ pub struct Scene<'a> {
     /// Devices that are being or will be changed. A change may reset the setting, and a program that has the device
     /// open would block it.
     pub unsteady: &'a BTreeSet<PciAddress>,
-    /// Whether a device is being changed now.
+    /// True if a device is being changed now.
     pub is_busy: bool,
 }
 
@@ -54,7 +54,7 @@ pub struct Unmet<'a> {
     pub pci: PciAddress,
     /// The desired length; `None` for the driver's default.
     pub length: Option<SliceLength>,
-    /// Why it is not set; `None` if nothing has failed so far.
+    /// Reason of the last failure; `None` if nothing has failed so far.
     pub reason: Option<&'a str>,
 }
 
@@ -71,7 +71,7 @@ struct Turn {
 #[derive(Debug, Clone, Copy)]
 struct Set {
     length: Option<SliceLength>,
-    /// Whether no event since may have reset it.
+    /// True if no event since may have reset it.
     is_sure: bool,
 }
 
@@ -85,7 +85,7 @@ struct Failure {
 #[derive(Debug)]
 struct Running {
     order: Order,
-    /// Whether no event since may have reset it.
+    /// True if no event since may have reset it.
     is_sure: bool,
 }
 
@@ -168,7 +168,7 @@ impl Slices {
             })
     }
 
-    /// When the next failed command is retried.
+    /// The time at which the next failed command is retried.
     pub fn again(&self) -> Option<Duration> {
         let all = self.devices.values().filter(|turn| turn.is_unmet());
         all.filter_map(|turn| turn.failure.as_ref())

@@ -70,7 +70,7 @@ pub struct UnitUsage {
     pub unattributed: Option<Mebibytes>,
     /// Seconds until memory is exhausted at its recent growth rate; `None` if it cannot be estimated.
     pub exhausted_in: Option<u64>,
-    /// Whether the unit is shared and, according to the guard, nearly full: further allocations fail.
+    /// True if the unit is shared and, according to the guard, nearly full: further allocations fail.
     pub is_nearly_exhausted: bool,
 }
 
@@ -94,7 +94,7 @@ pub struct Tenant {
     pub utilization: Option<Percent>,
     /// Its process ids, as reported by the driver.
     pub processes: Vec<u32>,
-    /// Whether it exceeds its fair share.
+    /// True if it exceeds its fair share.
     pub is_over: bool,
 }
 

@@ -16,7 +16,7 @@ use crate::domain::reconcile::{DeviceStatus, Status};
 /// Decides which devices are withheld. Times are relative to the start of the program.
 #[derive(Debug, Clone)]
 pub struct Withholding {
-    /// How long a device must be blocked first; `None` withholds only devices for which pods were evicted.
+    /// Time for which a device must be blocked first; `None` withholds only devices for which pods were evicted.
     after: Option<Duration>,
     devices: BTreeMap<PciAddress, Wait>,
 }
@@ -99,7 +99,8 @@ impl Withholding {
         withheld.map(|(pci, _)| *pci).collect()
     }
 
-    /// When the next device is due, after `now`. A device that is overdue waits for its next state instead.
+    /// The time at which the next device is due, after `now`. A device that is overdue waits for its next state
+    /// instead.
     pub fn again(&self, now: Duration) -> Option<Duration> {
         let after = self.after?;
         let waiting = self.devices.values().filter(|wait| !wait.is_withheld);

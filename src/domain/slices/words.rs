@@ -17,7 +17,7 @@ pub fn mode(state: &MigState) -> &'static str {
     }
 }
 
-/// Why no slices are drawn.
+/// Text for slices that cannot be drawn.
 pub fn untold(why: Untold) -> String {
     match why {
         Untold::NoSlices => "The driver does not say which slices this GPU has.".to_owned(),

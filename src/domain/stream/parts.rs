@@ -195,7 +195,7 @@ impl Parts {
         self.0.len()
     }
 
-    /// Whether there are no parts.
+    /// Returns whether there are no parts.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -246,7 +246,7 @@ impl Parts {
     }
 }
 
-/// If a key occurs more than once, the last content is used, as in a delta.
+/// Uses the last content if a key occurs more than once, as in a delta.
 impl FromIterator<(PartKey, Content)> for Parts {
     fn from_iter<I: IntoIterator<Item = (PartKey, Content)>>(parts: I) -> Self {
         let parts: BTreeMap<PartKey, Content> = parts.into_iter().collect();
@@ -255,7 +255,7 @@ impl FromIterator<(PartKey, Content)> for Parts {
 }
 
 impl Change {
-    /// Whether it has no effect.
+    /// Returns whether it has no effect.
     pub fn is_empty(&self) -> bool {
         self.changed.is_empty() && self.removed.is_empty()
     }

@@ -89,7 +89,7 @@ impl Sender {
         })
     }
 
-    /// Whether the aggregator has the current status.
+    /// Returns whether the aggregator has the current status.
     pub fn is_in_sync(&self) -> bool {
         self.line == Line::Idle && self.sent == self.latest
     }

@@ -96,7 +96,7 @@ impl Ledger {
         self.nodes.values().map(|desk| desk.entries.len()).sum()
     }
 
-    /// Whether no pods are reported.
+    /// Returns whether no pods are reported.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
@@ -242,7 +242,8 @@ impl Entry {
 }
 
 impl Claim {
-    /// Whether the report is about this very pod: it runs on the node, and is not an earlier one of the same name.
+    /// Returns whether the report is about this very pod: it runs on the node, and is not an earlier one of the same
+    /// name.
     fn is_of(&self, pod: &Pod, node: &NodeName) -> bool {
         let is_there = pod.node.as_deref() == Some(node.as_str());
         let mut uids = self.uids.iter();

@@ -15,7 +15,7 @@ const EACH: Duration = Duration::from_millis(50);
 const BURST: u32 = 20;
 
 impl Rate {
-    /// How long to wait before the next request; `None` if it may be sent now.
+    /// Delay before the next request; `None` if it may be sent now.
     pub fn wait(&self, now: Duration) -> Option<Duration> {
         let room = EACH.saturating_mul(BURST.saturating_sub(1));
         let due = self.full.saturating_sub(room);

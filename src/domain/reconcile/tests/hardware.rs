@@ -198,7 +198,7 @@ impl Hardware {
         all.find_map(|one| Some((one.id, one.compute_instances.first()?.id)))
     }
 
-    /// Whether this fault is due at the next call; consumes it.
+    /// Returns whether this fault is due at the next call; consumes it.
     fn trouble(&mut self, which: Trouble) -> bool {
         let now = self.calls.len();
         let due = self

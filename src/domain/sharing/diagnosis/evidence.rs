@@ -33,7 +33,7 @@ pub struct Plugin {
     pub name: String,
     /// The `ConfigMaps` that its pods mount.
     pub config_maps: BTreeSet<String>,
-    /// Whether its pods have a config-manager, which watches the Node's label.
+    /// True if its pods have a config-manager, which watches the Node's label.
     pub follows: bool,
     /// The MIG strategy in its environment, which takes precedence over the configuration.
     pub mig_strategy: Option<String>,
@@ -46,7 +46,7 @@ pub struct PluginPod {
     pub name: String,
     /// The name of its `DaemonSet`.
     pub plugin: String,
-    /// How long its plugin container has been running; `None` if it is not.
+    /// Time since its plugin container started; `None` if it is not running.
     pub runs: Option<Duration>,
     /// Human-readable problem of one of its containers.
     pub trouble: Option<String>,
@@ -112,7 +112,7 @@ pub fn mismatches(
     all
 }
 
-/// Whether NVIDIA's plugin registers this resource. Source: NVIDIA k8s-device-plugin.
+/// Returns whether NVIDIA's plugin registers this resource. Source: NVIDIA k8s-device-plugin.
 pub fn is_of_plugin(resource: &str) -> bool {
     let name = resource.strip_prefix("nvidia.com/");
     name.is_some_and(|name| name == "gpu" || name == "gpu.shared" || name.starts_with("mig-"))

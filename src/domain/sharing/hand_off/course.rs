@@ -40,7 +40,7 @@ pub struct Facts<'a> {
     pub config_map: &'a str,
     /// The API server's answers about the `ConfigMap` and the plugin.
     pub heard: &'a Heard,
-    /// Whether NVIDIA's plugin is known to be present because the administrator configured it.
+    /// True if NVIDIA's plugin is known to be present because the administrator configured it.
     pub is_certain: bool,
 }
 
@@ -49,7 +49,7 @@ pub struct Facts<'a> {
 pub struct Orders {
     /// The key of the `ConfigMap` to wait for.
     pub key: Option<String>,
-    /// Whether to collect evidence for a diagnosis.
+    /// True if evidence must be collected for a diagnosis.
     pub investigate: bool,
 }
 
@@ -316,7 +316,7 @@ fn stranger(view: &View) -> Option<&str> {
     Some(first.map_or("somebody", String::as_str))
 }
 
-/// Whether the Node shows signs of NVIDIA's plugin.
+/// Returns whether the Node shows signs of NVIDIA's plugin.
 pub fn runs(view: &View) -> bool {
     let deploys = view.labels.get(operands::PLUGIN);
     let offers = |(name, count): (&String, &u64)| *count > 0 && is_of_plugin(name);

@@ -7,13 +7,13 @@ use super::xid::{Class, Xid};
 use crate::domain::inventory::{Condition, Device, RecoveryAction};
 use crate::domain::sharing::offer::Unit;
 
-/// How long a device must be without a fault before it is healthy again: longer than a restarted program needs to
+/// Time for which a device must show no fault before it is healthy again: longer than a restarted program needs to
 /// fail again.
 const QUIET: Duration = Duration::from_mins(1);
 /// The same after a fault of the driver, which is no evidence about the device.
 const SETTLE: Duration = Duration::from_secs(10);
-/// How long an error that requires a reset lasts if no reset was seen but the driver reports that it needs no
-/// recovery action.
+/// Duration of an error that requires a reset, if no reset was seen but the driver reports that it needs no recovery
+/// action.
 const NONE_WANTED: Duration = Duration::from_mins(5);
 /// The same if the driver does not report a recovery action, as before R565. A reset between two readings may leave
 /// no trace, and an administrator has had time to recover the device manually.
@@ -43,12 +43,12 @@ pub(super) enum Sight<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Patient {
     troubles: BTreeMap<Key, Trouble>,
-    /// Since when the device shows no fault.
+    /// Start of the current period without a fault.
     clean_since: Option<Duration>,
     gone_since: Option<Duration>,
     /// The last reading of the counter of uncorrected errors.
     uncorrected: Option<u64>,
-    /// Whether the driver reports a recovery action. If it does, a device that shows no fault needs no recovery.
+    /// True if the driver reports a recovery action. If it does, a device that shows no fault needs no recovery.
     tells_wishes: bool,
 }
 
@@ -78,14 +78,14 @@ enum Cause {
 #[derive(Debug, Default)]
 struct Trouble {
     what: String,
-    /// Whether the last reading showed it.
+    /// True if the last reading showed it.
     is_shown: bool,
-    /// When it was last shown or reported, or when a reset after it was seen.
+    /// Time of its last sign: shown, reported, or a reset seen afterwards.
     last: Duration,
-    /// Whether the device was down or absent since the report.
+    /// True if the device was down or absent since the report.
     was_down: bool,
     was_reset: bool,
-    /// How often it returned soon after it had ended.
+    /// Number of times it returned soon after it had ended.
     returns: u32,
     over: Option<Duration>,
 }
@@ -184,7 +184,7 @@ impl Patient {
         self.troubles.entry(key).or_default()
     }
 
-    /// When the next fault ends, if no event intervenes.
+    /// The time at which the next fault ends, if no event intervenes.
     pub(super) fn due(&self) -> Option<Duration> {
         let troubles = self.troubles.iter();
         let due = troubles
@@ -197,12 +197,12 @@ impl Patient {
         self.troubles.len()
     }
 
-    /// How long the device has been absent.
+    /// Time for which the device has been absent.
     pub(super) fn gone_for(&self, now: Duration) -> Option<Duration> {
         self.gone_since.map(|since| now.saturating_sub(since))
     }
 
-    /// Why `unit` of this device is unhealthy, and how it recovers.
+    /// The reason why `unit` of this device is unhealthy, and the condition of its recovery.
     pub(super) fn reason(&self, unit: &Unit) -> Option<String> {
         let mut troubles = self.troubles.iter();
         let (key, trouble) =
@@ -258,8 +258,8 @@ fn shown(sight: Sight<'_>) -> Vec<(Cause, String)> {
 }
 
 impl Key {
-    /// Whether the fault affects `unit`. A fault of the whole device affects all its partitions. Instance ids are
-    /// reused: a fault affects whichever instance has the id now, for as long as it lasts.
+    /// Returns whether the fault affects `unit`. A fault of the whole device affects all its partitions. Instance ids
+    /// are reused: a fault affects whichever instance has the id now, for as long as it lasts.
     fn concerns(self, unit: &Unit) -> bool {
         let (Some((gi, ci)), Some(partition)) = (self.part, &unit.partition) else {
             return true;
@@ -269,7 +269,7 @@ impl Key {
 }
 
 impl Cause {
-    /// Whether a device that no longer shows the cause was reset, reloaded or recovered.
+    /// Returns whether a device that no longer shows the cause was reset, reloaded or recovered.
     const fn is_ended_by_reset(self) -> bool {
         matches!(
             self,
@@ -311,7 +311,7 @@ impl Trouble {
         }
     }
 
-    /// How long after its last sign the fault ends.
+    /// Time from the last sign of the fault to its end.
     fn wait(&self, key: Key, tells_wishes: bool) -> Duration {
         let is_driver = matches!(key.cause, Cause::NoDriver | Cause::Silent);
         let first = if is_driver {
@@ -331,7 +331,7 @@ impl Trouble {
         time.saturating_mul(times).min(LONGEST)
     }
 
-    /// When the fault ends, if no event intervenes; `None` if it is over or still shown.
+    /// The time at which the fault ends, if no event intervenes; `None` if it is over or still shown.
     fn due(&self, key: Key, clean: Option<Duration>, tells_wishes: bool) -> Option<Duration> {
         if self.over.is_some() || self.is_shown {
             return None;

@@ -84,7 +84,7 @@ impl Node {
         self.monitor.health(unit).is_healthy()
     }
 
-    /// Whether each of the three whole devices is healthy.
+    /// Returns whether each of the three whole devices is healthy.
     fn fit(&self) -> [bool; 3] {
         [0, 1, 2].map(|number| self.is_fit(&whole(number)))
     }

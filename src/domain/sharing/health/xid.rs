@@ -62,7 +62,7 @@ pub enum Ignored {
     These(BTreeSet<u64>),
 }
 
-/// Why a list of errors is invalid.
+/// Error when parsing a list of ignored errors.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum IgnoredError {
     /// The entry is not a number.
@@ -82,7 +82,7 @@ pub enum IgnoredError {
 }
 
 impl Class {
-    /// Whether a device that reports it is healthy.
+    /// Returns whether a device that reports it is healthy.
     pub const fn is_harmless(self) -> bool {
         matches!(self, Self::Application | Self::Notice)
     }

@@ -251,7 +251,7 @@ enum Event {
     Take(usize),
     /// The n-th holder releases its id.
     Release(usize),
-    /// Whether kubelet reports its allocations.
+    /// Kubelet reports its allocations (`true`), or does not.
     Tells(bool),
 }
 

@@ -35,9 +35,9 @@ pub enum Origin {
     },
     /// A process of the host.
     NoPod,
-    /// It ended before it was inspected.
+    /// The process ended before it was inspected.
     Gone,
-    /// It was not inspected, or could not be.
+    /// The process was not inspected, or could not be.
     Unknown,
 }
 

@@ -7,19 +7,19 @@ use super::name;
 use super::spot::Spot;
 use crate::domain::reading::Reading;
 
-/// Whether pods hold the spot whose processes cannot be determined because processes are not visible.
+/// Returns whether the usage of an allocated unit is unknown because its processes are not visible.
 fn is_dark(spot: &Spot<'_>, kin: &Kin) -> bool {
     let is_hidden = !matches!(kin, Kin::Seen(_));
     is_hidden && spot.is_listed && !spot.holders.is_empty() && !is_told(spot, kin)
 }
 
-/// Processes of the spot that were not inspected and may belong to any pod.
+/// Processes of the unit that were not inspected and may belong to any pod.
 fn unknown<'a>(spot: &'a Spot<'_>, kin: &'a Kin) -> impl Iterator<Item = u32> + 'a {
     let all = spot.processes.keys().copied();
     all.filter(|pid| kin.of(*pid) == Some(&Origin::Unknown))
 }
 
-/// Whether the processes of the spot and their pods are known.
+/// Returns whether the processes of the unit and their pods are known.
 pub(super) fn is_told(spot: &Spot<'_>, kin: &Kin) -> bool {
     let is_unused = spot.memory.is_some_and(|memory| memory.used.get() == 0);
     if is_unused && spot.processes.is_empty() {
@@ -34,7 +34,7 @@ pub(super) fn is_told(spot: &Spot<'_>, kin: &Kin) -> bool {
         }
 }
 
-/// Pods that may own a process of the spot that is not attributed.
+/// Pods that may own a process of the unit that is not attributed.
 pub(super) fn may_have_more<'a>(
     spot: &Spot<'_>,
     kin: &Kin,

@@ -20,13 +20,13 @@ pub(super) struct Spot<'a> {
     pub(super) holders: Vec<Holder<'a>>,
     /// The index of each pod in `holders`.
     pub(super) places: BTreeMap<PodName<'a>, usize>,
-    /// Whether the driver reports processes.
+    /// True if the driver reports processes.
     pub(super) is_listed: bool,
     /// Memory by process.
     pub(super) processes: BTreeMap<u32, Option<Mebibytes>>,
 }
 
-/// A pod that holds an id of a spot.
+/// A pod that holds an id of a unit.
 pub(super) struct Holder<'a> {
     pub(super) device: &'a PodDevice,
     /// The container; `None` if several containers of the pod hold one: a process cannot be assigned to one of them.

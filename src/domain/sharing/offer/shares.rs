@@ -62,7 +62,7 @@ impl<'a> Shares<'a> {
         }
     }
 
-    /// Whether the unit is among the first `count` units to which the share could apply.
+    /// Returns whether the unit is among the first `count` units to which the share could apply.
     fn comes_before(&self, share: &Share, candidate: &Candidate, count: u32) -> bool {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let alike = self.alike(share, candidate);

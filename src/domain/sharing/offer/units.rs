@@ -102,7 +102,7 @@ fn instances(device: &Device) -> Vec<(&GpuInstance, &ComputeInstance)> {
     all
 }
 
-/// Whether enough is known about the device to offer it.
+/// Returns whether enough is known about the device to offer it.
 fn can_be_given(device: &Device, warnings: &mut Warnings) -> bool {
     let why = match (&device.condition, &device.mig, &device.uuid) {
         (Condition::Failing { reason }, ..) => format!("not given out: it fails: {reason}"),

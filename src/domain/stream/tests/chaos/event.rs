@@ -10,11 +10,11 @@ pub(super) enum Event {
     Start(u64),
     /// An agent observes its hardware.
     Observe(Index, u8),
-    /// It opens a connection and closes its previous one.
+    /// An agent opens a connection and closes its previous one.
     Connect(Index),
-    /// Its connection breaks, and messages in flight are lost.
+    /// An agent's connection breaks, and messages in flight are lost.
     Disconnect(Index),
-    /// Its heartbeat is due.
+    /// An agent's heartbeat is due.
     Heartbeat(Index),
     /// A message of some connection to the aggregator has this fate. Whether the known agent counts as alive is
     /// random too.
