@@ -1,11 +1,11 @@
 //! The memory guard: detects tenants that exceed their fair share of a shared unit, and units that are nearly full.
 //! It only reports.
 //!
-//! * A container is over its share when it uses more than the fair share of all its replicas, and within it again below
-//!   `WITHIN` percent. The hysteresis makes fluctuation around the limit a single event.
+//! * A container is over its share when it uses more than the fair share of all its replicas, and within it again
+//!   below `WITHIN` percent. The hysteresis makes fluctuation around the limit a single event.
 //! * A shared unit is nearly exhausted when less than 5 % or 1 GiB of its memory is free, whichever is less. A CUDA
-//!   context and its first libraries take about 1 GiB, so below it no program can start; for a small partition 1 GiB would
-//!   be too much, so there the 5 % applies. The condition ends when twice that is free.
+//!   context and its first libraries take about 1 GiB, so below it no program can start; for a small partition 1 GiB
+//!   would be too much, so there the 5 % applies. The condition ends when twice that is free.
 //! * Compute instances of one GPU instance share its memory. Here they count as one unit with common tenants.
 //! * A unit that is not shared may be full: many programs allocate all memory at startup.
 //! * The time until exhaustion is reported if it can be estimated (see `slope`).

@@ -9,19 +9,20 @@
 //! ```
 //!
 //! * A process belongs to the unit that the driver reports for it: GPU and compute instance, or the whole device.
-//! * Its control group contains the UID of its pod, while kubelet's list contains names. Kubelet's checkpoint maps one to
-//!   the other. If the checkpoint cannot be read, a UID with a single possible pod is assigned to it (`kin`).
-//! * It belongs to the container of its pod that holds an id of that unit. If several containers of the pod do, they cannot
-//!   be distinguished: the tenant is the pod, with all their ids. If none does, the process is a tenant with the known
-//!   identity: its UID and its container's id.
-//! * A tenant that may own unattributed processes uses an unknown amount, which is not 0. This is the case if a UID may
-//!   belong to one of several pods, if the driver does not report all processes (no hostPID), and for a shared unit if
-//!   control groups cannot be read; a unit that is not shared is then used by the pod that holds it. `missing` contains
-//!   the reason.
-//! * The three sources are read one after the other. A process that has ended in between is not attributed; a listed pod
-//!   without a process uses nothing; a pod with processes that is no longer listed is a tenant without ids.
-//! * A process that computes and renders is in two lists with the same memory, and counts once. If the processes, read a
-//!   moment later, use more than the device reported, their sum counts: usage is never less than that of the tenants.
+//! * Its control group contains the UID of its pod, while kubelet's list contains names. Kubelet's checkpoint maps
+//!   one to the other. If the checkpoint cannot be read, a UID with a single possible pod is assigned to it (`kin`).
+//! * It belongs to the container of its pod that holds an id of that unit. If several containers of the pod do, they
+//!   cannot be distinguished: the tenant is the pod, with all their ids. If none does, the process is a tenant with
+//!   the known identity: its UID and its container's id.
+//! * A tenant that may own unattributed processes uses an unknown amount, which is not 0. This is the case if a UID
+//!   may belong to one of several pods, if the driver does not report all processes (no hostPID), and for a shared
+//!   unit if control groups cannot be read; a unit that is not shared is then used by the pod that holds it.
+//!   `missing` contains the reason.
+//! * The three sources are read one after the other. A process that has ended in between is not attributed; a listed
+//!   pod without a process uses nothing; a pod with processes that is no longer listed is a tenant without ids.
+//! * A process that computes and renders is in two lists with the same memory, and counts once. If the processes,
+//!   read a moment later, use more than the device reported, their sum counts: usage is never less than that of the
+//!   tenants.
 
 mod kin;
 mod sight;

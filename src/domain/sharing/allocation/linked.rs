@@ -6,8 +6,8 @@
 //! 2. more pairs that are linked, directly or through a switch
 //! 3. more links
 //! 4. more pairs on one NUMA node
-//! 5. more linked pairs among the *remaining* devices, then more of them on one NUMA node. A single device is thus taken
-//!    from the small domain, and the large one stays whole.
+//! 5. more linked pairs among the *remaining* devices, then more of them on one NUMA node. A single device is thus
+//!    taken from the small domain, and the large one stays whole.
 //! 6. lower addresses
 //!
 //! All sets are evaluated if there are few enough, which holds for up to sixteen devices. For more devices, one set
