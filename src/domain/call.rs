@@ -1,11 +1,11 @@
-//! The calls that change a device, and what comes of them, in the domain's words.
+//! Driver calls that change a device, and their results, in terms of the domain.
 
 use std::fmt;
 
 use crate::domain::catalog::Placement;
 use crate::domain::inventory::MigMode;
 
-/// One call to the driver that changes a device.
+/// A driver call that changes a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
     /// Destroy a compute instance.
@@ -15,23 +15,23 @@ pub enum Call {
         /// The compute instance, by the driver's id within it.
         compute_instance: u32,
     },
-    /// Destroy a GPU instance, which has no compute instance any more.
+    /// Destroy a GPU instance that has no compute instance left.
     DestroyGpuInstance {
         /// The driver's id.
         gpu_instance: u32,
     },
-    /// Create a GPU instance at a place.
+    /// Create a GPU instance at a placement.
     CreateGpuInstance {
         /// The driver's id of its profile.
         profile_id: u32,
-        /// Where it shall lie.
+        /// The requested placement.
         placement: Placement,
     },
     /// Create a compute instance.
     CreateComputeInstance {
         /// The GPU instance, by the driver's id.
         gpu_instance: u32,
-        /// How many compute slices it shall have.
+        /// Number of its compute slices.
         slices: u32,
     },
     /// Set the MIG mode.
@@ -41,52 +41,52 @@ pub enum Call {
     },
 }
 
-/// What came of a call that the driver did not refuse.
+/// Result of a successful call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Done {
-    /// What was asked for.
+    /// The requested change.
     AsAsked,
     /// A GPU instance was created.
     Created {
         /// The driver's id.
         id: u32,
-        /// Where the driver says that it lies.
+        /// The placement reported by the driver.
         placement: Placement,
     },
-    /// The mode was taken in and is not in force: the reason, in the driver's words.
+    /// The mode was accepted but is not active yet; contains the driver's reason.
     Pending(String),
 }
 
-/// A call that failed.
+/// A failed call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What it calls for.
+    /// The kind of failure.
     pub kind: FailureKind,
-    /// The call and the answer, in words for a person.
+    /// Human-readable call and response.
     pub what: String,
 }
 
-/// What a failed call calls for.
+/// Kind of failure, which determines the reaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
-    /// Somebody uses what was to be destroyed or changed.
+    /// The instance or device is in use.
     InUse,
-    /// There is no room, or the hardware does not give this place.
+    /// There is no room, or the hardware refuses the placement.
     NoRoom,
-    /// What was spoken of is not there.
+    /// The instance does not exist.
     Gone,
-    /// It may work the next time.
+    /// A temporary failure: retry.
     Again,
     /// The device is out of service.
     DeviceLost,
-    /// The library has lost its driver.
+    /// The library has lost the connection to its driver.
     DriverLost,
-    /// Refused: for lack of a right, because the driver cannot, or by mistake.
+    /// Rejected: missing permission, not supported, or invalid.
     Refused,
 }
 
 impl Call {
-    /// Whether it takes something away.
+    /// Returns whether it destroys an instance.
     pub fn destroys(self) -> bool {
         matches!(
             self,

@@ -1,51 +1,53 @@
-//! What one MIG-capable device offers: its profiles and where each may lie, as read from that very device.
+//! Catalog of the MIG profiles and placements of one device, as read from that device.
 //!
-//! Never a table of ours: the same profile id means other hardware on another board (14 is a 2g on A100 and a 1g on A30),
-//! SM counts follow the board's floorsweeping, and the memory of a profile drifts between drivers.
+//! There is deliberately no built-in table: the same profile id means different hardware on different boards (14 is a
+//! 2g on A100 and a 1g on A30), SM counts depend on the board's floorsweeping, and the memory of a profile varies
+//! between drivers.
 
 use std::sync::Arc;
 
 use crate::domain::profile::ProfileName;
 use crate::domain::quantity::Mebibytes;
 
-/// Every GPU-instance profile of a device, in the order of NVML's profile index. Cheap to clone: the devices of a node
-/// mostly offer the same.
+/// All GPU-instance profiles of a device, in the order of NVML's profile index. Cheap to clone, because the devices
+/// of a node usually share one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProfileCatalog {
     profiles: Arc<[GpuInstanceProfile]>,
 }
 
-/// One GPU-instance profile. Source of every figure: `nvmlGpuInstanceProfileInfo_t` of the device.
+/// A GPU-instance profile. Source of all figures: `nvmlGpuInstanceProfileInfo_t` of the device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuInstanceProfile {
-    /// The driver's id, the number that `nvidia-smi mig -lgip` prints and that creating takes.
+    /// The driver's id: the number printed by `nvidia-smi mig -lgip` and required to create an instance.
     pub id: u32,
-    /// The `NVML_GPU_INSTANCE_PROFILE_*` number it was asked for by; it alone tells the attributes (`+me`, `+gfx`).
+    /// The `NVML_GPU_INSTANCE_PROFILE_*` number with which it was queried; only this number identifies the attributes
+    /// (`+me`, `+gfx`).
     pub index: u32,
-    /// The name NVIDIA's Kubernetes tools compute for it, which is the one in labels and resource names.
+    /// The name computed by NVIDIA's Kubernetes tools, as in labels and resource names.
     pub name: ProfileName,
-    /// How many fit on an empty device.
+    /// Maximum number of instances on an empty device.
     pub max_count: u32,
     /// Memory of one instance.
     pub memory: Mebibytes,
-    /// What one instance has of everything else.
+    /// All other resources of one instance.
     pub resources: InstanceResources,
-    /// Where an instance may lie, in memory slices; empty when the driver would not say.
+    /// Possible placements in memory slices; empty if the driver does not report them.
     pub placements: Vec<Placement>,
-    /// What a GPU instance of this profile can be split into.
+    /// Compute-instance profiles available in a GPU instance of this profile.
     pub compute_profiles: Vec<ComputeInstanceProfile>,
 }
 
-/// One compute-instance profile of a GPU-instance profile.
+/// A compute-instance profile of a GPU-instance profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ComputeInstanceProfile {
     /// The driver's id.
     pub id: u32,
-    /// The `NVML_COMPUTE_INSTANCE_PROFILE_*` number it was asked for by.
+    /// The `NVML_COMPUTE_INSTANCE_PROFILE_*` number with which it was queried.
     pub index: u32,
     /// Compute slices of one instance.
     pub slices: u32,
-    /// How many fit into one GPU instance.
+    /// Maximum number of instances in one GPU instance.
     pub max_count: u32,
     /// Streaming multiprocessors of one instance.
     pub multiprocessors: u32,
@@ -72,7 +74,7 @@ pub struct InstanceResources {
     pub ofa_engines: u32,
 }
 
-/// A stretch of memory slices (of a GPU instance) or of compute slices (of a compute instance).
+/// A contiguous range of memory slices (of a GPU instance) or of compute slices (of a compute instance).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Placement {
     /// First slice.
@@ -89,7 +91,7 @@ impl Placement {
 }
 
 impl ProfileCatalog {
-    /// A catalogue of `profiles`.
+    /// Creates a catalog of `profiles`.
     pub fn new(mut profiles: Vec<GpuInstanceProfile>) -> Self {
         profiles.sort_by_key(|profile| profile.index);
         Self {
@@ -107,7 +109,7 @@ impl ProfileCatalog {
         self.profiles.iter().find(|profile| profile.id == id)
     }
 
-    /// How many memory slices the device has: 8 on A100 and its successors, 4 on A30, 12 on RTX PRO 6000; 0 when no
+    /// Number of memory slices of the device: 8 on A100 and its successors, 4 on A30, 12 on RTX PRO 6000; 0 if no
     /// placement is known.
     pub fn memory_slices(&self) -> u32 {
         let placements = self.profiles.iter().flat_map(|profile| &profile.placements);

@@ -1,9 +1,9 @@
-//! An error as a person reads it in a log.
+//! Formatting of errors for the log.
 
 use std::error::Error;
 
-/// An error with all its causes on one line, outermost first. A cause that the error above it has already told in full is
-/// not told twice: libraries do that.
+/// An error with all its causes on one line, outermost first. A cause that the outer error already contains in full
+/// is not repeated, because some libraries include it.
 pub fn chain(error: &dyn Error) -> String {
     let mut line = error.to_string();
     let mut below = error.source();

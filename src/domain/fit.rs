@@ -1,10 +1,12 @@
-//! Fitting a text into the sixty-three characters that Kubernetes gives a name or a value.
+//! Shortening of texts to the 63 characters that Kubernetes permits for a name or label value.
 
-/// Longest name part of a label's key, and longest value. Source: Kubernetes, "Labels and Selectors", syntax.
+/// Maximum length of the name part of a label key, and of a label value. Source: Kubernetes, "Labels and Selectors",
+/// syntax.
 pub(crate) const LONGEST: usize = 63;
 
-/// `head` and `tail` in at most [`LONGEST`] characters: the head is cut and gets a short hash of `original`, so that two heads that
-/// differ only in what was cut stay different, and the tail (a size, a profile) is kept whole. All three are ASCII but `original`.
+/// Joins `head` and `tail` in at most [`LONGEST`] characters. The head is truncated and followed by a short hash of
+/// `original`, so that heads which differ only in the truncated part remain distinct; the tail (a size, a profile) is
+/// complete. Only `original` may contain non-ASCII characters.
 pub(crate) fn shortened(head: &str, original: &str, tail: &str) -> String {
     let hash = hash(original);
     let room = LONGEST.saturating_sub(tail.len() + hash.len() + 1);
@@ -17,7 +19,7 @@ pub(crate) fn shortened(head: &str, original: &str, tail: &str) -> String {
     }
 }
 
-/// Eight hexadecimal digits of FNV-1a (32 bits): the same in every build and on every machine, which is all that is asked of it.
+/// FNV-1a hash (32 bits) as eight hexadecimal digits: identical in every build and on every machine.
 fn hash(text: &str) -> String {
     let hash = text.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)

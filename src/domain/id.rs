@@ -1,15 +1,15 @@
-//! Names of things: devices, partitions, PCI functions, types and SKUs.
+//! Identifiers of devices, partitions, PCI functions, types and SKUs.
 //!
-//! Each is parsed once where it enters the program; after that its mere existence says that it is well formed. A device
-//! is known by its UUID and its PCI address, never by its index: indices and minor numbers shift when a GPU falls off the
-//! bus or changes its MIG mode.
+//! Each is parsed once where it enters the program; a value of the type is always well formed. A device is identified
+//! by its UUID and its PCI address, never by its index: indices and minor numbers shift when a GPU falls off the bus
+//! or changes its MIG mode.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// A text that is no identifier of the kind it was read as.
+/// A text that is not a valid identifier of the expected kind.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{text:?} is not {expected}")]
 pub struct IdError {
@@ -26,23 +26,24 @@ impl IdError {
     }
 }
 
-/// A whole GPU's UUID as NVML prints it: `GPU-` and a UUID.
+/// UUID of a whole GPU as printed by NVML: `GPU-<uuid>`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GpuUuid(String);
 
-/// A MIG device's UUID: `MIG-<uuid>`, and `MIG-GPU-<uuid>/<gi>/<ci>` before driver R470. New at every creation.
+/// UUID of a MIG device: `MIG-<uuid>`, or `MIG-GPU-<uuid>/<gi>/<ci>` before driver R470. Changes at every creation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MigUuid(String);
 
-/// A canonical accelerator type, `vendor-model-memory`: what people and selectors use, such as `nvidia-a100-80gb`.
+/// A canonical accelerator type, `vendor-model-memory`, as used by people and selectors: `nvidia-a100-80gb`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TypeName(String);
 
-/// A catalogue id, finer than a type: `nvidia-a100-sxm4-80gb`.
+/// An id in the hardware catalog, finer than a type: `nvidia-a100-sxm4-80gb`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sku(String);
 
-/// A Kubernetes node's name: an RFC 1123 subdomain of at most 253 characters. Source: Kubernetes, "Object Names and IDs".
+/// Name of a Kubernetes Node: an RFC 1123 subdomain of at most 253 characters. Source: Kubernetes, "Object Names and
+/// IDs".
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeName(String);
 
@@ -120,13 +121,13 @@ fn is_number(text: &str) -> bool {
     text.parse::<u32>().is_ok() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// Eight, four, four, four and twelve hexadecimal digits.
+/// Checks for 8, 4, 4, 4 and 12 hexadecimal digits.
 fn is_uuid(text: &str) -> bool {
     let groups: Vec<usize> = text.split('-').map(str::len).collect();
     groups == [8, 4, 4, 4, 12] && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
 }
 
-/// Short enough, and made of the characters, that it can stand in a label's key and in its value.
+/// Returns whether the text is valid in both a label key and a label value, in lower case.
 pub(super) fn is_label_name(text: &str) -> bool {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     let end = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
@@ -134,7 +135,7 @@ pub(super) fn is_label_name(text: &str) -> bool {
     bytes.len() <= 63 && end(bytes.first()) && end(bytes.last()) && bytes.iter().copied().all(inner)
 }
 
-/// Labels of lower-case letters, digits and inner hyphens, joined by dots.
+/// Returns whether the text consists of labels of lower-case letters, digits and inner hyphens, joined by dots.
 pub(super) fn is_subdomain(text: &str) -> bool {
     let end = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     let is_part = |part: &str| {
@@ -146,7 +147,7 @@ pub(super) fn is_subdomain(text: &str) -> bool {
 }
 
 impl PciAddress {
-    /// An address from its parts; `None` when device or function is past what PCI has (32 and 8).
+    /// Creates an address from its parts; `None` if the device or function is out of PCI's range (32 and 8).
     pub fn new(domain: u32, bus: u8, device: u8, function: u8) -> Option<Self> {
         (device < 32 && function < 8).then_some(Self {
             domain,
@@ -156,8 +157,8 @@ impl PciAddress {
         })
     }
 
-    /// A stand-in for the address of a device whose driver reports none, from the driver's index. Its domain is `ffffffff`, like the
-    /// address that NVML returns for devices that are not on the PCI bus.
+    /// Placeholder address of a device whose driver reports none, derived from the driver's index. Its domain is
+    /// `ffffffff`, like the address that NVML returns for devices that are not on the PCI bus.
     pub fn unreported(index: u32) -> Self {
         let [.., device, bus] = index.to_be_bytes();
         Self {
@@ -168,7 +169,7 @@ impl PciAddress {
         }
     }
 
-    /// Whether it is a stand-in for an address that the driver does not report.
+    /// Returns whether it is a placeholder for an address that the driver does not report.
     pub fn is_unreported(&self) -> bool {
         self.domain == u32::MAX
     }
@@ -177,7 +178,7 @@ impl PciAddress {
 impl FromStr for PciAddress {
     type Err = IdError;
 
-    /// Reads both spellings in use: sysfs' `0000:07:00.0` and NVML's `00000000:07:00.0`, in either case.
+    /// Parses both common forms: sysfs' `0000:07:00.0` and NVML's `00000000:07:00.0`, in either case.
     fn from_str(text: &str) -> Result<Self, IdError> {
         let parse = || {
             let (domain, rest) = text.split_once(':')?;
@@ -200,7 +201,7 @@ fn hex(text: &str, length: std::ops::RangeInclusive<usize>) -> Option<u64> {
 }
 
 impl fmt::Display for PciAddress {
-    /// The spelling of sysfs and `lspci -D`.
+    /// Formats the address as sysfs and `lspci -D` do.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             domain,

@@ -1,8 +1,8 @@
-//! What Octavo knows and decides, as plain data and pure functions.
+//! Octavo's domain model and decision logic, as plain data and pure functions.
 //!
-//! Nothing here reads a file, a clock, the environment or the network, and nothing logs: an observation comes in as an
-//! [`inventory::Inventory`], a decision goes out as data. That is what makes every rule worth getting right testable in
-//! microseconds, and what lets the agent, the aggregator and the command line use the very same code.
+//! Code in this module does not read files, the clock, the environment or the network, and does not log. Observations
+//! arrive as an [`inventory::Inventory`] and decisions are returned as data. This makes every rule testable in
+//! microseconds and lets the agent, the aggregator and the command line share the same code.
 
 pub mod accelerators;
 pub mod access;

@@ -1,7 +1,8 @@
-//! Names that look alike, for those who misspelt one.
+//! Similar names, for suggestions after a misspelling.
 
-/// `known`, those that look most like `name` first, each with the number of letters to insert, remove, replace or swap with
-/// their neighbour. Case and separators do not count. None for a name that is too long to be a slip of the pen.
+/// Ranks `known` by similarity to `name`, each with its edit distance: insertions, deletions, substitutions and
+/// transpositions of adjacent letters. Case and separators do not count. Empty for a name that is too long to be a
+/// typing error.
 pub(crate) fn ranked<'a>(
     name: &str,
     known: impl IntoIterator<Item = &'a str>,
@@ -13,12 +14,12 @@ pub(crate) fn ranked<'a>(
     let mut ranked: Vec<(usize, &str)> = known
         .filter_map(|other| Some((strsim::osa_distance(&name, &plain(other)?), other)))
         .collect();
-    // Those alike stay in the order in which they are known.
+    // The sort is stable: equally similar names keep their order.
     ranked.sort_by_key(|(distance, _)| *distance);
     ranked
 }
 
-/// The one of `known` that was probably meant: a third of its letters may differ, and one always.
+/// The name in `known` that was probably meant: up to a third of its letters may differ, and always one.
 pub(crate) fn meant<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = |(distance, other): &(usize, &str)| *distance <= (other.len() / 3).max(1);
     ranked(name, known)
@@ -27,7 +28,7 @@ pub(crate) fn meant<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, other)| other)
 }
 
-/// Letters and digits in lower case.
+/// Letters and digits in lower case; `None` if the name is too long.
 fn plain(name: &str) -> Option<String> {
     let letters = || name.chars().filter(|c| c.is_alphanumeric());
     (name.len() <= 128).then(|| letters().flat_map(char::to_lowercase).collect())

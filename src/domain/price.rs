@@ -1,8 +1,8 @@
-//! What devices cost, as an administrator says it: per type and way of buying. Nothing is guessed: what is not in the book has
-//! no price, and what has no price has no cost.
+//! Prices of devices, as configured by the administrator for each type and purchase option. Nothing is guessed: a
+//! type that is not in the price book has no price, and a device without a price has no cost.
 //!
-//! Made by the reader of price books, asked by matching and by estimates. Money is decimal: a tenth has no exact binary form,
-//! and a bill that is off by a cent is wrong.
+//! Created by the parser of price books; used by matching and estimates. Money is decimal: a tenth has no exact
+//! binary form, and a bill that is wrong by a cent is wrong.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,34 +13,34 @@ use thiserror::Error;
 
 use crate::domain::id::TypeName;
 
-/// How a device is paid for.
+/// Purchase option of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum PurchaseOption {
-    /// By the hour, without a promise.
+    /// By the hour, without commitment.
     #[default]
     OnDemand,
-    /// By the hour, and it may be taken away.
+    /// By the hour, interruptible.
     Spot,
-    /// Promised for a long time.
+    /// With a long-term commitment.
     Reserved,
 }
 
-/// An amount of money from nothing upwards.
+/// A non-negative amount of money.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Amount(Decimal);
 
-/// A currency by its three letters, as ISO 4217 writes them.
+/// A three-letter ISO 4217 currency code.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Currency(String);
 
-/// What one device costs.
+/// The price of one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Price {
-    /// How it is paid for.
+    /// The purchase option.
     pub option: PurchaseOption,
-    /// One device for one hour.
+    /// Price of one device for one hour.
     pub per_hour: Amount,
-    /// In which currency.
+    /// The currency.
     pub currency: Currency,
 }
 
@@ -51,23 +51,24 @@ pub struct PriceBook {
     prices: BTreeMap<(TypeName, PurchaseOption), Amount>,
 }
 
-/// A text that says no price.
+/// A text that is not a valid price.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PriceError {
-    /// No amount.
+    /// Not an amount.
     #[error(
         "{0:?} is no price: digits, a point and at most {MOST_DECIMALS} digits behind it, as 12.34, and at most {MOST}"
     )]
     Amount(String),
-    /// No currency.
+    /// Not a currency.
     #[error("{0:?} is no currency: three capital letters, as USD")]
     Currency(String),
-    /// No way of buying.
+    /// Not a purchase option.
     #[error("{0:?} is no way of buying; there are on-demand, spot and reserved")]
     Option(String),
 }
 
-/// An amount for a person: two decimals at least, and commas between thousands, as `1,234.50`. A text that is no amount stays as it is.
+/// Formats an amount with at least two decimals and a comma between thousands, as in `1,234.50`. Any other text is
+/// returned unchanged.
 pub fn shown(amount: &str) -> String {
     match Decimal::from_str_exact(amount) {
         Ok(decimal) => grouped(&with_decimals(decimal, 2)),
@@ -75,7 +76,8 @@ pub fn shown(amount: &str) -> String {
     }
 }
 
-/// The ends of an estimate for a person, as [`shown`]; from a thousand on rounded to three digits, as more of them say nothing.
+/// Formats the bounds of an estimate like [`shown`]. From a thousand on, they are rounded to three significant
+/// digits, because the estimate is not more precise.
 pub fn estimated(low: &str, high: &str) -> (String, String) {
     let both = Decimal::from_str_exact(low)
         .ok()
@@ -90,14 +92,14 @@ pub fn estimated(low: &str, high: &str) -> (String, String) {
     (whole(least), whole(most))
 }
 
-/// With this many digits behind the point, or more where it has more.
+/// The amount with at least this many decimals.
 fn with_decimals(amount: Decimal, least: u32) -> String {
     let mut amount = amount.normalize();
     amount.rescale(amount.scale().max(least));
     amount.to_string()
 }
 
-/// With commas between thousands.
+/// Inserts commas between thousands.
 fn grouped(text: &str) -> String {
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
     let count = whole.chars().count();
@@ -112,16 +114,16 @@ fn grouped(text: &str) -> String {
     format!("{grouped}{rest}")
 }
 
-/// Digits behind the point. Clouds state hundredths of a cent.
+/// Maximum number of decimals. Cloud providers state hundredths of a cent.
 const MOST_DECIMALS: u32 = 6;
-/// The highest price of one device for one hour, and the highest ceiling: sums of a fleet stay far below what can be counted.
+/// Maximum price of one device for one hour, and maximum cost limit: sums over a fleet cannot overflow.
 const MOST: u32 = 1_000_000;
 
 impl PurchaseOption {
-    /// All of them.
+    /// All purchase options.
     pub const ALL: [Self; 3] = [Self::OnDemand, Self::Spot, Self::Reserved];
 
-    /// The word.
+    /// The option's word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::OnDemand => "on-demand",
@@ -171,20 +173,20 @@ impl fmt::Display for Amount {
 }
 
 impl Amount {
-    /// So many of it.
+    /// Multiplies the amount by `count`.
     #[must_use]
     pub fn times(self, count: u32) -> Self {
         Self(self.0.saturating_mul(Decimal::from(count)))
     }
 
-    /// For so many seconds of it as an hourly price, rounded to hundredths; `None` where that cannot be counted.
+    /// The cost of `seconds` seconds at this hourly price, rounded to hundredths; `None` if it cannot be represented.
     pub fn for_seconds(self, seconds: f64) -> Option<Self> {
         if seconds.is_nan() || seconds < 0.0 {
             return None;
         }
         let hours = Decimal::try_from(seconds).ok()? / Decimal::from(3600);
         let mut cost = self.0.checked_mul(hours)?.round_dp(2);
-        // Two digits are shown, also where they are zeros.
+        // Always two decimals, including trailing zeros.
         cost.rescale(2);
         Some(Self(cost))
     }
@@ -210,7 +212,7 @@ impl fmt::Display for Currency {
 }
 
 impl PriceBook {
-    /// A book without prices.
+    /// Creates an empty price book.
     pub fn new(currency: Currency) -> Self {
         Self {
             currency,
@@ -218,7 +220,7 @@ impl PriceBook {
         }
     }
 
-    /// Adds a price; gives it back where the book has one for this already.
+    /// Adds a price; returns it instead if the book already has one for this key.
     pub fn add(&mut self, of: TypeName, option: PurchaseOption, price: Amount) -> Option<Amount> {
         let key = (of, option);
         if self.prices.contains_key(&key) {
@@ -228,7 +230,7 @@ impl PriceBook {
         None
     }
 
-    /// What one whole device of a type costs, bought so.
+    /// The price of one whole device of a type with this purchase option.
     pub fn price(&self, of: &TypeName, option: PurchaseOption) -> Option<Price> {
         let per_hour = *self.prices.get(&(of.clone(), option))?;
         Some(Price {

@@ -1,11 +1,11 @@
-//! The name of a MIG profile, such as `3g.40gb`, `1c.3g.40gb` or `1g.10gb+me`.
+//! Names of MIG profiles, such as `3g.40gb`, `1c.3g.40gb` or `1g.10gb+me`.
 //!
-//! Names come from people (layout files) and are compared with what a device offers. A name says nothing about whether a
-//! device has the profile: that is the catalogue's to answer, per device, because the same name can mean different
-//! hardware ids on two models, and the memory figure drifts by a gigabyte between drivers.
+//! Names come from users (layout files) and are compared with the profiles of a device. A name does not imply that a
+//! device has the profile: that is determined by the catalog of each device, because the same name can mean different
+//! hardware ids on two models, and the memory figure varies by a gigabyte between drivers.
 //!
-//! Grammar: `[<C>c.]<G>g.<M>gb[<+|-><attribute>[,<attribute>]]`, with `C <= G`.
-//! Source: NVIDIA MIG User Guide, "GPU Instance Profiles"; attribute names as printed by `nvidia-smi mig -lgip`.
+//! Grammar: `[<C>c.]<G>g.<M>gb[<+|-><attribute>[,<attribute>]]`, with `C <= G`. Source: NVIDIA MIG User Guide, "GPU
+//! Instance Profiles"; attribute names as printed by `nvidia-smi mig -lgip`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,17 +15,17 @@ use thiserror::Error;
 
 use crate::domain::quantity::Mebibytes;
 
-/// A parsed profile name. Equal names are the same profile *as people write it*: `3c.3g.40gb` equals `3g.40gb`.
+/// A parsed profile name. Equal names are the same profile *as users write it*: `3c.3g.40gb` equals `3g.40gb`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProfileName {
     gpu_slices: u8,
     memory_gb: u16,
     attributes: Attributes,
-    /// Always within `1..=gpu_slices`; equal to it when the compute instance takes the whole GPU instance.
+    /// Always within `1..=gpu_slices`; equal to it if the compute instance takes the whole GPU instance.
     compute_slices: u8,
 }
 
-/// What a profile has beside slices and memory, or what it was left without.
+/// Attributes that a profile adds or lacks.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 enum Attributes {
     #[default]
@@ -34,7 +34,7 @@ enum Attributes {
     Without(BTreeSet<String>),
 }
 
-/// What a name is computed from.
+/// Inputs of a computed name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InstanceShape {
     /// NVML's profile index (`NVML_GPU_INSTANCE_PROFILE_*`), not the driver's profile id.
@@ -45,10 +45,10 @@ pub struct InstanceShape {
     pub memory: Mebibytes,
 }
 
-/// Why a text is no profile name.
+/// Error when parsing a profile name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ProfileNameError {
-    /// The text does not follow the grammar at all.
+    /// The text does not follow the grammar.
     #[error("{0:?} is not a profile name like 1g.10gb, 1c.3g.40gb or 1g.10gb+me")]
     Malformed(String),
     /// A compute instance cannot have more slices than its GPU instance.
@@ -56,7 +56,7 @@ pub enum ProfileNameError {
     ComputeExceedsGpu {
         /// The text as it was given.
         name: String,
-        /// Compute slices asked for.
+        /// Requested compute slices.
         compute: u8,
         /// Slices of the GPU instance.
         gpu: u8,
@@ -69,17 +69,17 @@ impl ProfileName {
         self.gpu_slices
     }
 
-    /// Memory in gigabytes as the name says it, which is rounded; never compute with it.
+    /// Memory in gigabytes as in the name. It is rounded; do not calculate with it.
     pub fn memory_gb(&self) -> u16 {
         self.memory_gb
     }
 
-    /// The name that NVIDIA's Kubernetes tools give an instance, which is the one in labels and resource names.
+    /// The name given to an instance by NVIDIA's Kubernetes tools, as in labels and resource names.
     ///
-    /// They compute it and do not read it: eighths of the device's memory, rounded up, times its whole gibibytes. So the
-    /// same partition is `3g.40gb` under one driver and `3g.39gb` under another. `None` for a profile index newer than
-    /// this list, or a device without memory. Source: go-nvlib `pkg/nvlib/device/mig_profile.go`; indices: `nvml.h`,
-    /// `NVML_GPU_INSTANCE_PROFILE_*`.
+    /// It is computed rather than read: eighths of the device's memory, rounded up, times its whole gibibytes. The
+    /// same partition is therefore `3g.40gb` under one driver and `3g.39gb` under another. `None` for a profile index
+    /// newer than this list, or a device without memory. Source: go-nvlib `pkg/nvlib/device/mig_profile.go`; indices:
+    /// `nvml.h`, `NVML_GPU_INSTANCE_PROFILE_*`.
     pub fn computed(instance: &InstanceShape, device_memory: Mebibytes) -> Option<Self> {
         let (gpu_slices, attributes) = shape_of_index(instance.profile_index)?;
         let compute_slices = instance.compute_slices.unwrap_or(gpu_slices);
@@ -104,12 +104,12 @@ impl ProfileName {
         })
     }
 
-    /// Compute slices: the `1` of `1c.3g.40gb`, and all of them when the name has no `c` part.
+    /// Compute slices: the `1` of `1c.3g.40gb`, or all slices if the name has no `c` part.
     pub fn compute_slices(&self) -> u8 {
         self.compute_slices
     }
 
-    /// The name of the whole GPU instance: `3g.40gb` of `1c.3g.40gb`.
+    /// The name of the whole GPU instance: `3g.40gb` for `1c.3g.40gb`.
     #[must_use]
     pub fn gpu_instance(&self) -> Self {
         Self {
@@ -118,7 +118,8 @@ impl ProfileName {
         }
     }
 
-    /// The name of a compute instance of so many slices in it: `1c.3g.40gb`; `None` where it has fewer, or none are asked.
+    /// The name of a compute instance of it with this many slices: `1c.3g.40gb`; `None` for zero or more slices than
+    /// it has.
     pub fn with_compute_slices(&self, slices: u32) -> Option<Self> {
         let compute_slices = u8::try_from(slices).ok()?;
         (1..=self.gpu_slices)
@@ -129,17 +130,17 @@ impl ProfileName {
             })
     }
 
-    /// Whether both have the same beside slices and memory, and lack the same.
+    /// Returns whether both have the same attributes.
     pub fn same_attributes(&self, other: &Self) -> bool {
         self.attributes == other.attributes
     }
 
-    /// Whether it has nothing beside slices and memory, and lacks nothing.
+    /// Returns whether it has no attributes.
     pub fn is_plain(&self) -> bool {
         self.attributes == Attributes::None
     }
 
-    /// Whether it has media engines of which a board has one set: `+me` and `+me.all`.
+    /// Returns whether it has the media engines of which a board has only one set: `+me` and `+me.all`.
     pub fn takes_media_extensions(&self) -> bool {
         match &self.attributes {
             Attributes::None | Attributes::Without(_) => false,
@@ -180,7 +181,7 @@ impl fmt::Display for ProfileName {
     }
 }
 
-/// GPU slices and attributes behind a profile index.
+/// GPU slices and attributes of a profile index.
 fn shape_of_index(index: u32) -> Option<(u8, Attributes)> {
     let with = |name: &str| Attributes::With(BTreeSet::from([name.to_owned()]));
     let without = |name: &str| Attributes::Without(BTreeSet::from([name.to_owned()]));
@@ -240,7 +241,7 @@ fn split_attributes(text: &str) -> Option<(&str, Attributes)> {
     well_formed.then_some((base, attributes))
 }
 
-/// A positive number without sign or leading zero, followed by `unit`.
+/// Parses a positive number without sign or leading zero, followed by `unit`.
 fn number<T: FromStr>(part: &str, unit: &str) -> Option<T> {
     let digits = part.strip_suffix(unit)?;
     let plain = !digits.is_empty()

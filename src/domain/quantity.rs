@@ -1,26 +1,26 @@
-//! Amounts with their unit, and version numbers.
+//! Quantities with their units, and version numbers.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// Memory in units of 2^20 bytes, the unit of NVML's MIG attributes and of `nvidia.com/gpu.memory`.
+/// Memory in MiB (2^20 bytes), the unit of NVML's MIG attributes and of `nvidia.com/gpu.memory`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Mebibytes(u64);
 
 impl Mebibytes {
-    /// An amount given in mebibytes.
+    /// An amount in MiB.
     pub const fn new(mebibytes: u64) -> Self {
         Self(mebibytes)
     }
 
-    /// The whole mebibytes in `bytes`, rounded down as every NVIDIA tool does.
+    /// Converts bytes to whole MiB, rounded down as in NVIDIA's tools.
     pub fn from_bytes(bytes: u64) -> Self {
         Self(bytes >> 20)
     }
 
-    /// The number of mebibytes.
+    /// The number of MiB.
     pub fn get(self) -> u64 {
         self.0
     }
@@ -47,7 +47,7 @@ impl fmt::Display for ComputeCapability {
     }
 }
 
-/// The CUDA version a driver supports, such as 12.8.
+/// The CUDA version supported by a driver, such as 12.8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CudaVersion {
     /// Major number.
@@ -57,7 +57,7 @@ pub struct CudaVersion {
 }
 
 impl CudaVersion {
-    /// From NVML's single number, 12080 for 12.8. Source: `nvmlSystemGetCudaDriverVersion`.
+    /// Converts NVML's number, such as 12080 for 12.8. Source: `nvmlSystemGetCudaDriverVersion`.
     pub fn from_nvml(number: u32) -> Self {
         Self {
             major: number / 1000,
@@ -72,14 +72,14 @@ impl fmt::Display for CudaVersion {
     }
 }
 
-/// An NVIDIA driver's version: `570.133.20`, or `470.82` with two parts.
+/// An NVIDIA driver version: `570.133.20`, or `470.82` with two parts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DriverVersion {
     text: String,
     parts: (String, String, String),
 }
 
-/// A text that is no driver version.
+/// A text that is not a driver version.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0:?} is not a driver version like 570.133.20 or 470.82")]
 pub struct DriverVersionError(String);
@@ -90,7 +90,7 @@ impl DriverVersion {
         &self.text
     }
 
-    /// The branch: `570` of `570.133.20`. Digits are kept as they were written (`01` stays `01`).
+    /// The branch: `570` of `570.133.20`. Leading zeros are preserved (`01` stays `01`).
     pub fn major(&self) -> &str {
         &self.parts.0
     }
@@ -100,7 +100,7 @@ impl DriverVersion {
         &self.parts.1
     }
 
-    /// `20` of `570.133.20`, empty when there are two parts only.
+    /// `20` of `570.133.20`; empty if there are only two parts.
     pub fn revision(&self) -> &str {
         &self.parts.2
     }

@@ -1,42 +1,43 @@
-//! What a driver reads off its devices from moment to moment. It changes all the time and so is no part of the inventory, by
-//! which others tell whether anything is new.
+//! Metrics that a driver reports about its devices. They change constantly and are therefore not part of the
+//! inventory, whose changes are detected by comparison.
 //!
-//! Whatever a board or a driver does not have is absent: there is no number that means "none".
+//! A value that a board or driver does not support is absent; no number means "none".
 
 use crate::domain::id::{GpuUuid, PciAddress};
 use crate::domain::inventory::{Process, RemappedRows};
 use crate::domain::quantity::Mebibytes;
 use crate::domain::sharing::usage::{MemoryUse, Percent};
 
-/// One device at one moment.
+/// Metrics of one device at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
     /// The device.
     pub pci: PciAddress,
     /// Its UUID.
     pub uuid: Option<GpuUuid>,
-    /// The number that people call it by, where the driver tells; it moves.
+    /// The driver's index of the device, if reported; it is not stable.
     pub index: Option<u32>,
     /// The number in `/dev/nvidia<minor>`.
     pub minor: Option<u32>,
-    /// The driver's name for the product.
+    /// The driver's product name.
     pub product_name: Option<String>,
     /// Its memory.
     pub memory: Option<MemoryUse>,
-    /// Whether it is partitioned; then utilisation is not told.
+    /// True if it is partitioned; then utilization is not reported.
     pub is_partitioned: bool,
     /// Its partitions.
     pub partitions: Vec<PartitionReading>,
-    /// Who runs on it, ordered by pid; `None` where the driver would not say. One that computes and draws is in it twice.
+    /// Processes on the device, ordered by pid; `None` if the driver does not report them. A process that computes
+    /// and renders is listed twice.
     pub processes: Option<Vec<Process>>,
-    /// How busy its processes keep it, in no order; none where the driver does not tell.
+    /// Utilization by process, in no particular order; empty if the driver does not report it.
     pub busy: Vec<Busy>,
-    /// What is measured of it.
+    /// Measured values.
     pub vitals: Vitals,
 }
 
 impl Reading {
-    /// What tells it from others: its number, or its address where the driver does not tell that.
+    /// Its index, or its address if the driver does not report an index.
     pub fn label(&self) -> String {
         match self.index {
             Some(index) => index.to_string(),
@@ -45,7 +46,7 @@ impl Reading {
     }
 }
 
-/// One partition at one moment.
+/// Metrics of one partition at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionReading {
     /// The driver's id of its GPU instance.
@@ -54,56 +55,56 @@ pub struct PartitionReading {
     pub compute_instance: u32,
     /// Its UUID.
     pub uuid: String,
-    /// What NVIDIA's tools call it.
+    /// Profile name as in NVIDIA's tools.
     pub profile: Option<String>,
-    /// Its GPU instance's memory, which all compute instances of that one share.
+    /// Memory of its GPU instance, shared by all its compute instances.
     pub memory: Option<MemoryUse>,
 }
 
-/// How busy a process keeps a device.
+/// Utilization of a device by one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Busy {
     /// The process.
     pub pid: u32,
-    /// For which part of the time it had the multiprocessors.
+    /// Share of time in which it used the multiprocessors.
     pub compute: Percent,
 }
 
-/// What is measured of a device.
+/// Measured values of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Vitals {
-    /// For which part of the time anything ran.
+    /// Share of time in which any kernel ran.
     pub compute: Option<Percent>,
-    /// For which part of the time memory was read or written.
+    /// Share of time in which memory was read or written.
     pub memory: Option<Percent>,
-    /// How busy its encoders are.
+    /// Utilization of its encoders.
     pub encoder: Option<Percent>,
-    /// How busy its decoders are.
+    /// Utilization of its decoders.
     pub decoder: Option<Percent>,
-    /// What it draws, in milliwatts.
+    /// Power draw in milliwatts.
     pub power_mw: Option<u32>,
-    /// What it has drawn since the driver was loaded, in millijoules.
+    /// Energy consumed since the driver was loaded, in millijoules.
     pub energy_mj: Option<u64>,
-    /// The chip's temperature, in degrees Celsius.
+    /// GPU temperature in degrees Celsius.
     pub temperature: Option<u32>,
-    /// Its memory's, in degrees Celsius.
+    /// Memory temperature in degrees Celsius.
     pub memory_temperature: Option<u32>,
     /// Clock of the multiprocessors, in MHz.
     pub compute_clock: Option<u32>,
     /// Clock of its memory, in MHz.
     pub memory_clock: Option<u32>,
-    /// PCIe packets that were sent again.
+    /// PCIe packets that were retransmitted.
     pub pcie_replays: Option<u32>,
-    /// Memory errors since the driver was loaded that were corrected.
+    /// Corrected memory errors since the driver was loaded.
     pub corrected_errors: Option<u64>,
-    /// And those that were not.
+    /// Uncorrected memory errors since the driver was loaded.
     pub uncorrected_errors: Option<u64>,
-    /// Rows of memory that were remapped.
+    /// Remapped memory rows.
     pub remapped_rows: Option<RemappedRows>,
 }
 
 impl MemoryUse {
-    /// What nobody uses.
+    /// Free memory.
     pub fn free(self) -> Mebibytes {
         let taken = self.used.get().saturating_add(self.reserved.get());
         Mebibytes::new(self.total.get().saturating_sub(taken))
@@ -111,7 +112,7 @@ impl MemoryUse {
 }
 
 impl Percent {
-    /// A part of a hundred as a driver says it; more than all is all.
+    /// A percentage reported by a driver; values above 100 become 100.
     pub fn of(number: u32) -> Self {
         Self(u8::try_from(number.min(100)).unwrap_or(100))
     }

@@ -1,19 +1,19 @@
-//! How devices and partitions are given out, also to several at once, and who has them.
+//! Allocation of devices and partitions to pods, including time-slicing, and usage by pod.
 //!
 //! ```text
-//!   Inventory + Targets --> offer: what is given out, under which name ---> resource names and ids
+//!   Inventory + Targets --> offer: units, resource names and ids
 //!                             |
-//!                             +--> hold: what is listed to kubelet, with what pods have kept (ledger: who has what)
-//!                             +--> hand_off: the same as NVIDIA's device plugin is told it, and its course to there
-//!                                     +--> diagnosis: why it did not come about
-//!   Xids, condition --------> health: whether it is fit to be given out, and the way back
-//!   what kubelet asks ------> allocation: which of what is free
-//!   status of the layout ---> withhold: of which devices nothing new is allocated until their layout is applied
-//!   processes, pods --------> usage: who has what, and how much of it
+//!                             +--> hold: ids listed to kubelet, including those that pods hold (ledger: allocations)
+//!                             +--> hand_off: configuration of NVIDIA's device plugin, and its rollout
+//!                                     +--> diagnosis: why the rollout failed
+//!   Xids, condition --------> health: health of each unit, and its recovery
+//!   kubelet's requests -----> allocation: preferred ids among the available ones
+//!   status of the layout ---> withhold: devices without new allocations until their layout is applied
+//!   processes, pods --------> usage: usage by pod
 //! ```
 //!
-//! A *unit* is what a container can have: a whole device or a partition. Time-slicing gives one unit to several by turns; each
-//! turn is a *replica*. Nothing isolates the memory of replicas of one unit.
+//! A *unit* is what a container can be allocated: a whole device or a partition. Time-slicing allocates one unit to
+//! several containers; each allocation is a *replica*. Memory is not isolated between the replicas of a unit.
 
 pub mod allocation;
 pub mod delivery;

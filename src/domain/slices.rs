@@ -1,70 +1,70 @@
-//! The memory slices of one device, from left to right: who has which, and which are free.
+//! Memory slices of one device, from left to right: the instance of each slice, and free slices.
 //!
-//! It is what a picture of a device is drawn from, in a terminal or on a page. A driver that reports what makes no sense,
-//! such as two instances in one slice, still gets one owner for each slice: the first keeps it, and the other is hidden.
+//! Pictures of a device in a terminal or on a web page are drawn from it. If a driver reports inconsistent instances,
+//! such as two in one slice, each slice still has one owner: the first instance is shown, and the other is hidden.
 
 use std::collections::BTreeMap;
 
 use crate::domain::inventory::{Completeness, Condition, Device, GpuInstance, MigMode, MigState};
 
-/// More slices than any device has are a driver's mistake: [`Untold::TooMany`].
+/// Maximum number of slices. A larger number is a driver error: [`Untold::TooMany`].
 const MOST_SLICES: u32 = 24;
 
-/// What can be drawn of a device's memory slices.
+/// Drawable memory slices of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Slices<'a> {
-    /// Nothing: the device cannot be partitioned, or nobody says whether it can.
+    /// None: the device cannot be partitioned, or it is not known whether it can.
     NotPartitionable,
-    /// Nothing, although the device can be partitioned.
+    /// None, although the device can be partitioned.
     Untold(Untold),
-    /// MIG mode is off: one whole GPU.
+    /// MIG mode is disabled: one whole GPU.
     Whole {
-        /// How many slices it has.
+        /// Number of slices.
         slices: u32,
     },
-    /// MIG mode is on.
+    /// MIG mode is enabled.
     Partitioned {
-        /// How many slices the device has.
+        /// Number of slices of the device.
         slices: u32,
-        /// From left to right; together they cover every slice once.
+        /// From left to right; together they cover each slice once.
         regions: Vec<Region<'a>>,
-        /// Instances that no region shows, because an earlier one lies there or they lie nowhere.
+        /// Instances without a region, because they overlap an earlier one or have no slice.
         hidden: Vec<&'a GpuInstance>,
     },
 }
 
-/// Why the slices of a device that can be partitioned cannot be drawn.
+/// Reason why the slices of a device that can be partitioned cannot be drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Untold {
-    /// The driver does not say which slices there are.
+    /// The driver does not report the slices.
     NoSlices,
-    /// The driver claims this many, which no device has.
+    /// The driver reports this many, more than any device has.
     TooMany(u32),
-    /// The driver does not tell the partitions; a slice whose owner is not told would be drawn as free.
+    /// The driver does not report all partitions, so slices of unreported ones would be drawn as free.
     Geometry,
 }
 
-/// A stretch of slices.
+/// A contiguous range of slices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Region<'a> {
-    /// One slice that no instance has. Each is a region of its own: they are what a new instance is counted in.
+    /// One free slice. Each one is a separate region, because they are the units of a new instance.
     Free {
-        /// Which.
+        /// Its index.
         start: u32,
     },
     /// The slices of an instance.
     Instance {
-        /// Whose they are.
+        /// The instance.
         instance: &'a GpuInstance,
-        /// The first.
+        /// The first slice.
         start: u32,
-        /// How many.
+        /// Number of slices.
         slices: u32,
     },
 }
 
 impl<'a> Slices<'a> {
-    /// Those of `device`.
+    /// The slices of `device`.
     pub fn of(device: &'a Device) -> Self {
         let Some(state) = device.mig.state() else {
             return Self::NotPartitionable;
@@ -88,7 +88,7 @@ impl<'a> Slices<'a> {
         }
     }
 
-    /// How many slices no instance has; `None` where there are no partitions to count.
+    /// Number of free slices; `None` if there are no partitions.
     pub fn free(&self) -> Option<usize> {
         match self {
             Self::NotPartitionable | Self::Untold(_) | Self::Whole { .. } => None,
@@ -110,7 +110,7 @@ impl Region<'_> {
         }
     }
 
-    /// How many slices.
+    /// Number of slices.
     pub fn slices(&self) -> u32 {
         match self {
             Self::Free { .. } => 1,
@@ -119,7 +119,7 @@ impl Region<'_> {
     }
 }
 
-/// As many as the device offers, and no fewer than it has instances in.
+/// The number of slices that the device offers, or more if its instances extend beyond them.
 fn count(state: &MigState) -> u32 {
     let taken = state.gpu_instances.iter();
     let last = taken.map(|instance| instance.placement.end()).max();
@@ -152,7 +152,7 @@ fn partitioned(state: &MigState, slices: u32) -> Slices<'_> {
     }
 }
 
-/// The regions of slices whose owners are known, in the order of the slices.
+/// Joins adjacent slices of the same owner to regions.
 fn joined<'a>(owners: impl IntoIterator<Item = (u32, Option<&'a GpuInstance>)>) -> Vec<Region<'a>> {
     let mut regions = Vec::new();
     for (start, owner) in owners {

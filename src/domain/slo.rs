@@ -1,7 +1,9 @@
-//! Which measured rows of a model catalogue meet objectives of a service: throughput, latencies, and what it may cost.
+//! Evaluation of measured rows of a model catalog against the objectives of a service: throughput, latencies and
+//! cost.
 //!
-//! Called by the aggregator with rows that somebody measured elsewhere. Their hardware is free text ("H100", "RTX 4090"); it is looked up
-//! among the names of the catalogue, and one that nobody knows is told and never dropped: a row that vanishes is a question to us.
+//! Used by the aggregator with rows measured by third parties. Their hardware is free text ("H100", "RTX 4090"),
+//! which is looked up in the hardware catalog. A row with unknown hardware is reported and never dropped, because
+//! users would ask for a missing row.
 
 use std::collections::BTreeMap;
 
@@ -9,60 +11,61 @@ use crate::domain::accelerators::{Catalogue, Lookup, facts};
 use crate::domain::id::TypeName;
 use crate::domain::price::{Amount, PriceBook, PurchaseOption};
 
-/// Most copies of a service that are thought of.
+/// Maximum number of replicas to consider.
 pub const MOST_REPLICAS: u32 = 1000;
 
-/// One measurement.
+/// A measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// What the catalogue calls the hardware.
+    /// Name of the hardware in the model catalog.
     pub hardware: String,
-    /// Devices of one copy of the service.
+    /// Devices of one replica of the service.
     pub count: u32,
-    /// Requests that one copy answers a second.
+    /// Throughput of one replica in requests per second.
     pub requests_per_second: Option<f64>,
-    /// Latencies by name, such as `ttft_p90`, in the catalogue's unit.
+    /// Latencies by name, such as `ttft_p90`, in the unit of the catalog.
     pub latencies: BTreeMap<String, f64>,
 }
 
-/// What a service shall keep.
+/// Objectives of a service.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Objectives {
-    /// Requests a second, of all copies together.
+    /// Throughput of all replicas together in requests per second.
     pub requests_per_second: Option<f64>,
-    /// The highest of each latency, by name, in the unit of the rows.
+    /// Maximum of each latency, by name, in the unit of the rows.
     pub latencies: BTreeMap<String, f64>,
-    /// The most that all copies may cost an hour.
+    /// Maximum cost of all replicas per hour.
     pub ceiling: Option<Amount>,
-    /// How devices are paid for.
+    /// The purchase option of the devices.
     pub option: PurchaseOption,
 }
 
-/// What a name of hardware means.
+/// Meaning of a hardware name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hardware {
-    /// Types, at least one: several where the name leaves it open, as "H100" does.
+    /// The possible types, at least one; several if the name is ambiguous, such as "H100".
     Types(Vec<TypeName>),
-    /// Nobody knows; these look like it.
+    /// Unknown; contains similar names.
     Unknown(Vec<String>),
 }
 
-/// A row, judged.
+/// The evaluation of a row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judged {
-    /// Its place among the rows, from 0.
+    /// Index of the row, from 0.
     pub row: usize,
-    /// What its hardware is.
+    /// The meaning of its hardware.
     pub hardware: Hardware,
-    /// Copies that it takes for the throughput, where that can be said.
+    /// Replicas required for the throughput, if known.
     pub replicas: Option<u32>,
-    /// What all of them cost an hour, the dearest of the types that may be meant; `None` where one has no price.
+    /// Cost of all replicas per hour, with the most expensive of the possible types; `None` if one has no price.
     pub per_hour: Option<Amount>,
-    /// What it misses, in words; empty where it meets all.
+    /// Human-readable unmet objectives; empty if it meets all.
     pub misses: Vec<String>,
 }
 
-/// All rows, judged: those that meet all first, the cheapest first, then the fewest devices, then as they came.
+/// Evaluates all rows. Rows that meet all objectives come first; within both groups they are sorted by cost, then by
+/// number of devices, then by index.
 pub fn judge(rows: &[Row], wanted: &Objectives, prices: Option<&PriceBook>) -> Vec<Judged> {
     let catalogue = Catalogue::built_in();
     let mut names: BTreeMap<&str, Hardware> = BTreeMap::new();
@@ -126,7 +129,7 @@ fn one(
     }
 }
 
-/// Copies for the throughput; one where none is asked for.
+/// Replicas required for the throughput; one if there is no throughput objective.
 fn replicas(row: &Row, wanted: &Objectives, misses: &mut Vec<String>) -> Option<u32> {
     let Some(asked) = wanted.requests_per_second else {
         return Some(1);
@@ -154,7 +157,7 @@ fn dearest(hardware: &Hardware, wanted: &Objectives, prices: Option<&PriceBook>)
 }
 
 impl Hardware {
-    /// What this name means to the catalogue.
+    /// The meaning of this name in the catalog.
     pub fn named(catalogue: &Catalogue, text: &str) -> Self {
         let type_of = |sku| facts(sku).and_then(|facts| facts.type_name.parse().ok());
         let mut types: Vec<TypeName> = match catalogue.lookup(text) {

@@ -1,19 +1,20 @@
-//! How a GPU instance can be split into compute instances: by the driver's word, and by rule where it says nothing.
+//! Possible splits of a GPU instance into compute instances, as reported by the driver, or by rule if it reports
+//! nothing.
 //!
-//! NVML tells what a GPU instance can be split into only of one that exists. So on an empty board a rule has to do, and it
-//! is the same for whoever reads a layout and for whoever plans it.
+//! NVML reports the compute profiles only of an existing GPU instance. On an empty board a rule is used instead,
+//! which is the same for parsing and planning layouts.
 
 use std::collections::BTreeMap;
 
 use super::catalog::{GpuInstanceProfile, Placement};
 
-/// More compute instances in one GPU instance no device has; each doubles the work.
+/// Maximum number of compute instances in one GPU instance; no device has more. Each doubles the work.
 pub(in crate::domain) const MOST: usize = 8;
 
-/// No GPU instance is larger, in GPU slices.
+/// Maximum size of a GPU instance, in GPU slices.
 const LARGEST: u32 = 8;
 
-/// A profile has few slices; a driver that claims billions must not keep us here.
+/// Maximum number of slices of a profile: bounds the work if a driver reports billions.
 const MOST_SLICES: u32 = 24;
 
 /// The sizes, in compute slices, that a compute instance may have in a GPU instance of this profile.
@@ -23,9 +24,10 @@ pub(in crate::domain) fn sizes(profile: &GpuInstanceProfile) -> Vec<u32> {
     all.filter(|size| most(profile, *size) > 0).collect()
 }
 
-/// How many compute instances of `slices` one GPU instance of this profile has room for; zero where it cannot have any.
+/// Maximum number of compute instances of `slices` slices in one GPU instance of this profile; zero if there cannot
+/// be any.
 ///
-/// Where the driver does not tell: all of it, or at most half, rounded up. Source: NVIDIA go-nvlib,
+/// If the driver does not report them: all slices, or at most half, rounded up. Source: NVIDIA go-nvlib,
 /// `pkg/nvlib/device/mig_profile.go`.
 pub(in crate::domain) fn most(profile: &GpuInstanceProfile, slices: u32) -> u32 {
     let whole = profile.resources.gpu_slices;
@@ -33,7 +35,7 @@ pub(in crate::domain) fn most(profile: &GpuInstanceProfile, slices: u32) -> u32 
         return 0;
     }
     if slices == whole {
-        // A whole one is always there, also where the driver does not list it.
+        // An unsplit one always exists, even if the driver does not list it.
         return 1;
     }
     let listed = &profile.compute_profiles;
@@ -52,7 +54,7 @@ pub(in crate::domain) fn most(profile: &GpuInstanceProfile, slices: u32) -> u32 
     told.map_or(0, |other| other.max_count.min(fit))
 }
 
-/// Whether an empty GPU instance of this profile can be split so.
+/// Returns whether an empty GPU instance of this profile can be split into these compute instances.
 pub(in crate::domain) fn possible(profile: &GpuInstanceProfile, compute: &[u32]) -> bool {
     if compute.len() > MOST {
         return false;
@@ -71,10 +73,12 @@ pub(in crate::domain) fn possible(profile: &GpuInstanceProfile, compute: &[u32])
         && (!profile.compute_profiles.is_empty() || beside(&[], compute, whole))
 }
 
-/// Whether compute instances of these `sizes` have room beside those at `taken` in a GPU instance of `whole` slices.
+/// Returns whether compute instances of these `sizes` fit beside those at `taken` in a GPU instance of `whole`
+/// slices.
 ///
-/// A compute instance of two slices begins at an even one and larger ones at multiples of four, which is what the counts of
-/// every listing follow from. Of a GPU instance larger than any device has we know no such rule: there the sum decides.
+/// A compute instance of two slices starts at an even slice and a larger one at a multiple of four; the counts of
+/// every known listing follow from this. For a GPU instance larger than any known one the rule is not known, and only
+/// the sum is checked.
 pub(in crate::domain) fn beside(taken: &[Placement], sizes: &[u32], whole: u32) -> bool {
     let there = taken.iter().map(|place| place.size);
     let sum: u64 = there.chain(sizes.iter().copied()).map(u64::from).sum();
@@ -109,7 +113,7 @@ fn place_all(taken: &mut Vec<Placement>, sizes: &[u32], whole: u32) -> bool {
     false
 }
 
-/// Where compute instances of a size may begin: at multiples of this.
+/// Alignment of compute instances of this size.
 fn step(slices: u32) -> u32 {
     slices.checked_next_power_of_two().unwrap_or(u32::MAX)
 }
@@ -166,7 +170,7 @@ mod tests {
         for not in [&[2, 2][..], &[3, 1], &[0], &[1, 1, 1, 1], &[4]] {
             assert!(!possible(&profile(3, &[]), not), "{not:?}");
         }
-        // The 3c goes to the end, so that the others have the first four slices.
+        // The 3c is placed at the end, so that the others get the first four slices.
         assert!(possible(&profile(7, &[]), &[3, 2, 2]));
         assert!(possible(&profile(7, &[]), &[4, 3]));
         assert!(!possible(&profile(7, &[]), &[3, 3, 2]));
@@ -176,7 +180,7 @@ mod tests {
     fn a_list_of_the_driver_is_believed() {
         let listed = profile(4, &[(1, 4), (4, 1)]);
         assert!(possible(&listed, &[1, 1, 1, 1]) && !possible(&listed, &[2, 2]));
-        // The whole is there although nobody lists it.
+        // The unsplit one exists although it is not listed.
         assert!(possible(&profile(4, &[(1, 4)]), &[4]));
     }
 

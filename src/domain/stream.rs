@@ -1,20 +1,21 @@
-//! How a node's status gets to the aggregator and stays the same there: the protocol, without I/O.
+//! Protocol that replicates a node's status to the aggregator, without I/O.
 //!
 //! ```text
 //!   agent                                    aggregator
-//!   Sender  -- Hello(epoch, seq, hash) ---->  Receiver     who I am, what you should know
-//!           <-- Ack(seq) | Resync | HoldOff --             you are right | tell me all | not now
-//!           -- Snapshot(seq, parts) -------->              all of it
-//!           -- Delta(seq, change, hash) ---->              what changed
-//!           -- Heartbeat(seq, hash) -------->              nothing changed
+//!   Sender  -- Hello(epoch, seq, hash) ---->  Receiver     identity and last status sent
+//!           <-- Ack(seq) | Resync | HoldOff --             confirmed | send all | retry later
+//!           -- Snapshot(seq, parts) -------->              complete status
+//!           -- Delta(seq, change, hash) ---->              change
+//!           -- Heartbeat(seq, hash) -------->              unchanged
 //! ```
 //!
-//! A status is a set of [`Parts`], each hashed over its very bytes. `seq` grows by one with each status sent, so a replay
-//! is seen and does nothing, and a gap is seen and asks for a snapshot; a hash that differs does the same, so the two
-//! sides cannot disagree for longer than one heartbeat. At most one status is under way: what changes meanwhile is kept
-//! as the latest state and not as a queue, so memory is bounded on both sides whatever the other does.
+//! A status is a set of [`Parts`], each hashed over its exact bytes. `seq` increases by one with each status sent. A
+//! replay is therefore detected and ignored, and a gap is detected and answered with a request for a snapshot. A
+//! different hash also requests a snapshot, so the two sides cannot differ for longer than one heartbeat. At most one
+//! status is in flight. Changes in the meantime update the latest state instead of a queue, so memory is bounded on
+//! both sides whatever the peer does.
 //!
-//! Called by the agent's uplink ([`Sender`]) and by the aggregator's store ([`Receiver`]), which move the messages.
+//! The agent's uplink uses [`Sender`] and the aggregator's store uses [`Receiver`]; both transport the messages.
 
 mod backoff;
 mod parts;
@@ -29,74 +30,74 @@ pub use sender::Sender;
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// What an agent says.
+/// A message from an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FromAgent {
-    /// First on every connection.
+    /// The first message on every connection.
     Hello(Hello),
-    /// The whole status.
+    /// The complete status.
     Snapshot {
-        /// Its number.
+        /// Its sequence number.
         seq: u64,
-        /// All of it.
+        /// All its parts.
         parts: Parts,
     },
-    /// What changed since the status before.
+    /// The change since the previous status.
     Delta {
-        /// One more than that of the status before.
+        /// The sequence number of the previous status plus one.
         seq: u64,
         /// The change.
         change: Change,
-        /// Of the status that results.
+        /// Hash of the resulting status.
         hash: Digest,
     },
-    /// The status that was sent last still holds.
+    /// The status sent last is still current.
     Heartbeat {
-        /// Its number.
+        /// Its sequence number.
         seq: u64,
         /// Its hash.
         hash: Digest,
     },
 }
 
-/// Which run of an agent speaks, and what it takes the aggregator to know.
+/// Identity of an agent's run, and the status it last sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
-    /// Which run of the agent.
+    /// The run of the agent.
     pub run: Run,
-    /// The last status it sent, 0 for none.
+    /// Sequence number of the last status sent, 0 for none.
     pub seq: u64,
-    /// Of that status.
+    /// Hash of that status.
     pub hash: Digest,
 }
 
-/// One life of an agent. Of two that claim one node, the one that started later is believed.
+/// One run of an agent. If two claim one node, the one that started later is accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// When it started, in microseconds since 1970 by the node's clock.
+    /// Start time by the node's clock, in microseconds since 1970.
     pub epoch: u64,
-    /// The node's boot id; tells two agents with one epoch apart.
+    /// The node's boot id; distinguishes two agents with the same epoch.
     pub boot_id: String,
 }
 
-/// What the aggregator answers.
+/// A message from the aggregator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToAgent {
-    /// It has this status.
+    /// The aggregator has this status.
     Ack {
-        /// Its number.
+        /// Its sequence number.
         seq: u64,
     },
-    /// It does not have what the agent thinks it has.
+    /// The aggregator does not have the status that the agent assumes.
     Resync {
-        /// Why, for a log.
+        /// Reason, for the log.
         reason: Cow<'static, str>,
     },
-    /// The agent shall go away and come back.
+    /// The agent must disconnect and retry later.
     HoldOff {
-        /// Not before this time is over.
+        /// Minimum delay before the retry.
         retry_after: Duration,
-        /// Why, for a person.
+        /// Human-readable reason.
         reason: String,
     },
 }

@@ -1,8 +1,8 @@
-//! Texts of drivers, kernels and agents, made safe to show.
+//! Sanitizing of texts from drivers, kernels and agents for display.
 
-/// `text` on one line, without characters that are invisible or change the direction of a line. Names come from firmware, from
-/// drivers and from other machines, and must neither steer a terminal nor pass for something else. Blanks of any kind become a
-/// space, everything else of that kind U+FFFD.
+/// Returns `text` on one line, without characters that are invisible or change the text direction. Names come from
+/// firmware, drivers and other machines, and must neither control a terminal nor imitate another text. Whitespace
+/// becomes a space; other such characters become U+FFFD.
 pub fn printable(text: &str) -> String {
     text.chars()
         .map(|c| match c {
@@ -13,8 +13,8 @@ pub fn printable(text: &str) -> String {
         .collect()
 }
 
-/// Whether it has no width, or steers how others are laid out. Source: Unicode 16, `Default_Ignorable_Code_Point`,
-/// `Bidi_Control`, line and paragraph separators, interlinear annotations.
+/// Returns whether the character has no width or controls the layout of others. Source: Unicode 16,
+/// `Default_Ignorable_Code_Point`, `Bidi_Control`, line and paragraph separators, interlinear annotations.
 fn is_invisible(c: char) -> bool {
     matches!(
         c,
@@ -25,7 +25,7 @@ fn is_invisible(c: char) -> bool {
     )
 }
 
-/// At most so many bytes of `text`, whole characters.
+/// Returns at most `most` bytes of `text`, cut at a character boundary.
 pub fn beginning(text: &str, most: usize) -> String {
     let mut end = text.len().min(most);
     while !text.is_char_boundary(end) {

@@ -1,8 +1,8 @@
-//! What stands on a workload about its accelerators: which annotations its pod shall have, by what it was really given.
+//! Annotations on pods that describe their accelerators, according to their actual allocations.
 //!
-//! Called by `aggregator::pod_types`, which is told by agents who was given what, asks the API server for the pods and writes what
-//! differs. A pod asks for "a GPU" and says nothing about which one it got; who charges for it or looks back at it reads that here.
-//! [`Ledger`] decides who is looked at when.
+//! Used by `aggregator::pod_types`, which receives allocations from agents, reads the pods from the API server and
+//! writes the differences. A pod requests "a GPU" and does not know which one it got; chargeback and later analysis
+//! read it from the annotations. [`Ledger`] schedules the requests.
 
 mod held;
 mod ledger;
@@ -19,55 +19,55 @@ use crate::domain::id::{PciAddress, TypeName};
 use crate::domain::profile::ProfileName;
 use crate::domain::sharing::usage::{Tenant, UnitUsage, Usage};
 
-/// The type of what the pod was given.
+/// Accelerator type of the allocated devices.
 pub const TYPE: &str = "accelerator.opendatahub.io/type";
-/// The MIG profile of the partitions that it was given; absent where it was given none.
+/// MIG profile of the allocated partitions; absent if there are none.
 pub const MIG_PROFILE: &str = "octavo.dev/mig-profile";
-/// How it has that: alone, in partitions, or by turns with others.
+/// Kind of allocation: exclusive, MIG partition, or time-slicing.
 pub const SHARING: &str = "octavo.dev/sharing";
-/// All that is ours.
+/// All our annotation keys.
 pub const KEYS: [&str; 3] = [TYPE, MIG_PROFILE, SHARING];
 
-/// What it says where there are several.
+/// Value for several different values.
 const MIXED: &str = "mixed";
-/// What it says where nobody knows.
+/// Value for an unknown type or profile.
 const UNKNOWN: &str = "unknown";
 
-/// Pods of one node whose word is taken: some times what a kubelet takes.
+/// Maximum number of pods accepted from one node: a multiple of kubelet's limit.
 const MOST_PODS: usize = 1024;
 
-/// Annotations that a pod has, of those that are ours.
+/// A pod's annotations, limited to our keys.
 pub type Annotations = BTreeMap<String, String>;
-/// What is to be changed of them; `None` takes one away.
+/// Changes of these annotations; `None` removes one.
 pub type Changes = BTreeMap<&'static str, Option<String>>;
 
-/// What a pod shall have; by key, and nothing else of ours.
+/// The desired annotations of a pod, by key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Marks(BTreeMap<&'static str, String>);
 
-/// A pod as the API server has it.
+/// A pod as reported by the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pod {
     /// Its UID.
     pub uid: String,
     /// The node it is bound to.
     pub node: Option<String>,
-    /// Whether it has ended, so that it has nothing any more.
+    /// True if it has ended and holds no allocation any more.
     pub has_ended: bool,
-    /// Those of its annotations that are ours.
+    /// Its annotations, limited to our keys.
     pub annotations: Annotations,
 }
 
-/// What is to be written on a pod.
+/// A change of a pod's annotations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patch {
-    /// The pod's UID: another one of its name is left alone.
+    /// The pod's UID: another pod of the same name is not changed.
     pub uid: String,
-    /// What is to be changed.
+    /// The changes.
     pub changes: Changes,
 }
 
-/// One device or partition that a pod was given, or a replica of it.
+/// A device, partition or replica allocated to a pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Part {
     kind: Option<TypeName>,
@@ -76,7 +76,7 @@ struct Part {
 }
 
 impl Marks {
-    /// Those of a pod that was given this.
+    /// The annotations of a pod with these allocations.
     fn of(parts: &BTreeSet<Part>) -> Self {
         let kinds = parts.iter().map(|part| part.kind.as_ref());
         let kind = kinds.map(|kind| kind.map_or(UNKNOWN, TypeName::as_str));
@@ -95,7 +95,7 @@ impl Marks {
         )
     }
 
-    /// What a pod with these annotations lacks; nothing where it is as it shall be.
+    /// The changes that a pod with these annotations needs; empty if it is up to date.
     pub fn changes(&self, has: &Annotations) -> Changes {
         let differing = KEYS.into_iter().filter_map(|key| {
             let shall = self.0.get(key);
@@ -104,13 +104,13 @@ impl Marks {
         differing.collect()
     }
 
-    /// By key.
+    /// The annotations by key.
     pub fn as_map(&self) -> &BTreeMap<&'static str, String> {
         &self.0
     }
 }
 
-/// What all say; `mixed` where they do not agree.
+/// The common value, or `mixed` if there are several.
 fn one<'a>(values: impl Iterator<Item = &'a str>) -> Option<String> {
     let different: BTreeSet<&str> = values.collect();
     let first = different.first()?;
@@ -118,9 +118,9 @@ fn one<'a>(values: impl Iterator<Item = &'a str>) -> Option<String> {
     Some(said.to_owned())
 }
 
-/// Whom a node says it has given what, where these are the types of its devices.
+/// Returns the allocations that a node reports, given the types of its devices.
 ///
-/// Who has something without having been given it is nobody's to charge, and who is not named cannot be found.
+/// Tenants without an allocation are not charged, and tenants without a name cannot be found; both are left out.
 pub fn claims(usage: &Usage, types: &BTreeMap<PciAddress, TypeName>) -> Claims {
     let mut given: BTreeMap<Place, (BTreeSet<Part>, BTreeSet<String>)> = BTreeMap::new();
     for device in &usage.devices {
@@ -147,7 +147,7 @@ fn place(tenant: &Tenant) -> Option<Place> {
     Place::new(tenant.namespace.as_deref()?, tenant.pod.as_deref()?)
 }
 
-/// Whether it is one of several that have the unit: also where only the id says so, as those of NVIDIA's plugin do.
+/// Returns whether the unit is shared. With NVIDIA's plugin, this may be known from the id only.
 fn by_turns(unit: &UnitUsage, tenant: &Tenant) -> bool {
     unit.replicas.is_some() || tenant.ids.iter().any(|id| id.number().is_some())
 }
@@ -158,7 +158,7 @@ fn part(unit: &UnitUsage, tenant: &Tenant, kind: Option<&TypeName>) -> Part {
         (false, Some(_)) => "mig",
         (false, None) => "exclusive",
     };
-    // What is no profile is no text of ours to write.
+    // Only valid profile names are written to annotations.
     let profile = unit.profile.as_deref();
     let profile = profile.and_then(|text| text.parse::<ProfileName>().ok());
     let profile = match (unit.partition, profile) {

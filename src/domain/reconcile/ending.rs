@@ -1,63 +1,63 @@
-//! How changing a device ends. Nothing else is an end, so that nothing is left at "pending".
+//! Final outcomes of changing one device. Every change ends in one of them; none is left "pending".
 
 use crate::domain::plan::{Cause, Infeasible, ResetScope};
 use crate::domain::reason::Reason;
 
-/// How the change of one device ended.
+/// Final outcome of changing one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
-    /// It was read again and has what it shall have.
+    /// The device was read again and is in its desired state.
     Applied,
-    /// Something is in the way. It has what it had.
+    /// A blocker prevents the change. The device is in its previous state.
     Blocked {
-        /// What; never empty.
+        /// The blockers; never empty.
         causes: Vec<Cause>,
-        /// Whether something had been changed, and was brought back.
+        /// True if a partial change was rolled back.
         rolled_back: bool,
     },
-    /// The hardware cannot. It has what it had.
+    /// The hardware cannot provide the desired state. The device is in its previous state.
     Infeasible(Infeasible),
-    /// It could not be done. It was read again and has what it had.
+    /// The change failed. The device was read again and is in its previous state.
     RolledBack {
-        /// Why, in words for a person.
+        /// Human-readable reason.
         reason: String,
     },
-    /// It could not be done, and what it had could not be brought back either, or was not tried.
+    /// The change failed, and the rollback failed or was not attempted.
     Failed {
-        /// Why not the one.
+        /// Reason of the failed change.
         reason: String,
-        /// Why not the other; `None` where nothing had been changed or nothing can be.
+        /// Reason of the failed rollback; `None` if nothing was changed or nothing can be rolled back.
         rollback: Option<String>,
     },
-    /// Everything is done but a reset, with which the mode comes into force.
+    /// Every step is done except a reset, which activates the new MIG mode.
     NeedsReset {
-        /// What the reset concerns.
+        /// The devices affected by the reset.
         scope: ResetScope,
-        /// What is in its way, where it was tried.
+        /// Blockers of the reset, if it was attempted.
         causes: Vec<Cause>,
     },
-    /// Somebody else changes it. It is left to them.
+    /// Another process is changing the device. The transaction leaves it alone.
     Yielded {
-        /// What was seen, in words for a person.
+        /// Human-readable description of the observed change.
         reason: String,
     },
 }
 
-/// What was done on the way.
+/// Counts of the operations performed during a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Work {
     /// GPU instances destroyed.
     pub destroyed: u32,
     /// GPU instances created.
     pub created: u32,
-    /// Calls made again because the driver said that it may work later.
+    /// Calls retried because the driver reported a temporary failure.
     pub retries: u32,
-    /// Whether what was there before had to be brought back.
+    /// Rollbacks started.
     pub rollbacks: u32,
 }
 
 impl Ending {
-    /// All the words there are.
+    /// Every outcome word.
     pub const WORDS: [&'static str; 7] = [
         Reason::Applied.word(),
         Reason::Blocked.word(),
@@ -68,12 +68,12 @@ impl Ending {
         Reason::Yielded.word(),
     ];
 
-    /// The reason's word: part of metrics, history and status.
+    /// The reason's word, as it appears in metrics, history and status.
     pub fn as_str(&self) -> &'static str {
         self.reason().word()
     }
 
-    /// The reason that this is in metrics, history and status.
+    /// The reason, as it appears in metrics, history and status.
     pub fn reason(&self) -> Reason {
         match self {
             Self::Applied => Reason::Applied,
@@ -86,7 +86,7 @@ impl Ending {
         }
     }
 
-    /// Whether the device is as recorded: at its target, or back at what it had.
+    /// Returns whether the device is in a recorded state: its target or its previous state.
     pub fn is_settled(&self) -> bool {
         match self {
             Self::Applied

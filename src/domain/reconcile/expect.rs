@@ -1,4 +1,4 @@
-//! What a device should have by now, so that what somebody else did shows.
+//! The expected state of a device during a change, used to detect modifications by other processes.
 
 use std::collections::BTreeSet;
 
@@ -6,14 +6,14 @@ use crate::domain::call::{Call, Done};
 use crate::domain::catalog::Placement;
 use crate::domain::inventory::{Device, GpuInstance, Mig, MigState};
 
-/// A GPU instance as it can be told from others: ids are given again.
+/// Identity of a GPU instance across readings. Ids are not part of it because the driver reuses them.
 type Known = (u32, Placement);
 
-/// The device as it should be, after all that was done to it.
+/// The device as it should be after every call made so far.
 #[derive(Debug, Clone)]
 pub(super) struct Expected {
     pub(super) device: Device,
-    /// What was tried to be made or to be taken away: whatever of it is there or not was our own doing.
+    /// Instances that this transaction tried to create or destroy. Their presence or absence is its own doing.
     ours: BTreeSet<Known>,
 }
 
@@ -25,7 +25,7 @@ impl Expected {
         }
     }
 
-    /// A call is about to be made, and whatever comes of it is ours.
+    /// Records that a call is about to be made, so that its effects are not attributed to another process.
     pub(super) fn trying(&mut self, call: Call) {
         let known = match call {
             Call::CreateGpuInstance {
@@ -42,7 +42,7 @@ impl Expected {
         self.ours.extend(known);
     }
 
-    /// A call was made.
+    /// Applies the effect of a completed call.
     pub(super) fn did(&mut self, call: Call, done: &Done) {
         if let (
             Call::CreateGpuInstance { profile_id, .. },
@@ -79,7 +79,7 @@ impl Expected {
                     });
                 }
             }
-            // Compute instances have no place of their own that matters here.
+            // Compute instances have no placement that matters here.
             Call::CreateComputeInstance { .. } => {}
             Call::SetMigMode { to } => {
                 state.pending = to;
@@ -90,7 +90,7 @@ impl Expected {
         }
     }
 
-    /// Takes in what was read, and says what somebody else did to it, if anything.
+    /// Stores a new reading and returns a description of the modification by another process, if there was one.
     pub(super) fn read(&mut self, read: Device) -> Option<String> {
         let said = self.foreign(&read);
         self.device.mig = read.mig;
@@ -100,7 +100,8 @@ impl Expected {
         said
     }
 
-    /// A device that has lost everything was reset or has a new driver: nobody works on it.
+    /// Detects instances created or destroyed by another process. A device that has lost all its instances was reset
+    /// or has a reloaded driver; this is not attributed to another process.
     fn foreign(&self, read: &Device) -> Option<String> {
         let (before, now) = (self.device.mig.state()?, read.mig.state()?);
         let all = |state: &MigState| {

@@ -1,4 +1,4 @@
-//! What a transaction is asked for, what it asks for, and what it is told.
+//! Inputs of a transaction, the actions it requests and the answers it receives.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,84 +10,84 @@ use crate::domain::inventory::{Device, Inventory, Process};
 use crate::domain::layout::{DeviceTarget, MigTarget};
 use crate::domain::plan::Policy;
 
-/// What is to be done to a device.
+/// A requested change of one device.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// The node as it was read just now.
+    /// The node's inventory, read just before the change.
     pub inventory: Arc<Inventory>,
-    /// What the device shall have.
+    /// The desired state of the device.
     pub target: DeviceTarget,
-    /// What it had before anything was done to it, each instance in its place; `None` where nobody could tell.
+    /// The state of the device before any change, with the placement of each instance; `None` if unknown.
     pub previous: Option<MigTarget>,
-    /// Whether somebody began with it already and was killed.
+    /// True if an earlier transaction for this change was interrupted.
     pub resumed: bool,
-    /// Who uses it, beside the processes that the inventory names.
+    /// Holders of the device, in addition to the processes in the inventory.
     pub holders: Vec<Holder>,
-    /// What may be done.
+    /// The permitted operations.
     pub policy: Policy,
-    /// How patiently.
+    /// The time limits.
     pub limits: Limits,
 }
 
-/// How long things may take.
+/// Time limits of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// How long a driver may say "in use" of what nobody is seen to use. Source: a few tenths of a second after a process
-    /// ended, measured on an A30 (FAR scheduler, JPDC 2025).
+    /// Maximum time for which the driver may report "in use" for a device without a visible user. Source: a few
+    /// tenths of a second after a process ended, measured on an A30 (FAR scheduler, JPDC 2025).
     pub in_use: Duration,
-    /// How long the whole may take; going back may take as long again.
+    /// Time limit of the whole change. A rollback has the same limit again.
     pub whole: Duration,
 }
 
-/// What is to be done next.
+/// The next action that the caller must perform.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Find out who uses the device and its partitions; answered by [`Answer::Looked`].
+    /// Find the users of the device and its partitions; answered by [`Answer::Looked`].
     Look,
-    /// Make this call; answered by [`Answer::Called`].
+    /// Make this driver call; answered by [`Answer::Called`].
     Call(Call),
     /// Wait; answered by [`Answer::Waited`].
     Wait(Duration),
     /// Read the device; answered by [`Answer::Read`].
     Read,
-    /// Nothing more.
+    /// The transaction has ended.
     End(Ending),
 }
 
-/// What came of it.
+/// The result of an action.
 #[derive(Debug, Clone)]
 pub enum Answer {
-    /// Nothing was asked for yet.
+    /// No action was requested yet.
     Begin,
-    /// Of [`Action::Look`]: who, or why nobody can tell.
+    /// Answer to [`Action::Look`]: the users, or why they cannot be determined.
     Looked(Result<Users, String>),
-    /// Of [`Action::Call`].
+    /// Answer to [`Action::Call`].
     Called(Result<Done, Failure>),
-    /// Of [`Action::Wait`].
+    /// Answer to [`Action::Wait`].
     Waited,
-    /// Of [`Action::Read`].
+    /// Answer to [`Action::Read`].
     Read(Result<Box<Device>, Failure>),
 }
 
-/// Who uses a device, told just now.
+/// The current users of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Users {
-    /// Processes with a context, by the driver.
+    /// Processes with a context, as reported by the driver.
     pub processes: Vec<Process>,
-    /// Everybody else.
+    /// All other holders.
     pub holders: Vec<Holder>,
 }
 
-/// How far it is, for people who watch.
+/// Progress of a transaction, for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being done, in words.
+    /// Human-readable description of the current step.
     pub doing: String,
-    /// Steps of the present plan that are done.
+    /// Completed steps of the current plan.
     pub done: usize,
-    /// Steps that the present plan has.
+    /// Total steps of the current plan.
     pub steps: usize,
-    /// Whether it is on its way back.
+    /// True if the transaction is rolling back.
     pub back: bool,
 }
 

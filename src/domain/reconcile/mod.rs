@@ -1,4 +1,4 @@
-//! Carrying plans out, as state machines without I/O: what to do next follows from what came of what was done before.
+//! State machines that execute plans, without I/O: each next action follows from the results of the previous ones.
 
 mod ending;
 mod expect;

@@ -1,8 +1,8 @@
-//! A node on its way: which devices to change now, which to leave alone, and when to look again.
+//! Reconciliation of one node: which devices to change now, which to leave alone, and when to reconcile again.
 //!
-//! It is level-triggered: every look at the hardware is held against what the node shall have, and nothing is concluded from
-//! what was done before but how long to wait before it is done again. What a device has when it reached its target is kept, so
-//! that a change by somebody else can be told from one that was asked for.
+//! Reconciliation is level-triggered: every inventory is compared with the desired state. Earlier attempts only
+//! determine the delay before the next one. The state in which a device reached its target is stored, so that a
+//! change by another process can be distinguished from a requested one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,57 +15,57 @@ use crate::domain::inventory::{Condition, Device, Inventory, MigMode};
 use crate::domain::layout::{MigTarget, Targets, standing};
 use crate::domain::plan::{Cause, NodePlan, Outcome, Policy, Question, Step, Verdict, plan};
 
-/// What is done about changes by somebody else.
+/// Policy for changes made by other processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Drift {
-    /// They are undone as far as nothing is in use.
+    /// Undo them, unless the affected partitions are in use.
     #[default]
     Repair,
-    /// They are left, and said.
+    /// Leave and report them.
     Report,
 }
 
-/// What a look at the node goes by.
+/// The inputs of one reconciliation.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
-    /// The node as it was read.
+    /// The node's current inventory.
     pub inventory: &'a Inventory,
-    /// What it shall have.
+    /// The desired state.
     pub targets: &'a Targets,
-    /// Who uses its devices, beside the processes that the inventory names.
+    /// Holders of its devices, in addition to the processes in the inventory.
     pub holders: &'a [Holder],
-    /// Why not all of them are known, in words for a person: kubelet was started just now, or does not answer.
+    /// Human-readable reason why not all holders are known: kubelet was just started, or does not answer.
     pub untold: Option<&'a str>,
-    /// What may be done.
+    /// The permitted operations.
     pub policy: &'a Policy,
-    /// What is done about changes by somebody else.
+    /// Policy for changes made by other processes.
     pub drift: Drift,
-    /// Devices that somebody began to change and was killed, or could neither bring to their target nor back.
+    /// Devices whose change was interrupted, or could be neither completed nor rolled back.
     pub unfinished: &'a BTreeSet<PciAddress>,
-    /// The same of devices that are not there now.
+    /// The same for devices that are absent now.
     pub absent: &'a BTreeSet<PciAddress>,
 }
 
-/// What to do now.
+/// The decision of one reconciliation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Decision {
     /// Devices to change, in the order of their addresses.
     pub change: Vec<PciAddress>,
-    /// Devices that cannot have now what they shall have and are between that and what they had: when they are changed, they are
-    /// brought to what was begun, or back.
+    /// Devices that cannot reach their desired state now and are between it and their previous state. Changing them
+    /// completes the interrupted change or rolls it back.
     pub finish: Vec<PciAddress>,
-    /// Devices of those to change on which somebody else had changed what they should have.
+    /// Devices in `change` that another process had modified.
     pub drifted: Vec<PciAddress>,
-    /// When to look again, even if nothing hints at a change; `None` where there is no reason to.
+    /// Time of the next reconciliation, even without an event; `None` if none is needed.
     pub again: Option<Duration>,
 }
 
-/// Between two attempts at least this long, however much changes: whoever is in the way may come and go all the time.
+/// Minimum interval between two attempts, regardless of changes: blockers may come and go continuously.
 const BREATH: Duration = Duration::from_secs(1);
-/// Interval at which the users of devices are looked up again while they are not known.
+/// Interval at which holders are queried again while they are unknown.
 pub(super) const UNTOLD_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Remembers what was tried.
+/// State of each device and its recent attempts.
 #[derive(Debug, Clone, Default)]
 pub struct Node {
     devices: BTreeMap<PciAddress, Record>,
@@ -74,25 +74,25 @@ pub struct Node {
 #[derive(Debug, Clone)]
 struct Record {
     state: State,
-    /// Attempts in a row that ended badly.
+    /// Consecutive failed attempts.
     failures: u32,
-    /// What it looked like after the last of these, and when it is tried again.
+    /// State of the device after the last failed attempt, and the time of the next attempt.
     put_off: Option<PutOff>,
-    /// What it has had since it reached its target.
+    /// The geometry of the device since it reached its target.
     reached: Option<MigTarget>,
 }
 
-/// An attempt that ended badly.
+/// Backoff after a failed attempt.
 #[derive(Debug, Clone)]
 struct PutOff {
     looks: Looks,
-    /// Not before this, whatever happens.
+    /// Earliest time of the next attempt, even if the device changes.
     soonest: Duration,
-    /// Then at the latest.
+    /// Time of the next attempt if the device does not change.
     at: Duration,
 }
 
-/// Everything about a device that makes another attempt worth while when it changes.
+/// The properties of a device that justify another attempt when they change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Looks {
     geometry: Option<MigTarget>,
@@ -101,22 +101,23 @@ struct Looks {
     users: BTreeSet<User>,
 }
 
-/// Somebody who may be in the way: GPU instance, compute instance, process. How much memory one has, or that a monitor opened
-/// the device for a moment, is nothing to try again for.
+/// A possible blocker: GPU instance, compute instance, process. Memory usage is not included, nor are monitors that
+/// open the device briefly: neither justifies another attempt.
 type User = (Option<u32>, Option<u32>, Option<u32>);
 
 impl Node {
-    /// Something else is asked of these devices: they are tried at once, and what they have now is no drift.
+    /// Resets these devices because their desired state has changed: they are tried immediately, and their current
+    /// state is not drift.
     pub fn select(&mut self, devices: &BTreeSet<PciAddress>) {
         self.devices.retain(|pci, _| !devices.contains(pci));
     }
 
-    /// Something else is asked of all devices.
+    /// Resets all devices because their desired state has changed.
     pub fn select_all(&mut self) {
         self.devices.clear();
     }
 
-    /// The device was reset, and is worth another attempt now; a second reset in a row is not.
+    /// Allows an immediate attempt after a device reset, but not after a second reset in a row.
     pub fn was_reset(&mut self, pci: PciAddress) {
         if let Some(record) = self.devices.get_mut(&pci)
             && record.failures <= 1
@@ -125,7 +126,7 @@ impl Node {
         }
     }
 
-    /// Holds what is there against what shall be.
+    /// Compares the inventory with the desired state.
     pub fn look(&mut self, now: Duration, view: &View<'_>) -> Decision {
         let planned = plan(&Question {
             inventory: view.inventory,
@@ -135,7 +136,7 @@ impl Node {
             refused: &BTreeSet::new(),
         });
         self.select_planned(&planned, view.absent);
-        // What was begun is brought to an end, and is no reason to leave the others.
+        // Interrupted changes are completed. They do not prevent changes of the other devices.
         let begun = |pci: PciAddress| view.unfinished.contains(&pci);
         let mut new = planned.devices.iter().filter(|device| !begun(device.pci));
         let impossible = new.any(|device| device.verdict.outcome() == Outcome::Infeasible);
@@ -150,7 +151,7 @@ impl Node {
                     let due = record.due(now, &looks, view.drift);
                     let needs_idle = change.steps.iter().any(Step::needs_idle);
                     match view.untold.filter(|_| needs_idle && !begun(device.pci)) {
-                        // Known before the plan: the change would be begun and given up, again and again.
+                        // Known before the plan: otherwise the change would be started and rolled back repeatedly.
                         Some(reason) if matches!(due, Due::Now { .. }) => {
                             record.state = State::Blocked {
                                 causes: vec![Cause::Untold {
@@ -162,14 +163,14 @@ impl Node {
                         Some(_) | None => decision.take(device.pci, &due),
                     }
                 }
-                // It cannot be left half-way.
+                // The device must not be left in an intermediate state.
                 Verdict::Change(_) | Verdict::Blocked(_) | Verdict::Infeasible(_)
                     if begun(device.pci) =>
                 {
                     decision.take(device.pci, &record.due(now, &looks, view.drift));
                     decision.finish.push(device.pci);
                 }
-                // It does not have what it had: "blocked" would say so.
+                // The device is not in its previous state, which "blocked" would imply.
                 Verdict::Blocked(_) if view.absent.contains(&device.pci) => record.lost(),
                 Verdict::Blocked(blocked) => {
                     record.state = match lost(view, device.pci) {
@@ -183,7 +184,7 @@ impl Node {
                     };
                 }
                 Verdict::Infeasible(infeasible) => record.state = State::Infeasible(infeasible),
-                // A plan is whole before its first step.
+                // A plan must be feasible as a whole before its first step runs.
                 Verdict::Change(_) => {
                     record.state = State::Pending {
                         reason: "another device can never have what this layout asks of it"
@@ -195,8 +196,8 @@ impl Node {
         decision
     }
 
-    /// Drops devices without a plan. One that went away during its change stays failed, even if the layout selects only devices
-    /// that are there.
+    /// Drops devices without a plan. A device that disappeared during its change stays failed, even if the layout
+    /// selects only devices that are present.
     fn select_planned(&mut self, planned: &NodePlan, absent: &BTreeSet<PciAddress>) {
         let is_planned = |pci: &PciAddress| planned.devices.iter().any(|device| device.pci == *pci);
         self.devices
@@ -207,13 +208,13 @@ impl Node {
         }
     }
 
-    /// The device is being changed.
+    /// Marks the device as being changed.
     pub fn began(&mut self, pci: PciAddress) {
         let record = self.devices.entry(pci).or_insert_with(Record::new);
         record.state = State::Applying;
     }
 
-    /// How that ended: what was read after it, and who used the node's devices then.
+    /// Records the outcome of a change, with the inventory and the holders read after it.
     pub fn ended(
         &mut self,
         now: Duration,
@@ -236,13 +237,13 @@ impl Node {
         record.state = ending.into();
     }
 
-    /// Where each device stands that something is asked of, in the order of their addresses.
+    /// The state of each device that has a desired state, in the order of their addresses.
     pub fn states(&self) -> impl Iterator<Item = (PciAddress, &State)> {
         let all = self.devices.iter();
         all.map(|(pci, record)| (*pci, &record.state))
     }
 
-    /// The state that most needs somebody's attention.
+    /// The state that most needs attention.
     pub fn worst(&self) -> Option<&State> {
         let states = self.devices.values().map(|record| &record.state);
         states.max_by_key(|state| state.gravity())
@@ -268,7 +269,8 @@ impl Record {
         self.reached = looks.geometry;
     }
 
-    /// It went away while it was being changed. Why is known best where that was seen.
+    /// Marks a device that disappeared during its change as failed. An existing failure is retained, as its reason is
+    /// more precise.
     fn lost(&mut self) {
         if !matches!(self.state, State::Failed { .. }) {
             self.state = State::Failed {
@@ -279,7 +281,8 @@ impl Record {
         }
     }
 
-    /// It could be changed now: unless it was tried a moment ago, or somebody else's change is to be left.
+    /// Decides when the device can be changed: not during backoff, and not if drift by another process is only to be
+    /// reported.
     fn due(&mut self, now: Duration, looks: &Looks, drift: Drift) -> Due {
         if let Some(then) = &self.put_off {
             let at = if then.looks == *looks {
@@ -304,7 +307,7 @@ impl Record {
     }
 }
 
-/// When a device is to be changed.
+/// Time at which a device should be changed.
 enum Due {
     Now { drifted: bool },
     At(Duration),
@@ -328,8 +331,8 @@ impl Decision {
     }
 }
 
-/// Whether a reset, a reload of the driver or a reboot took it, which leave nothing; a person leaves something, or turns MIG
-/// mode on.
+/// Returns whether a reset, a driver reload or a reboot removed the instances. These leave no instance at all; a user
+/// usually leaves some, or enables MIG mode.
 fn is_lost(reached: &MigTarget, now: Option<&MigTarget>) -> bool {
     match (reached, now) {
         (MigTarget::Enabled(_), None | Some(MigTarget::Disabled)) => true,
@@ -340,7 +343,8 @@ fn is_lost(reached: &MigTarget, now: Option<&MigTarget>) -> bool {
     }
 }
 
-/// Why a device that the layout selects does not answer; `None` of one that answers and does not report all.
+/// Returns the reason why a device selected by the layout does not respond; `None` for a device that responds but
+/// reports incomplete data.
 fn lost(view: &View<'_>, pci: PciAddress) -> Option<String> {
     let mut unverified = view.targets.unverified.iter();
     let unverified = unverified.find(|one| one.pci == pci)?;

@@ -1,4 +1,5 @@
-//! What must be known after a crash and cannot be read from the hardware: what devices had before anything was done to them.
+//! State that must survive a crash and cannot be read from the hardware: the geometry of each device before its
+//! change.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +7,7 @@ use crate::domain::id::{GpuUuid, PciAddress};
 use crate::domain::inventory::{Condition, Device, GpuInstance, Inventory, NvmlState};
 use crate::domain::layout::{DeviceTarget, MigTarget, Place, Targets, compare, standing};
 
-/// An apply that has begun.
+/// An apply that has started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// The plan's id.
@@ -22,15 +23,15 @@ pub struct Record {
 pub struct Entry {
     /// The device.
     pub pci: PciAddress,
-    /// Tells it from another that took its slot.
+    /// Distinguishes the device from another one in the same slot.
     pub uuid: Option<GpuUuid>,
-    /// The plan that this device was changed by.
+    /// The plan that changed this device.
     pub plan: String,
     /// The layout of that plan.
     pub layout: String,
-    /// What it had, each instance in its place; `None` where nobody could tell.
+    /// The geometry before the change, with the placement of each instance; `None` if unknown.
     pub previous: Option<MigTarget>,
-    /// What it shall have.
+    /// The desired geometry.
     pub target: MigTarget,
 }
 
@@ -42,7 +43,7 @@ impl Record {
         entries.find(|entry| entry.pci == pci && entry.is_of(device))
     }
 
-    /// Devices whose change was interrupted and that are there.
+    /// Devices whose change was interrupted and that are present.
     pub fn interrupted(&self, inventory: &Inventory) -> BTreeSet<PciAddress> {
         let entries = self.devices.iter().map(|entry| entry.pci);
         entries
@@ -50,7 +51,7 @@ impl Record {
             .collect()
     }
 
-    /// Devices whose change was interrupted and that are not there now.
+    /// Devices whose change was interrupted and that are absent now.
     pub fn absent(&self, inventory: &Inventory) -> BTreeSet<PciAddress> {
         let entries = self.devices.iter().map(|entry| entry.pci);
         entries
@@ -58,7 +59,8 @@ impl Record {
             .collect()
     }
 
-    /// `targets` with the interrupted changes of devices of which they ask nothing. A device that is absent is left out.
+    /// Returns `targets` plus the interrupted changes of devices that `targets` does not cover. Absent devices are
+    /// left out.
     pub fn complete(&self, inventory: &Inventory, targets: &Targets) -> Targets {
         let mut targets = targets.clone();
         for pci in self.interrupted(inventory) {
@@ -78,14 +80,15 @@ impl Record {
 }
 
 impl Entry {
-    /// Whether `device` is the one that the change was begun on. It is another one only where both UUIDs are known.
+    /// Returns whether `device` is the one whose change was started. It is a different one only if both UUIDs are
+    /// known and differ.
     pub fn is_of(&self, device: &Device) -> bool {
         let both = self.uuid.as_ref().zip(device.uuid.as_ref());
         both.is_none_or(|(begun, now)| begun == now)
     }
 
-    /// Whether the device is known to have exactly what it had before the change. Then the change never touched it, or was
-    /// taken back, and nothing of it is left to finish.
+    /// Returns whether the device is known to have exactly its previous geometry. Then the change never touched it or
+    /// was rolled back, and there is nothing to finish.
     pub fn is_at_previous(&self, inventory: &Inventory) -> bool {
         let is_ready = matches!(inventory.nvml, NvmlState::Ready(_));
         let Some(device) = find(inventory, self.pci).filter(|_| is_ready) else {
@@ -97,7 +100,8 @@ impl Entry {
         let Some(state) = device.mig.state() else {
             return false;
         };
-        // A GPU instance without a compute instance is not part of a target, and may be half of what was being created.
+        // A GPU instance without a compute instance is not part of a target, and may be left from an unfinished
+        // creation.
         let is_whole = |one: &GpuInstance| !one.compute_instances.is_empty();
         state.current == state.pending
             && state.gpu_instances.iter().all(is_whole)
@@ -105,7 +109,8 @@ impl Entry {
             && standing(state) == self.previous
     }
 
-    /// Whether the device has what the change asked for. Where a partition lies counts only as far as the change asked for it.
+    /// Returns whether the device has the requested geometry. The placement of a partition counts only if the change
+    /// specified it.
     pub fn is_reached(&self, inventory: &Inventory) -> bool {
         let targets = Targets {
             devices: vec![self.as_target()],

@@ -1,4 +1,4 @@
-//! Where a device stands with regard to what it shall have.
+//! State of a device relative to its desired state.
 
 use std::time::Duration;
 
@@ -8,55 +8,55 @@ use crate::domain::plan::words::{Words, holders};
 use crate::domain::plan::{Cause, Infeasible, ResetScope};
 use crate::domain::reason::Reason;
 
-/// Where a device stands.
+/// State of a device relative to its desired state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
-    /// It has what it shall have.
+    /// The device is in its desired state.
     Applied,
-    /// It will be changed, or waits for what must come first.
+    /// The change is queued, or waits for a prerequisite.
     Pending {
-        /// What it waits for, in words for a person.
+        /// Human-readable prerequisite.
         reason: String,
     },
-    /// It is being changed.
+    /// The device is being changed.
     Applying,
-    /// Something is in the way.
+    /// A blocker prevents the change.
     Blocked {
-        /// What; never empty.
+        /// The blockers; never empty.
         causes: Vec<Cause>,
     },
-    /// The hardware cannot.
+    /// The hardware cannot provide the desired state.
     Infeasible(Infeasible),
-    /// It could not be changed and has what it had.
+    /// The change failed, and the device is in its previous state.
     RolledBack {
-        /// Why.
+        /// Human-readable reason.
         reason: String,
     },
-    /// It could not be changed, and what it has now is neither the one nor the other.
+    /// The change failed, and the device is in neither its desired nor its previous state.
     Failed {
-        /// Why.
+        /// Human-readable reason.
         reason: String,
-        /// Why what it had could not be brought back; `None` where nothing was changed.
+        /// Reason of the failed rollback; `None` if nothing was changed.
         rollback: Option<String>,
     },
-    /// Everything is done but a reset.
+    /// Every step is done except a reset.
     NeedsReset {
-        /// What the reset concerns.
+        /// The devices affected by the reset.
         scope: ResetScope,
-        /// What is in its way, where it was tried.
+        /// Blockers of the reset, if it was attempted.
         causes: Vec<Cause>,
     },
-    /// Somebody else changed it after it had what it shall have, and it is left as it is.
+    /// Another process changed the device after it had reached its desired state, and the policy leaves it.
     Drifted,
-    /// Somebody else changes it.
+    /// Another process is changing the device.
     Yielded {
-        /// What was seen.
+        /// Human-readable description of the observed change.
         reason: String,
     },
 }
 
 impl State {
-    /// The reason that this is in status, metrics and history.
+    /// The reason, as it appears in status, metrics and history.
     pub fn reason(&self) -> Reason {
         match self {
             Self::Applied => Reason::Applied,
@@ -77,7 +77,7 @@ impl State {
         self.reason().word()
     }
 
-    /// How much it needs somebody's attention, the least first.
+    /// Severity: how much the state needs attention, in ascending order.
     pub fn gravity(&self) -> u8 {
         match self {
             Self::Applied => 0,
@@ -93,8 +93,8 @@ impl State {
         }
     }
 
-    /// The same without what the programs in the way were started with: arguments may be secrets, and not everybody who reads of
-    /// a node may read those.
+    /// Returns the state without the command-line arguments of blocking programs: arguments may contain secrets, and
+    /// not every reader of a node's status is authorized to see them.
     #[must_use]
     pub fn without_arguments(&self) -> Self {
         let mut state = self.clone();
@@ -109,7 +109,7 @@ impl State {
         state
     }
 
-    /// Why, in words for a person; empty where there is nothing to explain.
+    /// Human-readable explanation; empty if there is nothing to explain.
     pub fn message(&self, words: &Words<'_>) -> String {
         match self {
             Self::Applied | Self::Applying => String::new(),
@@ -136,8 +136,8 @@ impl State {
 }
 
 impl State {
-    /// Whether somebody has the device open who is in the way of a change of its MIG mode, or of a reset, and is no pod that kubelet
-    /// gave the device to: a client such as a monitor, which can be asked to let go.
+    /// Returns whether a change of MIG mode or a reset is blocked by an open handle of a process that is not a pod
+    /// with a kubelet allocation: a client such as a monitor, which can be asked to close the device.
     pub fn is_held(&self) -> bool {
         let by_a_client = |cause: &Cause| match cause {
             Cause::DeviceInUse { holders } => {
@@ -151,13 +151,13 @@ impl State {
         self.causes().iter().any(by_a_client)
     }
 
-    /// Whether it is enough that those go who are in the way and told.
+    /// Returns whether the change can proceed once the known holders are gone.
     pub fn waits_for_holders(&self) -> bool {
         let causes = self.causes();
         !causes.is_empty() && causes.iter().all(|cause| !cause.holders().is_empty())
     }
 
-    /// What is in the way.
+    /// The blockers.
     pub fn causes(&self) -> &[Cause] {
         match self {
             Self::Blocked { causes } | Self::NeedsReset { causes, .. } => causes,
@@ -172,7 +172,7 @@ impl State {
         }
     }
 
-    /// Whether a device in the state of this word is to be looked at by somebody. A word that is not known is not.
+    /// Returns whether a device in the state named by this word needs attention; `false` for an unknown word.
     pub fn wants_a_look(word: &str) -> bool {
         matches!(
             Reason::of(word),
@@ -187,7 +187,7 @@ impl State {
         )
     }
 
-    /// All the words there are, the least grave first.
+    /// Every state word, in ascending order of severity.
     pub const WORDS: [&'static str; 10] = [
         Reason::Applied.word(),
         Reason::Pending.word(),
@@ -215,7 +215,7 @@ fn needs_reset(words: &Words<'_>, scope: &ResetScope, causes: &[Cause]) -> Strin
     }
 }
 
-/// What is in the way, and who.
+/// A blocker and its holders.
 fn told(words: &Words<'_>, cause: &Cause) -> String {
     let cause_told = words.cause(cause);
     match cause.holders() {
@@ -238,11 +238,11 @@ impl From<Ending> for State {
     }
 }
 
-/// The first wait after an attempt that ended badly; each is twice as long as the one before.
+/// Delay after the first failed attempt; doubled after each further one.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 pub(in crate::domain) const LONGEST_WAIT: Duration = Duration::from_mins(5);
 
-/// How long to wait after so many attempts in a row that ended badly.
+/// Delay after this number of consecutive failed attempts.
 pub(in crate::domain) fn wait(failures: u32) -> Duration {
     let doubled = FIRST_WAIT.saturating_mul(1 << failures.saturating_sub(1).min(16));
     doubled.min(LONGEST_WAIT)

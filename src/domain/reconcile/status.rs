@@ -1,4 +1,4 @@
-//! Where a node stands, for everybody who asks: log, stream, pages, command line.
+//! Status of a node, shared by the log, the status stream, the web pages and the command line.
 
 use std::sync::Arc;
 
@@ -12,98 +12,100 @@ use crate::domain::plan::Cause;
 use crate::domain::plan::words::Words;
 use crate::domain::sharing::SharingStatus;
 
-/// Where a node stands with regard to its layout.
+/// Status of a node relative to its layout.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Status {
-    /// The layout it shall have; `None` where nothing is asked of it.
+    /// Name of the desired layout; `None` if the node has none.
     pub layout: Option<String>,
-    /// Whether a person chose it by hand.
+    /// True if a user selected it manually.
     pub by_hand: bool,
-    /// The label of the Node that chose it, if it was one.
+    /// The Node label that selected it, if any.
     pub label: Option<&'static str>,
-    /// The file that it was looked up in, by its content: the first digits of its SHA-256.
+    /// Version of the layouts file: the first digits of its SHA-256.
     pub layouts: Option<String>,
-    /// The last choice that was looked at from beginning to end; grows with each.
+    /// The last selection that was fully reconciled; increases with each selection.
     pub generation: u64,
-    /// Grows whenever something else is asked of a device, or the same once more; what else changes in the file does not count.
+    /// Increases when the desired state of a device changes or is requested again. Other changes of the file do not
+    /// count.
     pub meaning: u64,
-    /// The id of the last plan that was carried out, in vain or not.
+    /// The id of the last plan that was executed, successfully or not.
     pub plan: Option<String>,
-    /// The state that most needs attention, in a word; `None` where nothing is asked of any device.
+    /// The word of the state that most needs attention; `None` if no device has a desired state.
     pub state: Option<&'static str>,
-    /// What is wrong with the layout, the journal or the state directory, in words for a person.
+    /// Human-readable problem with the layout, the journal or the state directory.
     pub notice: Option<String>,
-    /// What is done about pods in the way, in words for a person.
+    /// Human-readable action taken about blocking pods.
     pub drain: Option<String>,
-    /// The devices that something is asked of, in the order of their addresses.
+    /// The devices that have a desired state, in the order of their addresses.
     pub devices: Vec<DeviceStatus>,
-    /// What was done for other layouts, whose changes were interrupted, since this one was chosen; in the order of addresses.
+    /// Interrupted changes of other layouts that were finished since this one was selected, in the order of
+    /// addresses.
     pub interrupted: Vec<InterruptedChange>,
-    /// What is asked of them; absent where nothing is.
+    /// The desired state of the devices; `None` if there is none.
     pub asked: Option<Arc<Targets>>,
-    /// How far what is given out to pods is what shall be; absent where nobody says.
+    /// Status of sharing: whether the offered resources match the desired ones; `None` if not reported.
     pub sharing: Option<SharingStatus>,
-    /// What happened so far.
+    /// Counters since the agent started.
     pub past: Past,
 }
 
-/// What happened since the agent started.
+/// Counters since the agent started.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Past {
-    /// How often partitions were made or destroyed.
+    /// Number of times partitions were created or destroyed.
     pub changes: u64,
-    /// How often devices were found changed by somebody else.
+    /// Number of times drift was detected.
     pub drifts: u64,
-    /// Which, the last time.
+    /// Names of the most recently drifted devices.
     pub drifted: Vec<String>,
 }
 
-/// How an interrupted change of a device ended, for a layout that is not the node's now.
+/// Outcome of an interrupted device change whose layout is no longer the node's layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InterruptedChange {
     /// The device.
     pub pci: PciAddress,
-    /// What people call it: `GPU 3`.
+    /// Display name: `GPU 3`.
     pub name: String,
     /// The layout of the interrupted change.
     pub layout: String,
-    /// How its last attempt ended, in a word: [`State::as_str`].
+    /// Word of the state after its last attempt: [`State::as_str`].
     pub state: &'static str,
-    /// Why, in words for a person and without the arguments of programs; empty where there is nothing to explain.
+    /// Human-readable explanation, without command-line arguments; empty if there is nothing to explain.
     pub message: String,
 }
 
 impl Status {
-    /// Whether devices are being changed.
+    /// Returns whether any device is being changed.
     pub fn is_busy(&self) -> bool {
         let applying = State::Applying.as_str();
         self.devices.iter().any(|device| device.state == applying)
     }
 }
 
-/// Where a device stands.
+/// Status of one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceStatus {
     /// The device.
     pub pci: PciAddress,
-    /// What people call it: `GPU 3`.
+    /// Display name: `GPU 3`.
     pub name: String,
-    /// In a word: [`State::as_str`].
+    /// Word of the state: [`State::as_str`].
     pub state: &'static str,
-    /// Why, in words for a person and without the arguments of programs; empty where there is nothing to explain.
+    /// Human-readable explanation, without command-line arguments; empty if there is nothing to explain.
     pub message: String,
-    /// Whether somebody has it open who is in the way of a change of its MIG mode, or of a reset.
+    /// True if an open device handle blocks a change of MIG mode or a reset.
     pub is_held: bool,
-    /// Who is in the way, without the arguments of programs.
+    /// The blocking holders, without command-line arguments.
     pub holders: Vec<Holder>,
-    /// Whether it is enough that these go.
+    /// True if the change can proceed once these holders are gone.
     pub waits_for_holders: bool,
-    /// How far it is, while it is being changed.
+    /// Progress of the change, while it runs.
     pub progress: Option<Progress>,
 }
 
 impl DeviceStatus {
-    /// Of the device at `pci` of the node.
+    /// Creates the status of the device at `pci`.
     pub fn new(inventory: &Inventory, pci: PciAddress, state: &State) -> Self {
         let words = Words::new(inventory, pci);
         let state = state.without_arguments();

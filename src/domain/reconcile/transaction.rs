@@ -1,18 +1,18 @@
-//! One device on its way to what it shall have, or back to what it had.
+//! State machine that brings one device to its desired state, or back to its previous state.
 //!
 //! ```text
-//!            +--------------------- read again <------------------------+
+//!            +-------------------------- read <--------------------------+
 //!            v                                                           |
-//!   plan --> Change --> each step: look who uses it, call, [wait, again] +
+//!   plan --> Change --> each step: find users, call, [wait, retry] ------+
 //!     |                        |
-//!     |  nothing left          | in use, refused, out of time
+//!     |  nothing left          | in use, refused, timeout
 //!     v                        v
-//!   Applied        once more with what it had as the target --> Blocked, RolledBack, Failed
+//!   Applied        rollback: plan with the previous state as target --> Blocked, RolledBack, Failed
 //! ```
 //!
-//! The planner is asked anew after every reading, so success is never said without one, a partition that was said to be
-//! destroyed and stayed is destroyed again, a place that the hardware does not give is replaced by another, and an agent that
-//! was killed goes on from whatever is there.
+//! The device is read and planned again after every pass. Therefore success is never reported without a reading, a
+//! partition that was reported destroyed but remains is destroyed again, a placement that the hardware refuses is
+//! replaced by another, and an interrupted agent continues from the current state.
 
 mod steps;
 mod stop;
@@ -34,7 +34,7 @@ use crate::domain::layout::{DeviceTarget, Targets};
 use crate::domain::plan::words::Words;
 use crate::domain::plan::{Cause, PlannedInstance, Question, Refusal, Step, Verdict, plan};
 
-/// One device on its way.
+/// State machine that changes one device.
 #[derive(Debug, Clone)]
 pub struct Transaction {
     job: Job,
@@ -43,17 +43,17 @@ pub struct Transaction {
     refused: BTreeSet<Refusal>,
     aim: Aim,
     pass: Pass,
-    /// Plans that were carried out and not met, since the last one that the hardware's refusals explain.
+    /// Executed plans that did not reach their target, since the last one that refused placements explain.
     idle_passes: u32,
-    /// What went wrong last, for the case that nothing better can be said.
+    /// The most recent failure, used if there is no better explanation.
     note: Option<String>,
-    /// A place that was refused, if it is not that somebody took it.
+    /// A placement that failed. It counts as refused if the next reading shows it free.
     doubt: Option<Refusal>,
-    /// The call that is answered with "later", since when, and how often.
+    /// The call that the driver postponed, the time of its first failure, and the number of retries.
     put_off: Option<(Call, Duration, u32)>,
-    /// What was seen to be in the way right before a call, since the last plan that knew of it.
+    /// The blocker seen immediately before a call, since the last plan that accounted for it.
     obstacle: Option<Cause>,
-    /// When going back began.
+    /// Start of the rollback.
     back_since: Option<Duration>,
     now: Duration,
     touched: bool,
@@ -63,24 +63,25 @@ pub struct Transaction {
 #[derive(Debug, Clone)]
 enum Aim {
     Target,
-    /// Back, and why.
+    /// Roll back, with the reason.
     Previous(Stop),
 }
 
-/// The steps of the present plan.
+/// The steps of the current plan.
 #[derive(Debug, Clone, Default)]
 struct Pass {
     steps: Vec<Step>,
     after: Vec<PlannedInstance>,
     at: usize,
-    /// The driver's ids of what was created.
+    /// The driver's ids of the created instances.
     made: BTreeMap<usize, u32>,
 }
 
-/// Plans that are carried out although the one before was not met.
+/// Maximum number of consecutive plans that are executed without reaching the target.
 const MOST_PASSES: u32 = 3;
 impl Transaction {
-    /// Nothing is done before the first [`Self::next`]. `None` where the node has no such device.
+    /// Creates the transaction; it does nothing before the first [`Self::next`]. `None` if the node has no such
+    /// device.
     pub fn new(job: Job) -> Option<Self> {
         let pci = job.target.pci;
         let mut devices = job.inventory.devices.iter();
@@ -104,17 +105,17 @@ impl Transaction {
         })
     }
 
-    /// Which device.
+    /// The device's address.
     pub fn pci(&self) -> PciAddress {
         self.job.target.pci
     }
 
-    /// What was done so far.
+    /// Counts of the operations performed so far.
     pub fn work(&self) -> Work {
         self.work
     }
 
-    /// How far it is.
+    /// The current progress.
     pub fn progress(&self) -> Progress {
         let words = Words::new(&self.job.inventory, self.pci());
         let step = self.pass.steps.get(self.pass.at);
@@ -129,7 +130,7 @@ impl Transaction {
         }
     }
 
-    /// What to do next, `now` being the time since the beginning.
+    /// Returns the next action; `now` is the time since the transaction began.
     pub fn next(&mut self, now: Duration, answer: Answer) -> Action {
         self.now = now;
         match answer {
@@ -193,7 +194,7 @@ impl Transaction {
         }
     }
 
-    /// The node with this device as it is now.
+    /// The node's inventory with the current state of this device.
     fn node(&self) -> Inventory {
         let mut inventory = Inventory::clone(&self.job.inventory);
         let pci = self.pci();
@@ -207,7 +208,7 @@ impl Transaction {
 
     fn read(&mut self, now: Duration, device: Device) -> Action {
         if !device.mig.is_told() && now < self.deadline() {
-            // What is missing in it may be there.
+            // A later reading may contain the missing partitions.
             return self.read_again("the driver does not tell all the partitions that it has");
         }
         let foreign = self.expected.read(device);
@@ -222,7 +223,7 @@ impl Transaction {
         self.plan(now)
     }
 
-    /// Whether nothing lies where the refused instance would have lain.
+    /// Returns whether the placement of the refused instance is free.
     fn is_free(&self, refusal: &Refusal) -> bool {
         let end = |of: Placement| of.start.saturating_add(of.size);
         let place = refusal.placement;
@@ -232,7 +233,7 @@ impl Transaction {
     }
 
     fn read_again(&mut self, why: &str) -> Action {
-        // At the end of the pass, where it is read.
+        // Skips to the end of the pass, where the device is read.
         self.pass.at = self.pass.steps.len();
         self.note = Some(why.to_owned());
         Action::Wait(LONGEST_WAIT)

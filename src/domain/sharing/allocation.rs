@@ -1,15 +1,16 @@
-//! Which of what is free a container should have. It is kubelet's to choose; this is our advice, and it can always be given.
+//! Preferred allocation: the units that a container should get among the available ones. Kubelet makes the final
+//! choice; a preference always exists.
 //!
-//! Where whole devices are asked for, how they are linked decides (`linked`). Where it is replicas or partitions, these rules do,
-//! the first that tells two apart:
+//! Whole devices are chosen by their links (`linked`). Replicas and partitions are chosen by the following rules; the
+//! first rule that distinguishes two candidates decides:
 //!
-//! 1. A container that asks for several gets them on different devices, as evenly as they are free: two turns of one device are
-//!    one device's worth of work.
-//! 2. `Spread` takes of the unit, and then of the device, of which least is taken; `Pack` of which most is.
-//! 3. The NUMA node that most of what is chosen is on.
-//! 4. The order of addresses, instances and numbers, so that the same question has the same answer.
+//! 1. A container that requests several gets them on different devices, as evenly as availability permits: two replicas
+//!    of one device provide the compute of one device.
+//! 2. `Spread` prefers the unit, then the device, with the fewest allocations; `Pack` the one with the most.
+//! 3. The NUMA node of most of the chosen units.
+//! 4. The order of addresses, instances and replica numbers, so that the result is deterministic.
 //!
-//! Only what is in the question is looked at: a device that was lost and is not offered any more changes nothing for the others.
+//! Only the ids in the request count: a lost device that is no longer offered does not affect the others.
 
 mod linked;
 
@@ -24,29 +25,29 @@ use super::resource::ShareId;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::Inventory;
 
-/// What kubelet asks advice for.
+/// A preferred-allocation request of kubelet.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Question {
-    /// What it may choose among.
+    /// The ids to choose from.
     pub available: Vec<ShareId>,
-    /// What has to be among what is chosen; a part of `available`.
+    /// Ids that must be chosen; a subset of `available`.
     pub must_include: Vec<ShareId>,
-    /// How many.
+    /// Number of ids to choose.
     pub size: usize,
 }
 
-/// How replicas are laid over units.
+/// Distribution of replicas over units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Policy {
-    /// Each goes to the unit that has most left.
+    /// Prefer the unit with the most free replicas.
     #[default]
     Spread,
-    /// Each goes to the unit that has least left.
+    /// Prefer the unit with the fewest free replicas.
     Pack,
 }
 
-/// The advice: `size` of what is available or as many as there are, each once, with all that has to be among it, even where that
-/// is more, and first. What nobody offers is taken last.
+/// Returns the preferred ids: `size` of the available ones, or all if there are fewer, each once. The required ids
+/// come first and are all included, even if they exceed `size`. Ids that are not in the offer are taken last.
 pub fn prefer(
     question: &Question,
     policy: Policy,
@@ -67,27 +68,27 @@ pub fn prefer(
     chosen
 }
 
-/// What there is to choose among.
+/// The candidates of a request.
 struct Table<'a> {
-    /// One for each unit of the offer, in the order of their places.
+    /// One for each unit of the offer, ordered by address.
     rows: Vec<Row<'a>>,
-    /// What is free and is not of the offer.
+    /// Available ids that are not in the offer.
     strangers: Vec<&'a ShareId>,
 }
 
-/// A unit.
+/// A unit and its free ids.
 #[derive(Debug)]
 struct Row<'a> {
     unit: &'a Unit,
-    /// What is free of it; the first is taken last.
+    /// Its free ids; the first is taken last.
     free: Vec<&'a ShareId>,
-    /// How many of it have to be chosen.
+    /// Number of its ids that must be chosen.
     must: usize,
-    /// How many of it are not free, with those that were chosen.
+    /// Number of its ids that are allocated, including those just chosen.
     taken: u64,
 }
 
-/// What a device has to bear.
+/// Allocations of a device.
 #[derive(Debug, Clone, Copy, Default)]
 struct Load {
     chosen: usize,
@@ -137,7 +138,7 @@ fn is_of(id: &ShareId, unit: &Unit) -> bool {
         }
 }
 
-/// Chooses one after another, each as if it were the last.
+/// Chooses the best id repeatedly, without looking ahead.
 fn one_by_one(mut rows: Vec<Row<'_>>, count: usize, policy: Policy) -> Vec<ShareId> {
     let mut devices: BTreeMap<PciAddress, Load> = BTreeMap::new();
     let mut numa_nodes: BTreeMap<Option<u32>, usize> = BTreeMap::new();

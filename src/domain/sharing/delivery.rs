@@ -1,7 +1,8 @@
-//! What a container is given of the units that were allocated to it: a variable, device files, or names that CDI knows.
+//! Devices passed to a container for its allocated units: an environment variable, device files or CDI device names.
 //!
-//! The ways go together. Where the container runtime knows CDI, what CDI says wins over the variable, and NVIDIA's runtime adds
-//! nothing: the description sets the variable to `void`. Where it does not, the variable is what there is.
+//! The methods can be combined. If the container runtime supports CDI, the CDI specification overrides the variable,
+//! and NVIDIA's runtime adds nothing because the specification sets the variable to `void`. Otherwise the variable
+//! applies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,71 +11,71 @@ use thiserror::Error;
 use super::offer::Unit;
 use crate::domain::id::PciAddress;
 
-/// NVIDIA's container runtime gives a container the devices that this names. Source: NVIDIA Container Toolkit, "Specialized
-/// configurations with Docker", which also has the next.
+/// Names the devices that NVIDIA's container runtime gives to a container. Source: NVIDIA Container Toolkit,
+/// "Specialized configurations with Docker", also for [`NOTHING`].
 pub const VISIBLE: &str = "NVIDIA_VISIBLE_DEVICES";
-/// The same as if the variable were not there, whatever the image says of it: nothing is given by that runtime.
+/// Value equivalent to an unset variable, overriding the image: that runtime adds no devices.
 pub const NOTHING: &str = "void";
-/// The kind of our devices in CDI.
+/// CDI kind of our devices.
 pub const KIND: &str = "octavo.dev/gpu";
-/// Read and write: whoever is let in may not make device files of his own.
+/// Read and write, without `mknod`: a container cannot create device files of its own.
 pub const PERMISSIONS: &str = "rw";
 
-/// How a container gets its devices.
+/// Method of passing devices to a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
     /// NVIDIA's runtime reads [`VISIBLE`].
     Environment,
-    /// The container runtime reads our description.
+    /// The container runtime reads our CDI specification.
     Cdi,
-    /// Kubelet names the files.
+    /// Kubelet passes the device files.
     DeviceFiles,
 }
 
 /// A device file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeviceFile {
-    /// Where it is, on the host and in the container.
+    /// Its path, on the host and in the container.
     pub path: String,
-    /// Its numbers, with which a runtime can make it without looking at the host's.
+    /// Its device number, with which a runtime can create it without reading the host's file.
     pub number: DeviceNumber,
 }
 
-/// The numbers of a character device.
+/// Major and minor number of a character device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeviceNumber {
-    /// Of the driver.
+    /// Major number, of the driver.
     pub major: u32,
-    /// Of the device.
+    /// Minor number, of the device.
     pub minor: u32,
 }
 
-/// The files of the driver's devices.
+/// The driver's device files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Files {
-    /// Those that whoever has any device needs too, in a fixed order.
+    /// Files required with any device, in a fixed order.
     pub common: Vec<DeviceFile>,
-    /// Of each device.
+    /// The file of each device.
     pub devices: BTreeMap<PciAddress, DeviceFile>,
-    /// What lets into a GPU instance, and, with its number, into a compute instance of it.
+    /// Capability files of the GPU instances and, by their number, of their compute instances.
     pub instances: BTreeMap<(PciAddress, u32, Option<u32>), DeviceFile>,
 }
 
-/// What a container is given.
+/// Everything passed to a container.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Delivery {
-    /// Variables.
+    /// Environment variables.
     pub variables: BTreeMap<&'static str, String>,
     /// Device files, each once; the common ones first.
     pub files: Vec<DeviceFile>,
-    /// Names that CDI knows, with their kind.
+    /// Qualified CDI device names.
     pub cdi: Vec<String>,
 }
 
-/// Why a unit cannot be given to a container.
+/// Error when a unit cannot be passed to a container.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum UndeliverableError {
-    /// The number in the name of its device file is not known.
+    /// The minor number of its device file is unknown.
     #[error(
         "{uuid}: the driver does not tell which /dev/nvidia<number> the device {pci} is, so its file cannot be given to a container"
     )]
@@ -128,13 +129,14 @@ impl Files {
     }
 }
 
-/// What the unit with this UUID is called in our CDI description. Old drivers have a `/` in the UUIDs of partitions, which may
-/// not stand in a name.
+/// Name of the unit with this UUID in our CDI specification. UUIDs of partitions from old drivers contain a `/`,
+/// which is not valid in a name.
 pub fn cdi_name(uuid: &str) -> String {
     uuid.replace('/', "_")
 }
 
-/// What a container is given that was allocated these units; one that was allocated twice, by two replicas, is given once.
+/// Returns what a container receives for its allocated units. A unit allocated twice, by two replicas, is passed
+/// once.
 pub fn deliver(
     units: &[Unit],
     ways: &BTreeSet<Way>,
@@ -145,7 +147,7 @@ pub fn deliver(
     let units: Vec<&Unit> = units.collect();
     let uuids: Vec<&str> = units.iter().map(|unit| unit.uuid.as_str()).collect();
     let mut delivery = Delivery::default();
-    // Without the variable an image that has one of its own would get what that says: most say `all`.
+    // Without the variable, the image's own value would apply, and most images set `all`.
     let visible = if ways.contains(&Way::Environment) {
         uuids.join(",")
     } else {

@@ -1,7 +1,7 @@
-//! Why a Node does not offer what NVIDIA's device plugin was told: from what was looked at, to causes in words for a person.
+//! Diagnosis of a Node that does not offer the resources configured for NVIDIA's device plugin.
 //!
-//! The way from a layout to replicas has many steps that other programs and people have in hand. Each finding says which step is
-//! missing, the very thing that proved it, and what to do. What could not be looked at is said too, and proves nothing.
+//! The path from a layout to replicas depends on other programs and on administrators. Each finding names the failed
+//! step, the evidence for it and the remedy. Evidence that could not be collected is reported, but proves nothing.
 
 mod evidence;
 
@@ -14,64 +14,64 @@ pub use self::evidence::{
 use crate::domain::labels::MigStrategy;
 use crate::domain::node::keep::PLUGIN_CONFIG;
 
-/// What is held against each other.
+/// The facts to compare.
 #[derive(Debug, Clone, Copy)]
 pub struct Case<'a> {
-    /// Where the `ConfigMap` is: `gpu-operator/plugin-config`.
+    /// Namespace and name of the `ConfigMap`: `gpu-operator/plugin-config`.
     pub config_map: &'a str,
-    /// The key that there shall be, and what it shall say.
+    /// The expected key and its expected content.
     pub key: (&'a str, &'a str),
-    /// How partitions are called here.
+    /// The MIG strategy of the agent.
     pub strategy: MigStrategy,
-    /// Whether the Node's label names that key, and has for long enough.
+    /// True if the Node's label has named that key for long enough.
     pub is_labelled: bool,
-    /// In what the Node differs.
+    /// Resources that differ on the Node.
     pub mismatches: &'a [Mismatch],
-    /// What was looked at.
+    /// The collected evidence.
     pub evidence: &'a Evidence,
 }
 
-/// What keeps replicas from showing up.
+/// Cause of missing replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// There is no such `ConfigMap`.
+    /// The `ConfigMap` does not exist.
     ConfigMapMissing,
-    /// It has no such key.
+    /// The `ConfigMap` lacks the key.
     KeyMissing,
-    /// It has the key, and says something else there.
+    /// The key has different content.
     KeyDiffers,
-    /// No plugin's `DaemonSet` has that `ConfigMap`.
+    /// No `DaemonSet` of the plugin mounts the `ConfigMap`.
     NotReferenced,
-    /// The plugin's pods have nobody who follows the label.
+    /// The plugin's pods have no config-manager to watch the label.
     NotFollowed,
     /// No pod of the plugin runs on this node.
     PluginNotRunning,
-    /// The plugin runs as it was told before.
+    /// The plugin still runs with its previous configuration.
     NotReloaded,
-    /// Somebody else writes the Node's label.
+    /// Another writer owns the Node's label.
     LabelOfAnother,
-    /// More than one gives the same out.
+    /// More than one plugin registers the resource.
     ResourceOfAnother,
-    /// Partitions are offered under other names, or none is.
+    /// Partitions are offered under different resource names, or not at all.
     MigInTheWay,
-    /// No device is fit.
+    /// No device is healthy.
     NoneHealthy,
-    /// Some devices are not.
+    /// Some devices are unhealthy.
     SomeUnhealthy,
-    /// Nobody gives anything out.
+    /// No device plugin is installed.
     NobodyGivesOut,
-    /// Something could not be looked at.
+    /// Evidence could not be collected.
     Unseen,
 }
 
-/// A cause, and how it is known.
+/// A cause and its evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// The cause.
     pub cause: Cause,
-    /// What was looked at, and what it said.
+    /// The evidence.
     pub proof: String,
-    /// What to do.
+    /// The remedy.
     pub remedy: String,
 }
 
@@ -81,7 +81,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What keeps replicas from showing up, the earliest step first; never nothing.
+/// Returns the causes of missing replicas, the earliest step first; never empty.
 pub fn diagnose(case: &Case<'_>) -> Vec<Finding> {
     let evidence = case.evidence;
     let mut found = Vec::new();
@@ -89,7 +89,7 @@ pub fn diagnose(case: &Case<'_>) -> Vec<Finding> {
     let plugins = case.plugins(&evidence.plugins, &mut found);
     pods(&evidence.pods, plugins, &mut found);
     case.resources(plugins, &mut found);
-    // What could not be looked at explains nothing.
+    // Missing evidence explains nothing.
     if found.iter().all(|one| one.cause == Cause::Unseen) {
         found.push(case.not_reloaded(&evidence.pods));
     }
@@ -211,10 +211,10 @@ impl Case<'_> {
         }
     }
 
-    /// All is as it should be, and still.
+    /// The finding if everything checked is correct but the Node still differs.
     fn not_reloaded(&self, pods: &Found<Vec<PluginPod>>) -> Finding {
         let differs = listed(self.mismatches);
-        // No times: what is the same is said in the same words, however long it lasts.
+        // Contains no times, so that an unchanged finding has an unchanged text.
         let proof = match pods {
             Found::There(pods) if self.is_labelled => {
                 let said = pods.iter().filter(|pod| pod.runs.is_some());
@@ -237,7 +237,7 @@ impl Case<'_> {
     }
 }
 
-/// A resource of which the Node has what was asked, and offers less: what is not offered is not fit.
+/// A resource that the Node has but offers less of: the difference is unhealthy.
 fn unfit(mismatch: &Mismatch) -> Option<Finding> {
     let Mismatch {
         resource,
@@ -306,7 +306,7 @@ fn pods(found: &Found<Vec<PluginPod>>, plugins: &[Plugin], findings: &mut Vec<Fi
     }
 }
 
-/// Somebody else's label.
+/// The finding for a label owned by another writer.
 pub fn label_of_another(value: &str, owner: &str) -> Finding {
     finding(
         Cause::LabelOfAnother,
@@ -317,7 +317,7 @@ pub fn label_of_another(value: &str, owner: &str) -> Finding {
     )
 }
 
-/// Nobody is there whom anything could be handed to.
+/// The finding for a Node without NVIDIA's device plugin.
 pub fn nobody_gives_out() -> Finding {
     finding(
         Cause::NobodyGivesOut,
@@ -356,7 +356,7 @@ fn finding(cause: Cause, proof: String, remedy: impl Into<String>) -> Finding {
     }
 }
 
-/// The word of NVIDIA's `MIG_STRATEGY`.
+/// The value of NVIDIA's `MIG_STRATEGY`.
 pub const fn strategy(strategy: MigStrategy) -> &'static str {
     match strategy {
         MigStrategy::None => "none",

@@ -1,4 +1,4 @@
-//! A node as it would be once a plan was carried out: what is given out then can be told before anything is touched.
+//! Forecast of a node after a plan is applied, so that its offered resources are known before any change.
 
 use crate::domain::catalog::{GpuInstanceProfile, InstanceResources};
 use crate::domain::id::MigUuid;
@@ -8,16 +8,16 @@ use crate::domain::inventory::{
 use crate::domain::layout::{MigTarget, Targets};
 use crate::domain::plan::{Change, NodePlan, PlannedInstance, Verdict};
 
-/// What UUIDs of partitions begin with that are not made yet: no driver makes such.
+/// Prefix of the placeholder UUIDs of partitions that do not exist yet. No driver assigns such UUIDs.
 const UNMADE: &str = "MIG-00000000-0000-0000-0000-";
 
-/// The number of a partition that is not made yet, by its UUID.
+/// The number of a planned partition, from its placeholder UUID.
 pub fn unmade(uuid: &str) -> Option<u64> {
     let number = uuid.strip_prefix(UNMADE)?;
     u64::from_str_radix(number, 16).ok()
 }
 
-/// The node after `plan`. Devices of which nothing can be done now are as they are.
+/// The node after `plan`. Devices that cannot be changed now stay as they are.
 pub fn forecast(inventory: &Inventory, targets: &Targets, plan: &NodePlan) -> Inventory {
     let mut after = inventory.clone();
     let mut made = 0;
@@ -57,7 +57,7 @@ fn instance(state: &MigState, planned: &PlannedInstance, made: &mut u64) -> GpuI
     let known = known.find(|known| planned.kept == Some(known.id));
     let profile = state.catalog.by_id(planned.profile_id);
     let there: &[ComputeInstance] = known.map_or(&[], |known| &known.compute_instances);
-    // Drivers choose ids; what comes new is numbered behind all that are there.
+    // The driver chooses the ids; new instances are numbered after the existing ones.
     let behind = |ids: Option<u32>| ids.map_or(0, |id| id.saturating_add(1));
     let next = behind(there.iter().map(|one| one.id).max());
     let all = planned.compute.iter().zip(0_u32..);
@@ -82,7 +82,8 @@ fn instance(state: &MigState, planned: &PlannedInstance, made: &mut u64) -> GpuI
     }
 }
 
-/// What a compute instance of so many slices has: all of its GPU instance but multiprocessors, of which it has its part.
+/// A compute instance with the given number of slices: it has all resources of its GPU instance, but only its share
+/// of the multiprocessors.
 fn compute(
     profile: Option<&GpuInstanceProfile>,
     (slices, id): (u32, u32),

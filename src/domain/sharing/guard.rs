@@ -1,14 +1,14 @@
-//! The memory guard: who uses more than the fair share of a unit that others have too, and which unit is about to be full. It
-//! says so and does nothing else.
+//! The memory guard: detects tenants that exceed their fair share of a shared unit, and units that are nearly full.
+//! It only reports.
 //!
-//! * A container is over when it uses more than the fair share for each replica that it has, and within again when it uses less
-//!   than `WITHIN` hundredths of that: what goes up and down around the line is one event.
-//! * A shared unit is nearly exhausted when a twentieth of it or 1 GiB is left, whichever is less. 1 GiB is about what a CUDA context
-//!   and its first libraries take, so below it nobody can begin; of a small partition that would be much, so there the twentieth
-//!   counts. It is over when twice that is free.
-//! * Compute instances of one GPU instance share its memory: it is one unit here, and all who have any of them share it.
-//! * One that nobody shares may be as full as it likes: many programs take all there is at once.
-//! * The slope (`slope`) is said where it leads somewhere: see there.
+//! * A container is over its share when it uses more than the fair share of all its replicas, and within it again
+//!   below `WITHIN` percent. The hysteresis makes fluctuation around the limit a single event.
+//! * A shared unit is nearly exhausted when less than 5 % or 1 GiB of its memory is free, whichever is less. A CUDA
+//!   context and its first libraries take about 1 GiB, so below it no program can start; for a small partition 1 GiB
+//!   would be too much, so there the 5 % applies. The condition ends when twice that is free.
+//! * Compute instances of one GPU instance share its memory. Here they count as one unit with common tenants.
+//! * A unit that is not shared may be full: many programs allocate all memory at startup.
+//! * The time until exhaustion is reported if it can be estimated (see `slope`).
 
 mod slope;
 
@@ -22,44 +22,44 @@ use crate::domain::node::budget::{Budget, shorten};
 use crate::domain::quantity::Mebibytes;
 use crate::domain::reason::Reason;
 
-/// Below so many hundredths of its share a container is within it again.
+/// Percentage of its share below which a container is within it again.
 const WITHIN: u64 = 95;
-/// The same is told again after this time at the soonest.
+/// Minimum interval between two identical alarms.
 const SAME_AGAIN: Duration = Duration::from_mins(5);
 
-/// What was seen before, for as long as those are there that it is about.
+/// The state of earlier checks, for the tenants and units that still exist.
 #[derive(Debug, Clone, Default)]
 pub struct Guard {
     over: BTreeSet<Who>,
     /// UUIDs of units that are nearly exhausted.
     full: BTreeSet<String>,
     slopes: BTreeMap<String, Slope>,
-    /// What was said to be so, and not yet that it is so no more.
+    /// Conditions that were reported and whose end was not reported yet.
     said: BTreeSet<Subject>,
-    /// When what was told, for as long as it is not told again.
+    /// Time of each recent alarm, until it may be repeated.
     told: BTreeMap<(Reason, Subject), Duration>,
     budget: Budget,
 }
 
-/// A pod that something is told of.
+/// A pod that an alarm concerns.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodRef {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Its UID, without which Kubernetes would not show an event of it.
+    /// Its UID, which Kubernetes requires to show an event for the pod.
     pub uid: String,
 }
 
-/// What is told, and of whom.
+/// An alarm about memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alarm {
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// Those that it is told of; none where nobody's UID is known.
+    /// The pods concerned; empty if no UID is known.
     pub pods: Vec<PodRef>,
-    /// In words for a person.
+    /// Human-readable message.
     pub message: String,
 }
 
@@ -72,26 +72,26 @@ type Who = (
     Option<String>,
 );
 
-/// What is told of.
+/// The condition that an alarm reports.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject {
-    /// That a container is over its share.
+    /// A container is over its share.
     Share(Who),
-    /// That these units, which share a memory, are nearly exhausted; by the UUID of the first.
+    /// The units that share this memory are nearly exhausted; the UUID of the first.
     Room(String),
 }
 
-/// What is otherwise than was said.
+/// A condition that has begun or ended since it was reported.
 struct News {
     subject: Subject,
     is_so: bool,
-    /// `None`: nobody is told of it.
+    /// The alarm; `None` if the change is not reported.
     alarm: Option<Alarm>,
 }
 
 impl Guard {
-    /// Marks those who are over their share, says how long memory lasts, and what is new of both. `now` is since the program
-    /// began.
+    /// Marks tenants over their share, estimates how long memory lasts, and returns new alarms. `now` is the time
+    /// since the program started.
     pub fn look(&mut self, now: Duration, usage: &mut Usage) -> Vec<Alarm> {
         let mut news = Vec::new();
         let mut over = BTreeSet::new();
@@ -120,7 +120,7 @@ impl Guard {
         self.afford(now, news)
     }
 
-    /// Marks as before, where nothing new was seen.
+    /// Applies the marks of the last check if there is no new reading.
     pub fn mark(&self, usage: &mut Usage) {
         for unit in usage.devices.iter_mut().flat_map(|one| &mut one.units) {
             unit.is_nearly_exhausted = self.full.contains(&unit.uuid);
@@ -130,8 +130,8 @@ impl Guard {
         }
     }
 
-    /// Marks those over their share, and says of whom that is otherwise than was said. Of whom it is not known what they use
-    /// stays what was known.
+    /// Marks tenants over their share and returns changes since the last report. A tenant with unknown usage retains
+    /// its mark.
     fn shares(&self, place: &str, unit: &mut UnitUsage, over: &mut BTreeSet<Who>) -> Vec<News> {
         let mut news = Vec::new();
         let Some(share) = unit.fair_share else {
@@ -170,7 +170,7 @@ impl Guard {
         news
     }
 
-    /// Marks units that are nearly exhausted, and says of which that is otherwise than was said: each memory once.
+    /// Marks nearly exhausted units and returns changes since the last report, one for each memory.
     fn rooms(&self, device: &mut DeviceUsage, full: &mut BTreeSet<String>) -> Vec<News> {
         let mut news = Vec::new();
         let instance = |unit: &UnitUsage| unit.partition.map(|(gi, _)| gi);
@@ -201,8 +201,8 @@ impl Guard {
         news
     }
 
-    /// What may be told: the same not too often, and not more than anybody reads. What is not told now is told later, if it is
-    /// still so.
+    /// Limits the alarms by repetition and by the event budget. A suppressed alarm is reported later if its condition
+    /// persists.
     fn afford(&mut self, now: Duration, news: Vec<News>) -> Vec<Alarm> {
         self.told
             .retain(|_, at| now.saturating_sub(*at) < SAME_AGAIN);
@@ -226,7 +226,7 @@ impl Guard {
                 self.said.remove(&one.subject);
             }
         }
-        // Of those that are gone nothing is said any more.
+        // Drop conditions whose tenant or unit is gone.
         let (over, full) = (&self.over, &self.full);
         self.said.retain(|subject| match subject {
             _ if waiting.contains(subject) => true,
@@ -238,7 +238,7 @@ impl Guard {
     }
 }
 
-/// What a container may fairly use, with all the replicas that it has.
+/// The fair share of a container for all its replicas.
 fn share_of(tenant: &Tenant, share: Mebibytes) -> Mebibytes {
     let replicas = u64::try_from(tenant.ids.len()).unwrap_or(u64::MAX);
     Mebibytes::new(share.get().saturating_mul(replicas))
@@ -256,7 +256,7 @@ fn share_alarm(tenant: &Tenant, message: String) -> Alarm {
     }
 }
 
-/// How many have these units, which share their memory, by turns or side by side.
+/// Total number of replicas of these units, which share their memory.
 fn sharers(units: &[&UnitUsage]) -> u32 {
     let each = units.iter().map(|unit| unit.replicas.unwrap_or(1));
     each.fold(0, u32::saturating_add)
@@ -270,13 +270,13 @@ fn is_full(units: &[&UnitUsage], was: bool) -> bool {
     sharers(units) > 1 && memory.free().get() < line(memory).saturating_mul(times)
 }
 
-/// Everyone on a shared memory that became nearly exhausted is named, the largest first, and told once.
+/// One alarm for a shared memory that became nearly exhausted. It names all tenants, the largest first.
 fn alarm(device: &str, units: &[&UnitUsage]) -> Option<Alarm> {
     let memory = units.iter().find_map(|unit| unit.memory)?;
     let mut tenants: Vec<&Tenant> = units.iter().flat_map(|unit| &unit.tenants).collect();
     tenants.sort_by_key(|tenant| Reverse(tenant.memory));
     let named = tenants.iter().filter(|tenant| {
-        // Who may use some is named too.
+        // A tenant with unknown usage is named too.
         tenant.memory.is_none_or(|memory| memory.get() > 0)
     });
     let all: Vec<String> = named
@@ -349,7 +349,7 @@ fn pod(tenant: &Tenant) -> Option<PodRef> {
     })
 }
 
-/// A container as its own pod knows it.
+/// Name of a container within its own pod.
 fn container(tenant: &Tenant) -> String {
     match &tenant.container {
         Some(container) => format!("container {container}"),
@@ -357,7 +357,7 @@ fn container(tenant: &Tenant) -> String {
     }
 }
 
-/// A tenant as others know it.
+/// Full name of a tenant.
 fn full_name(tenant: &Tenant) -> String {
     match (&tenant.namespace, &tenant.pod, &tenant.uid) {
         (Some(namespace), Some(pod), _) => match &tenant.container {
@@ -372,13 +372,13 @@ fn full_name(tenant: &Tenant) -> String {
     }
 }
 
-/// Down to a tenth of a GiB.
+/// Formats in GiB, rounded down to a tenth.
 fn gib(memory: Mebibytes) -> String {
     let tenths = memory.get().saturating_mul(10) / 1024;
     format!("{}.{} GiB", tenths / 10, tenths % 10)
 }
 
-/// What somebody has a part of: `an 80 GiB GPU`.
+/// Size of the shared unit, with its article: `an 80 GiB GPU`.
 fn size(memory: Option<MemoryUse>, is_partition: bool) -> String {
     let kind = if is_partition { "partition" } else { "GPU" };
     let Some(memory) = memory else {

@@ -1,9 +1,9 @@
-//! What is given out, as NVIDIA's device plugin is told it: as far as its configuration has words for that.
+//! Conversion of offers to a configuration of NVIDIA's device plugin, if it can express them.
 //!
-//! Its time-slicing has one number of replicas for all units of a resource, and one answer for all resources to two questions:
-//! whether a shared one is called `.shared`, and whether a container may ask for more than one. What takes more is refused here,
-//! so that nobody is told that something is in force which never will be. Source: NVIDIA k8s-device-plugin v0.20.0,
-//! `api/config/v1`: `rename` and `devices` of a resource are read and ignored.
+//! Its time-slicing supports one number of replicas for all units of a resource. Two settings apply to all resources:
+//! whether a shared resource is renamed to `.shared`, and whether a container may request more than one. Anything
+//! else is rejected here, so that no configuration is reported as applied that cannot be. Source: NVIDIA
+//! k8s-device-plugin v0.20.0, `api/config/v1`: `rename` and `devices` of a resource are parsed and ignored.
 
 pub mod course;
 
@@ -18,29 +18,29 @@ use crate::domain::labels::MigStrategy;
 use crate::domain::layout::{SliceLength, Targets};
 use crate::domain::profile::ProfileName;
 
-/// What NVIDIA's plugin can be told of sharing.
+/// Sharing configuration of NVIDIA's plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PluginConfig {
-    /// How partitions are called.
+    /// The MIG strategy.
     pub mig_strategy: MigStrategy,
-    /// Whether shared resources are called `.shared`.
+    /// True if shared resources are renamed to `.shared`.
     pub rename_by_default: bool,
-    /// Whether a container that asks for more than one of them is refused.
+    /// True if a container that requests more than one is rejected.
     pub fail_requests_greater_than_one: bool,
-    /// What is shared, ordered by name, each once; nothing where nothing is.
+    /// The shared resources, ordered by name, each once; empty if nothing is shared.
     pub resources: Vec<Replicated>,
 }
 
-/// A resource that is shared.
+/// A shared resource.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Replicated {
-    /// Its name before it is renamed.
+    /// Its name before renaming.
     pub name: ResourceName,
-    /// How many have each unit by turns; at least two.
+    /// Replicas of each unit; at least two.
     pub replicas: u32,
 }
 
-/// Why NVIDIA's plugin cannot be told it.
+/// Error when NVIDIA's plugin cannot be configured as requested.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CannotExpress {
     /// Units of one resource have different numbers of replicas.
@@ -52,11 +52,11 @@ pub enum CannotExpress {
         resource: ResourceName,
         /// A device.
         one: PciAddress,
-        /// Its number.
+        /// Its number of replicas.
         by: u32,
-        /// Another one.
+        /// Another device.
         other: PciAddress,
-        /// That one's number.
+        /// The other device's number of replicas.
         by_other: u32,
     },
     /// Some units of a resource are shared and others are not.
@@ -68,17 +68,17 @@ pub enum CannotExpress {
         resource: ResourceName,
         /// A device that is shared.
         shared: PciAddress,
-        /// One that is not.
+        /// A device that is not shared.
         whole: PciAddress,
     },
-    /// A name that is not the plugin's.
+    /// The requested name is not supported by the plugin.
     #[error(
         "NVIDIA's device plugin calls what is shared {resource} or {resource}.shared, and not {wanted}"
     )]
     Renamed {
-        /// What it is called by itself.
+        /// The plugin's name.
         resource: ResourceName,
-        /// What it is to be called.
+        /// The requested name.
         wanted: ResourceName,
     },
     /// Some shared resources are renamed and others are not.
@@ -86,33 +86,33 @@ pub enum CannotExpress {
         "NVIDIA's device plugin renames all that is shared or nothing of it, and here {renamed} is renamed and {kept} is not"
     )]
     SomeRenamed {
-        /// One that is renamed.
+        /// A renamed resource.
         renamed: ResourceName,
-        /// One that is not.
+        /// A resource that is not renamed.
         kept: ResourceName,
     },
-    /// Some shared resources refuse more than one and others do not.
+    /// Some shared resources reject requests for more than one and others do not.
     #[error(
         "NVIDIA's device plugin has one failRequestsGreaterThanOne for all that is shared, and here it is so for {strict} and \
          not for {lax}"
     )]
     SomeFail {
-        /// One that refuses.
+        /// A resource that rejects them.
         strict: ResourceName,
-        /// One that does not.
+        /// A resource that accepts them.
         lax: ResourceName,
     },
-    /// Under `single` there are units of different kinds.
+    /// The strategy `single` requires units of the same kind.
     #[error(
         "with the MIG strategy single NVIDIA's device plugin wants all units alike, and here there are {one} and {other}"
     )]
     Unlike {
         /// A kind.
         one: String,
-        /// Another one.
+        /// Another kind.
         other: String,
     },
-    /// How long a turn is.
+    /// The length of a time slice cannot be configured.
     #[error(
         "NVIDIA's device plugin cannot be told how long a turn is, and here turns of {pci} are to be {}; leave `slice` out of the \
          layout, or let the agent give devices out: --sharing embedded", length.as_str()
@@ -120,12 +120,12 @@ pub enum CannotExpress {
     Length {
         /// The device.
         pci: PciAddress,
-        /// How long.
+        /// The requested length.
         length: SliceLength,
     },
 }
 
-/// That of nothing that is shared it is said how long a turn is, which is not in what is given out.
+/// Checks that no shared device has a time slice length, which is not part of the offers.
 pub fn has_no_lengths(targets: &Targets) -> Result<(), CannotExpress> {
     let mut all = targets.devices.iter();
     let found = all.find_map(|target| {
@@ -139,7 +139,7 @@ pub fn has_no_lengths(targets: &Targets) -> Result<(), CannotExpress> {
     }
 }
 
-/// What the plugin is told, so that it gives `offers` out.
+/// Returns the plugin configuration that produces `offers`.
 pub fn render(offers: &Offers, strategy: MigStrategy) -> Result<PluginConfig, CannotExpress> {
     if strategy == MigStrategy::Single {
         are_alike(offers)?;
@@ -216,7 +216,7 @@ impl Shared {
     }
 }
 
-/// What the plugin calls it by itself.
+/// The plugin's name for the unit, before renaming.
 fn plain_name(unit: &Unit, strategy: MigStrategy) -> ResourceName {
     match (&unit.partition, strategy) {
         (Some(partition), MigStrategy::Mixed) => ResourceName::mig(&partition.profile),
@@ -224,7 +224,7 @@ fn plain_name(unit: &Unit, strategy: MigStrategy) -> ResourceName {
     }
 }
 
-/// How many have each of these units; `None` where one has each alone.
+/// Number of replicas of each of these units; `None` if they are not shared.
 fn replicas(name: &ResourceName, units: &[(&Offer, &Unit)]) -> Result<Option<u32>, CannotExpress> {
     let mut shared: Option<(PciAddress, u32)> = None;
     let mut whole: Option<PciAddress> = None;
@@ -260,7 +260,8 @@ fn replicas(name: &ResourceName, units: &[(&Offer, &Unit)]) -> Result<Option<u32
     }
 }
 
-/// Source: NVIDIA k8s-device-plugin, `internal/rm`: with `single` it gives nothing out where GPUs are partitioned otherwise.
+/// Checks that all units are of one kind. Source: NVIDIA k8s-device-plugin, `internal/rm`: with `single` it offers
+/// nothing if GPUs are partitioned differently.
 fn are_alike(offers: &Offers) -> Result<(), CannotExpress> {
     let kinds: BTreeSet<Option<&ProfileName>> = offers
         .units()

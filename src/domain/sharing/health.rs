@@ -1,16 +1,16 @@
-//! Whether a unit is fit to be given out, and the way back.
+//! Health of units, and their recovery.
 //!
 //! ```text
-//!   Xids ----------------> xid: what each asks for --+
-//!                                                    +--> patient, one a device: troubles, each with its end --> Health of a unit
-//!   a look at the hardware: condition, counters -----+
+//!   Xids ----------------> xid: the required action --+
+//!                                                     +--> patient, one per device: faults --> Health of a unit
+//!   inventory: condition, counters -------------------+
 //! ```
 //!
-//! Every trouble ends. One that the device itself shows (it does not answer, the driver asks for a reset) lasts for as long as it
-//! is shown; one that was only reported lasts until there was a reset, or for a while without another report. In both cases the
-//! device then has to be read without a fault for some time, so that one that comes and goes is not given out each time it comes;
-//! and where a trouble is back soon after it ended, that time doubles, up to an hour. The look at the hardware is the probe: nothing
-//! ends without one that answered.
+//! Every fault ends. A fault that the device itself shows (it does not respond, or the driver requests a reset) lasts
+//! for as long as it is shown. A fault that was only reported lasts until a reset, or until some time has passed
+//! without another report. In both cases the device must then be read without a fault for some time, so that an
+//! intermittent fault does not make it healthy each time. If a fault returns soon after it ended, that time doubles,
+//! up to an hour. Reading the inventory is the probe: no fault ends without a successful reading.
 
 mod patient;
 mod xid;
@@ -28,37 +28,38 @@ use super::offer::Unit;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Inventory, NvmlState, Vendor};
 
-/// How long a driver may say nothing before what was fit is not any more.
+/// Time for which the driver may be silent before healthy units become unhealthy.
 ///
-/// A call that does not return says nothing of the devices: programs that run go on, and driver calls take tens of seconds while
-/// somebody resets a device or changes partitions. So at first all stays as it was, or one slow call would keep a node's pods
-/// away. But a driver that hangs for good hangs for each container that starts as well, and then it is kinder to keep them away.
+/// A call that does not return is no evidence about the devices: running programs continue, and driver calls take
+/// tens of seconds during a reset or repartitioning. So health is unchanged at first, or one slow call would prevent
+/// pods from starting. But a driver that hangs permanently also hangs each starting container, so new pods are better
+/// kept away.
 const HOLD: Duration = Duration::from_mins(2);
 
-/// How many devices are remembered that are not there any more; those that are there are as many as there are.
+/// Maximum number of absent devices to remember. Present devices are always remembered.
 const REMEMBERED: usize = 256;
 
-/// Whether a unit is fit to be given out.
+/// Health of a unit.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Health {
-    /// It is.
+    /// The unit can be allocated.
     #[default]
     Healthy,
-    /// It is not.
+    /// The unit must not be allocated.
     Unhealthy {
-        /// Why, and what brings it back, in words for a person. It stays the same for as long as that is so.
+        /// Human-readable reason and condition of recovery. The text is constant while both are.
         reason: String,
     },
 }
 
 impl Health {
-    /// Whether it is fit.
+    /// Returns whether the unit is healthy.
     pub fn is_healthy(&self) -> bool {
         *self == Self::Healthy
     }
 }
 
-/// What is known of the health of a node's devices. Times are since the program began.
+/// Health of a node's devices. Times are relative to the start of the program.
 #[derive(Debug, Default)]
 pub struct Monitor {
     table: Table,
@@ -66,16 +67,16 @@ pub struct Monitor {
     silence: Option<Silence>,
 }
 
-/// Nothing can be read of any device.
+/// A period in which no device can be read.
 #[derive(Debug, Clone, Copy)]
 struct Silence {
     since: Duration,
-    /// The last look in it.
+    /// The last attempt to read in this period.
     until: Duration,
 }
 
 impl Monitor {
-    /// One that goes by `table`.
+    /// Creates a monitor that classifies errors by `table`.
     pub fn new(table: Table) -> Self {
         Self {
             table,
@@ -83,17 +84,17 @@ impl Monitor {
         }
     }
 
-    /// Takes in what devices have reported, without a look at the hardware: nothing ends by it.
+    /// Records errors reported by devices, without an inventory. This ends no fault.
     pub fn hear(&mut self, now: Duration, xids: &[Xid]) {
         for xid in xids {
-            // One of a device that nobody has ever seen is nobody's.
+            // Ignore reports of unknown devices.
             if let Some(patient) = self.patients.get_mut(&xid.pci) {
                 patient.report(now, xid, self.table.look_up(xid.number));
             }
         }
     }
 
-    /// Takes in a look at the hardware, and what the devices have reported since the last one.
+    /// Records an inventory, and the errors reported since the last one.
     pub fn see(&mut self, now: Duration, inventory: &Inventory, xids: &[Xid]) {
         let ours = inventory.devices.iter();
         let ours = ours.filter(|device| device.vendor == Vendor::Nvidia);
@@ -122,7 +123,7 @@ impl Monitor {
         self.forget(now);
     }
 
-    /// How `unit` is.
+    /// The health of `unit`.
     pub fn health(&self, unit: &Unit) -> Health {
         let Some(patient) = self.patients.get(&unit.pci) else {
             return Health::Unhealthy {
@@ -135,7 +136,7 @@ impl Monitor {
             .map_or(Health::Healthy, |reason| Health::Unhealthy { reason })
     }
 
-    /// When something of it changes by itself: a look is due then. `None` where only a change of the hardware brings one.
+    /// Time of the next change that happens without an event, at which a reading is due; `None` if there is none.
     pub fn again(&self) -> Option<Duration> {
         if let Some(silence) = self.silence {
             let end = silence.since.saturating_add(HOLD);
@@ -154,7 +155,7 @@ impl Monitor {
         }
     }
 
-    /// Devices that are gone for good are forgotten, the longest gone first where there are too many.
+    /// Forgets devices that are permanently gone, and the longest absent ones beyond the limit.
     fn forget(&mut self, now: Duration) {
         self.patients
             .retain(|_, patient| patient.gone_for(now).is_none_or(|time| time < FORGET));

@@ -1,7 +1,8 @@
-//! What is listed to kubelet: what shall be given out, reconciled with what pods have.
+//! The ids listed to kubelet: the desired offers, reconciled with the ids that pods hold.
 //!
-//! An id that a pod has stays listed for as long as it has it, also where nothing else of its unit is given out any more: kubelet
-//! takes a pod back after a restart only if it knows the pod's ids. A unit is never given out whole and in replicas at once, and never more often than is asked.
+//! An id held by a pod stays listed for as long as the pod holds it, even if its unit is no longer offered: after a
+//! restart, kubelet readmits a pod only if it knows the pod's ids. A unit is never offered both whole and in
+//! replicas, and never in more replicas than desired.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,62 +14,63 @@ use crate::domain::holder::PodDevice;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::Inventory;
 
-/// All that is listed to kubelet.
+/// All ids listed to kubelet.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Listing {
-    /// By name.
+    /// Listed ids by resource name.
     pub resources: BTreeMap<ResourceName, Listed>,
-    /// What is listed otherwise than it shall be, for as long as pods have it.
+    /// Ids that differ from the desired offers and stay listed because pods hold them.
     pub kept: Vec<Kept>,
-    /// Devices of which nothing new is allocated.
+    /// Devices without new allocations.
     pub withheld: BTreeSet<PciAddress>,
 }
 
-/// What is listed under one name.
+/// The ids listed under one resource name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// The units that the ids are of, and whether a container may have several.
+    /// The units of the ids, and whether a container may request several.
     pub offer: Offer,
-    /// Ordered by unit, then by number.
+    /// Ordered by unit, then by replica number.
     pub items: Vec<Item>,
 }
 
-/// An id that is listed.
+/// A listed id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
     /// The id.
     pub id: ShareId,
-    /// Whether it is fit to be given out.
+    /// Health of its unit.
     pub health: Health,
-    /// Whether it is idle and not allocated, since its device waits for its layout.
+    /// True if it is idle and withheld because its device waits for its layout.
     pub is_withheld: bool,
 }
 
 impl Item {
-    /// Whether kubelet may allocate it. What a pod has stays so: kubelet refuses to restart a pod whose device is unhealthy.
+    /// Returns whether kubelet may allocate it. An id held by a pod is never withheld: kubelet refuses to restart a
+    /// pod whose device is unhealthy.
     pub fn is_fit(&self) -> bool {
         self.health.is_healthy() && !self.is_withheld
     }
 }
 
-/// What pods have.
+/// Ids held by pods.
 #[derive(Debug, Clone, Copy)]
 pub struct Held<'a> {
-    /// Ids with the pods that have them.
+    /// The ids with the pods that hold them.
     pub given: &'a [PodDevice],
-    /// Whether that is all; where it is not, whatever was listed before counts as given.
+    /// True if the list is complete; otherwise every id listed before counts as held.
     pub is_all: bool,
-    /// The devices: what is there may be held and not be asked for.
+    /// The inventory: pods may hold units that are not offered.
     pub inventory: &'a Inventory,
-    /// Devices of which nothing new is allocated.
+    /// Devices without new allocations.
     pub withheld: &'a BTreeSet<PciAddress>,
 }
 
-/// An id under a name.
+/// An id and its resource name.
 type Place = (ResourceName, ShareId);
 
-/// What is to be listed where `asked` shall be given out, pods have `held`, and `before` was listed so far. Of a unit that was not
-/// listed before, nothing is as long as it is not known who has it.
+/// Returns the ids to list for the desired offers `asked`, the ids `held` by pods, and the previous listing `before`.
+/// A unit that was not listed before is not listed while its holders are unknown.
 pub fn hold(
     asked: &Offers,
     held: Held<'_>,
@@ -113,8 +115,8 @@ pub fn hold(
     draft.finish()
 }
 
-/// A unit of which nothing is asked. One that a pod has is known from before also where the driver does not tell of it now; one of
-/// which only nobody knows who has it has to be there.
+/// A held unit that is not offered. If a pod is known to hold it, the previous listing suffices even if the driver
+/// does not report the unit now. If its holders are unknown, it must be in the inventory.
 fn left(uuid: &str, is_held: bool, known: (&Listing, &Inventory)) -> Option<Unit> {
     let (before, inventory) = known;
     let mut listed = before.resources.values();
@@ -125,9 +127,9 @@ fn left(uuid: &str, is_held: bool, known: (&Listing, &Inventory)) -> Option<Unit
 }
 
 struct Draft<'a> {
-    /// Devices of which nothing new is allocated.
+    /// Devices without new allocations.
     withheld: &'a BTreeSet<PciAddress>,
-    /// What was listed so far.
+    /// The previous listing.
     before: &'a Listing,
     listing: Listing,
 }
@@ -179,7 +181,7 @@ impl Draft<'_> {
         }
     }
 
-    /// One id of a unit of which nothing is asked.
+    /// Adds one id of a unit that is not offered.
     fn keep(
         &mut self,
         (name, id): (&ResourceName, &ShareId),
@@ -195,7 +197,7 @@ impl Draft<'_> {
             .extend(by.map(|by| Kept { id: id.clone(), by }));
     }
 
-    /// Whether an id that a pod may have was idle and withheld before that became unknown.
+    /// Returns whether an id that a pod may hold was idle and withheld before the holders became unknown.
     fn was_withheld(&self, name: &ResourceName, unit: &Unit, id: &ShareId) -> bool {
         let listed = self.before.resources.get(name);
         let item = listed.and_then(|listed| listed.item(id));
@@ -239,7 +241,7 @@ impl Draft<'_> {
 }
 
 impl Listing {
-    /// Every id with the name that it is listed under.
+    /// Every id with its resource name.
     pub fn places(&self) -> impl Iterator<Item = (&ResourceName, &ShareId)> {
         let all = self.resources.iter();
         all.flat_map(|(name, listed)| listed.items.iter().map(move |item| (name, &item.id)))
@@ -252,7 +254,7 @@ impl Listed {
         self.items.iter().find(|item| item.id == *id)
     }
 
-    /// The unit that the id is of.
+    /// The unit of the id.
     pub fn unit(&self, id: &ShareId) -> Option<&Unit> {
         self.unit_of(id.uuid())
     }
@@ -262,7 +264,7 @@ impl Listed {
         units.find(|unit| unit.uuid == uuid)
     }
 
-    /// The ids that are fit to be given out.
+    /// The ids that kubelet may allocate.
     pub fn fit(&self) -> impl Iterator<Item = &ShareId> {
         let fit = self.items.iter().filter(|item| item.is_fit());
         fit.map(|item| &item.id)

@@ -1,26 +1,28 @@
-//! Who uses what: the join of what driver, kubelet and kernel say, none of whom knows the other two.
+//! Usage by pod: joins the data of driver, kubelet and kernel, none of which has the others' identifiers.
 //!
 //! ```text
 //!   driver   process -> memory, instance       readings
 //!   kernel   process -> UID of its pod         kin
 //!   kubelet  namespace, pod, container -> ids  given
-//!   kubelet  UID -> ids                        its own record of what it gave; given[..].uid
+//!   kubelet  UID -> ids                        its checkpoint of allocations; given[..].uid
 //!   layout   unit -> resource, replicas        offers
 //! ```
 //!
-//! * A process is of the unit that the driver says it runs in: GPU and compute instance, or the whole device.
-//! * Its control group names its pod by UID, where kubelet's list has names. Kubelet's own record leads from one to the other.
-//!   Where that cannot be read, who can be no other pod is that one (`kin`).
-//! * It is of the container that was given an id of that unit and is of its pod. Where that pod has several such containers
-//!   nothing tells them apart: the tenant is the pod, with the ids of them all. Where it has none, the process is a tenant by
-//!   what is known: its UID and its container's id.
-//! * Who may have processes that are not known to be another's uses an unknown amount, which is not 0. So it is where a UID may
-//!   be one of several pods, where the driver does not name all processes (no hostPID), and of a unit that several have where no
-//!   control group may be looked at; there one that is not shared is used by the pod that was given it. `missing` says why.
-//! * The three are asked one after the other. A process that has ended meanwhile is nobody's; a pod that is listed and has no
-//!   process uses nothing; one that has processes and is not listed any more is a tenant without ids.
-//! * A process that computes and draws is in two lists with the same memory, and counts once. Where the processes of a moment
-//!   later use more than the device said, it is they who are right: what is used is never less than what tenants use.
+//! * A process belongs to the unit that the driver reports for it: GPU and compute instance, or the whole device.
+//! * Its control group contains the UID of its pod, while kubelet's list contains names. Kubelet's checkpoint maps
+//!   one to the other. If the checkpoint cannot be read, a UID with a single possible pod is assigned to it (`kin`).
+//! * It belongs to the container of its pod that holds an id of that unit. If several containers of the pod do, they
+//!   cannot be distinguished: the tenant is the pod, with all their ids. If none does, the process is a tenant with
+//!   the known identity: its UID and its container's id.
+//! * A tenant that may own unattributed processes uses an unknown amount, which is not 0. This is the case if a UID
+//!   may belong to one of several pods, if the driver does not report all processes (no hostPID), and for a shared
+//!   unit if control groups cannot be read; a unit that is not shared is then used by the pod that holds it.
+//!   `missing` contains the reason.
+//! * The three sources are read one after the other. A process that has ended in between is not attributed; a listed
+//!   pod without a process uses nothing; a pod with processes that is no longer listed is a tenant without ids.
+//! * A process that computes and renders is in two lists with the same memory, and counts once. If the processes,
+//!   read a moment later, use more than the device reported, their sum counts: usage is never less than that of the
+//!   tenants.
 
 mod kin;
 mod sight;
@@ -40,48 +42,49 @@ use crate::domain::holder::PodDevice;
 use crate::domain::quantity::Mebibytes;
 use crate::domain::reading::Reading;
 
-/// What a node says at one moment.
+/// Data of a node at one moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Scene<'a> {
-    /// The driver.
+    /// Readings of the driver.
     pub readings: &'a [Reading],
-    /// What is given out.
+    /// The offered resources.
     pub offers: &'a Offers,
-    /// Which container was given what.
+    /// Allocations of containers.
     pub given: &'a [Given],
-    /// Whether that is said of now. By what was said earlier nobody is who he only can be: others may be there meanwhile.
+    /// True if the allocations are current. With older ones, no UID is assigned by elimination: other pods may have
+    /// started since.
     pub is_current: bool,
-    /// Which process is of which pod.
+    /// The pod of each process.
     pub kin: &'a Kin,
 }
 
-/// What a container was given.
+/// An allocation of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
-    /// By kubelet's list.
+    /// The allocation in kubelet's list.
     pub device: PodDevice,
-    /// UID of the pod, where it is known.
+    /// UID of the pod, if known.
     pub uid: Option<String>,
 }
 
-/// More lines of what is missing nobody reads.
+/// Maximum number of lines about missing data.
 const MOST_MISSING: usize = 16;
 
-/// What a tenant is told from others by.
+/// Identity of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
-    /// One of the spot's holders, by its place.
+    /// A holder of the unit, by its index.
     Holder(usize),
-    /// A container of a pod that was not given the spot, or of which it is not known what it was given.
+    /// A container of a pod that does not hold the unit, or whose allocations are unknown.
     Stranger {
         uid: String,
         container: Option<String>,
     },
-    /// A process of no pod.
+    /// A process outside any pod.
     Alone(u32),
 }
 
-/// Who has what.
+/// Returns the usage by pod.
 pub fn join(scene: &Scene<'_>) -> Usage {
     let mut missing = Vec::new();
     let given = by_uuid(scene.given);
@@ -113,7 +116,7 @@ fn bound(missing: &mut Vec<String>) {
     }
 }
 
-/// Says what was given and is nothing of these devices.
+/// Reports allocations that do not belong to any of these devices.
 fn unplaced(scene: &Scene<'_>, spots: &[Vec<Spot<'_>>], missing: &mut Vec<String>) {
     let known: BTreeSet<(&str, &str)> = spots
         .iter()
@@ -139,14 +142,14 @@ fn unplaced(scene: &Scene<'_>, spots: &[Vec<Spot<'_>>], missing: &mut Vec<String
     }
 }
 
-/// Whether a resource is made of GPUs or partitions, by its name: NVIDIA has others, such as network cards.
+/// Returns whether a resource consists of GPUs or partitions, by its name: NVIDIA has others, such as network cards.
 fn is_of_gpus(resource: &str) -> bool {
     resource == "gpu.nvidia.com"
         || resource.starts_with("nvidia.com/gpu")
         || resource.starts_with("nvidia.com/mig-")
 }
 
-/// What the sources do not tell of a device.
+/// Reports missing driver data of a device.
 fn lacking(reading: &Reading, missing: &mut Vec<String>) {
     let name = name(reading);
     if reading.processes.is_none() {
@@ -197,7 +200,7 @@ fn device(
     }
 }
 
-/// What is used and is no tenant's, over all units that share their memory.
+/// Sets used memory that belongs to no tenant, over all units that share their memory.
 fn settle(units: &mut [UnitUsage]) {
     let mut sums: BTreeMap<Option<u32>, u64> = BTreeMap::new();
     let instance = |unit: &UnitUsage| unit.partition.map(|(gi, _)| gi);
@@ -258,7 +261,7 @@ fn tenants(
     let mut tenants: Vec<Tenant> = on
         .into_iter()
         .map(|(key, processes)| {
-            // Who cannot be told from others may use any of it.
+            // A tenant that cannot be distinguished from others may use any part of it.
             let is_told = match &key {
                 Key::Holder(place) => {
                     let mut holder = spot.holders.get(*place).into_iter();
@@ -289,13 +292,13 @@ fn tenants(
     tenants
 }
 
-/// The largest first, and of those alike by name.
+/// Sorts by memory in descending order, then by name.
 fn order(tenant: &Tenant) -> impl Ord {
     let name = (&tenant.namespace, &tenant.pod, &tenant.container);
     (Reverse(tenant.memory), name, &tenant.uid, &tenant.processes)
 }
 
-/// Whose process this is; nobody's where it cannot be told.
+/// The tenant of a process; `None` if it cannot be determined.
 fn key(spot: &Spot<'_>, pid: u32, kin: &Kin, names: &Names<'_>) -> Option<Key> {
     match kin.of(pid) {
         None => spot.only().map(Key::Holder),
@@ -315,7 +318,7 @@ fn key(spot: &Spot<'_>, pid: u32, kin: &Kin, names: &Names<'_>) -> Option<Key> {
     }
 }
 
-/// A tenant with all that is known of who it is.
+/// A tenant with everything known about its identity.
 fn who(key: &Key, spot: &Spot<'_>, names: &Names<'_>) -> Tenant {
     match key {
         Key::Holder(place) => spot.holders.get(*place).map(|holder| Tenant {
@@ -345,7 +348,7 @@ fn who(key: &Key, spot: &Spot<'_>, names: &Names<'_>) -> Tenant {
 }
 
 impl DeviceUsage {
-    /// What is used of the device and is no tenant's; `None` where it is not known.
+    /// Used memory of the device that belongs to no tenant; `None` if unknown.
     pub fn unattributed(&self) -> Option<Mebibytes> {
         let used = self.memory?.used;
         let tenants = self.units.iter().flat_map(|unit| &unit.tenants);

@@ -1,7 +1,7 @@
-//! Who has which ids: what kubelet tells, and what was given out since and kubelet does not tell yet.
+//! Allocations of ids: those reported by kubelet, and recent ones that kubelet does not report yet.
 //!
-//! Kubelet asks for an id first and tells of it a moment later; and a kubelet that was just started again tells of no pod until it
-//! has heard of them. In between an id must not look free.
+//! Kubelet requests an id first and reports it a moment later, and a restarted kubelet reports no pod until it has
+//! received its pods. In between an id must not appear free.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,18 +9,19 @@ use std::time::Duration;
 use super::resource::{ResourceName, ShareId};
 use crate::domain::holder::PodDevice;
 
-/// After this time an id that was given out and that kubelet does not tell of is nobody's: another part of kubelet has refused the
-/// pod, or it ended at once. Kubelet notes what it was given in milliseconds, and while it is held up it tells nothing at all.
+/// Time after which an allocated id that kubelet does not report is free again: another component of kubelet has
+/// rejected the pod, or it ended immediately. Kubelet records allocations within milliseconds, and reports nothing at
+/// all while it is stalled.
 pub const UNSEEN: Duration = Duration::from_secs(15);
-/// The same of an id that somebody had before kubelet was started again: it has to hear of its pods from the API server first.
+/// The same for an id allocated before a restart of kubelet, which must first receive its pods from the API server.
 pub const UNHEARD: Duration = Duration::from_mins(1);
-/// Who has an id that was just given out.
+/// Placeholder for the pod of a new allocation.
 const BEING_ADMITTED: &str = "(being admitted)";
 
-/// Who has which ids.
+/// All allocations.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
-    /// Whether kubelet has told of all since it was last found away.
+    /// True if kubelet has reported all allocations since it was last unavailable.
     is_all: bool,
     entries: BTreeMap<(String, String), Entry>,
 }
@@ -28,23 +29,23 @@ pub struct Ledger {
 #[derive(Debug, Clone)]
 struct Entry {
     by: PodDevice,
-    /// `None` where kubelet tells of it.
+    /// `None` if kubelet reports it.
     unseen: Option<Unseen>,
 }
 
-/// What kubelet is yet to tell of.
+/// An allocation that kubelet does not report yet.
 #[derive(Debug, Clone, Copy)]
 struct Unseen {
-    /// An answer that was begun before says nothing of it.
+    /// A report requested before this time is no evidence about it.
     since: Duration,
-    /// An answer that was begun later, and does not have it, means that nobody has it.
+    /// A report requested after this time and without the id frees it.
     until: Duration,
-    /// Whether a pod that is being admitted was just given it.
+    /// True if it was just allocated to a pod that is being admitted.
     is_admission: bool,
 }
 
 impl Ledger {
-    /// These were just given out.
+    /// Records new allocations.
     pub fn give(&mut self, now: Duration, resource: &ResourceName, ids: &[ShareId]) {
         for id in ids {
             let key = (resource.to_string(), id.to_string());
@@ -64,7 +65,7 @@ impl Ledger {
         }
     }
 
-    /// Kubelet was started again: for a while it knows of none of its pods.
+    /// Records a restart of kubelet, which reports none of its pods for a while.
     pub fn restarted(&mut self, now: Duration) {
         for entry in self.entries.values_mut() {
             let since = entry.unseen.map_or(now, |unseen| unseen.since);
@@ -77,7 +78,7 @@ impl Ledger {
         }
     }
 
-    /// Kubelet, asked at `asked`, tells of `given` and nothing else.
+    /// Records kubelet's complete report `given`, requested at `asked`.
     pub fn told(&mut self, asked: Duration, given: Vec<PodDevice>) {
         let told: BTreeSet<(String, String)> = given
             .iter()
@@ -90,7 +91,7 @@ impl Ledger {
         });
         for by in given {
             let key = (by.resource.clone(), by.device_id.clone());
-            // An answer that was begun before says nothing of what was given after.
+            // A report requested before an allocation is no evidence about it.
             let unseen = self.entries.get(&key).and_then(|entry| entry.unseen);
             let unseen = unseen.filter(|unseen| unseen.since > asked);
             self.entries.insert(key, Entry { by, unseen });
@@ -98,36 +99,36 @@ impl Ledger {
         self.is_all = true;
     }
 
-    /// Nobody has this any more.
+    /// Frees an id.
     pub fn release(&mut self, resource: &ResourceName, id: &ShareId) {
         let key = (resource.to_string(), id.to_string());
         self.entries.remove(&key);
     }
 
-    /// Kubelet does not tell.
+    /// Records that kubelet does not report its allocations.
     pub fn untold(&mut self) {
         self.is_all = false;
     }
 
-    /// Whether all is known.
+    /// Returns whether all allocations are known.
     pub fn is_all(&self) -> bool {
         self.is_all
     }
 
-    /// All that somebody has.
+    /// All allocations.
     pub fn given(&self) -> Vec<PodDevice> {
         let all = self.entries.values();
         all.map(|entry| entry.by.clone()).collect()
     }
 
-    /// Whether this was just allocated to a pod, and kubelet has yet to report it.
+    /// Returns whether this was just allocated to a pod, and kubelet has yet to report it.
     pub fn is_being_admitted(&self, resource: &ResourceName, id: &ShareId) -> bool {
         let entry = self.entries.get(&(resource.to_string(), id.to_string()));
         let unseen = entry.and_then(|entry| entry.unseen);
         unseen.is_some_and(|unseen| unseen.is_admission)
     }
 
-    /// What kubelet has yet to tell of.
+    /// Allocations that kubelet does not report yet.
     pub fn unseen(&self) -> Vec<PodDevice> {
         let all = self.entries.values();
         let unseen = all.filter(|entry| entry.unseen.is_some());

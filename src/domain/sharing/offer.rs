@@ -1,9 +1,9 @@
-//! What a node gives out: resources, the units of each, and the replicas of each unit.
+//! Offers of a node: resources, the units of each, and the replicas of each unit.
 //!
 //! ```text
-//!   Inventory, MIG strategy --> units.rs: what can be given out, under which name
-//!   Targets ------------------> shares.rs: which share counts for which unit
-//!                               name.rs: what is under one name, and does not go together
+//!   Inventory, MIG strategy --> units.rs: units and their default resource names
+//!   Targets ------------------> shares.rs: the share that applies to each unit
+//!                               name.rs: conflicts between units of one resource name
 //! ```
 
 mod compile;
@@ -21,38 +21,38 @@ use crate::domain::id::PciAddress;
 use crate::domain::profile::ProfileName;
 use crate::domain::quantity::Mebibytes;
 
-/// All that a node gives out.
+/// All offers of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Offers {
     /// Ordered by name, each once.
     pub resources: Vec<Offer>,
 }
 
-/// What is given out under one name.
+/// The units offered under one resource name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
     /// The name.
     pub name: ResourceName,
-    /// Whether a container that asks for more than one is refused.
+    /// True if a container that requests more than one is rejected.
     pub fail_requests_greater_than_one: bool,
     /// Ordered by device, then by the driver's ids of the instances.
     pub units: Vec<Unit>,
 }
 
-/// A whole device or a partition: what a container can have.
+/// A whole device or a partition: what a container can be allocated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unit {
     /// UUID of the device or partition.
     pub uuid: String,
-    /// The device, or the one that the partition is of.
+    /// The device, or the device of the partition.
     pub pci: PciAddress,
-    /// Which partition; `None` for a whole device.
+    /// The partition; `None` for a whole device.
     pub partition: Option<Partition>,
-    /// How many have it by turns; `None` where one has it alone.
+    /// Number of replicas; `None` if it is not shared.
     pub replicas: Option<u32>,
-    /// Its memory, where it is known.
+    /// Its memory, if known.
     pub memory: Option<Mebibytes>,
-    /// How much of it each shall be content with; `None` where nobody says, and then it is the same for all.
+    /// Memory that each replica should not exceed; `None` for equal parts.
     pub memory_per_replica: Option<Mebibytes>,
     /// The NUMA node of the device's slot.
     pub numa_node: Option<u32>,
@@ -65,23 +65,23 @@ pub struct Partition {
     pub gpu_instance: u32,
     /// The compute instance within it.
     pub compute_instance: u32,
-    /// What NVIDIA's tools call it: `1g.10gb`, `1c.3g.40gb`.
+    /// Name in NVIDIA's tools: `1g.10gb`, `1c.3g.40gb`.
     pub profile: ProfileName,
 }
 
-/// What is given out, and what is to be known of it.
+/// Offers and their warnings.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Compiled {
-    /// What is given out.
+    /// The offers.
     pub offers: Offers,
-    /// What is not, and why, in words for a person.
+    /// Human-readable reasons for units that are not offered.
     pub warnings: Vec<String>,
-    /// Devices with MIG mode enabled of which nothing is offered because the MIG strategy does not fit.
+    /// Devices with MIG mode enabled that are not offered because the MIG strategy does not fit.
     pub unoffered: BTreeSet<PciAddress>,
 }
 
 impl Unit {
-    /// The ids of all that is given out of it.
+    /// The ids of the unit or of its replicas.
     pub fn ids(&self) -> Vec<ShareId> {
         match self.replicas {
             None => vec![ShareId::whole(&self.uuid)],
@@ -91,8 +91,8 @@ impl Unit {
         }
     }
 
-    /// How much memory each may use, so that all can: nobody enforces it. `None` where one has all of it, or its size is not
-    /// known.
+    /// Memory that each replica can use so that all of them can; not enforced. `None` if the unit is not shared, or
+    /// its memory is unknown.
     pub fn fair_share(&self) -> Option<Mebibytes> {
         let replicas = self.replicas?;
         let equal = || {
@@ -109,7 +109,7 @@ impl Offers {
         self.resources.iter().find(|offer| offer.name == *name)
     }
 
-    /// Every unit, with what it is given out as.
+    /// Every unit with its offer.
     pub fn units(&self) -> impl Iterator<Item = (&Offer, &Unit)> {
         let all = self.resources.iter();
         all.flat_map(|offer| offer.units.iter().map(move |unit| (offer, unit)))
@@ -122,7 +122,7 @@ impl Offers {
 }
 
 impl Offer {
-    /// How many there are of it.
+    /// Number of ids.
     pub fn count(&self) -> usize {
         self.units.iter().map(|unit| unit.ids().len()).sum()
     }

@@ -1,4 +1,4 @@
-//! What kubelet knows things by: names of extended resources, and ids of what is given out.
+//! Kubelet's identifiers: names of extended resources, and device ids.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,38 +8,38 @@ use thiserror::Error;
 use crate::domain::id::{GpuUuid, MigUuid};
 use crate::domain::profile::ProfileName;
 
-/// The name of an extended resource of NVIDIA's: `nvidia.com/gpu`, `nvidia.com/mig-1g.10gb`, `nvidia.com/gpu.shared`.
+/// Name of an extended resource of NVIDIA: `nvidia.com/gpu`, `nvidia.com/mig-1g.10gb`, `nvidia.com/gpu.shared`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ResourceName(String);
 
-/// The id of what is given out: a unit's UUID, and of a replica its number behind it: `GPU-<uuid>::2`.
+/// Device id: a unit's UUID, followed by the number for a replica: `GPU-<uuid>::2`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ShareId {
     uuid: String,
     replica: Option<u32>,
 }
 
-/// Why a text is no name of a resource, or no id.
+/// Error when parsing a resource name or id.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ResourceError {
-    /// It is not of NVIDIA's domain.
+    /// The name is not in NVIDIA's domain.
     #[error("{0:?} does not begin with nvidia.com/")]
     Domain(String),
-    /// What is behind the domain cannot stand in a resource's name.
+    /// The part after the domain is not valid in a resource name.
     #[error(
         "{0:?}: behind nvidia.com/ there are lower-case letters, digits, '-' and '.', at most 63 of them"
     )]
     Name(String),
-    /// It is no UUID of a GPU or a MIG device with or without a replica's number.
+    /// The id is not the UUID of a GPU or MIG device with an optional replica number.
     #[error("{0:?} is not an id like GPU-<uuid>, MIG-<uuid> or GPU-<uuid>::2")]
     Id(String),
 }
 
-/// Where NVIDIA's resources are. Source: NVIDIA k8s-device-plugin, `api/config/v1`.
+/// Domain of NVIDIA's resources. Source: NVIDIA k8s-device-plugin, `api/config/v1`.
 const DOMAIN: &str = "nvidia.com/";
-/// What a resource is called whose units are shared, where nobody names it otherwise. Source: as above, `renameByDefault`.
+/// Suffix of a resource with shared units, unless it is renamed otherwise. Source: as above, `renameByDefault`.
 const SHARED: &str = ".shared";
-/// Longest name behind the domain. Source: Kubernetes, "Extended resources"; label names.
+/// Maximum length after the domain. Source: Kubernetes, "Extended resources"; label names.
 const LONGEST: usize = 63;
 
 impl ResourceName {
@@ -48,14 +48,14 @@ impl ResourceName {
         Self(format!("{DOMAIN}gpu"))
     }
 
-    /// Partitions of a profile, under the strategy `mixed`. A `+` cannot stand in a name and becomes a dot, as NVIDIA's tools
-    /// have it.
+    /// Partitions of a profile, under the strategy `mixed`. A `+` is not valid in a name and becomes a dot, as in
+    /// NVIDIA's tools.
     pub fn mig(profile: &ProfileName) -> Self {
         let profile = profile.to_string().replace(['+', ','], ".");
         Self(format!("{DOMAIN}mig-{profile}"))
     }
 
-    /// The same for units that are shared: `nvidia.com/gpu.shared`.
+    /// The name for shared units: `nvidia.com/gpu.shared`.
     #[must_use]
     pub fn shared(&self) -> Self {
         Self(format!("{}{SHARED}", self.0))
@@ -66,7 +66,7 @@ impl ResourceName {
         &self.0
     }
 
-    /// What is behind the domain: `gpu`.
+    /// The part after the domain: `gpu`.
     pub fn short(&self) -> &str {
         self.0.strip_prefix(DOMAIN).unwrap_or(&self.0)
     }
@@ -101,7 +101,7 @@ impl fmt::Display for ResourceName {
 }
 
 impl ShareId {
-    /// The id of a unit that is given out whole.
+    /// The id of a unit that is not shared.
     pub fn whole(uuid: &str) -> Self {
         Self {
             uuid: uuid.to_owned(),
@@ -109,7 +109,7 @@ impl ShareId {
         }
     }
 
-    /// The id of one of a unit's replicas, which are counted from zero.
+    /// The id of one of a unit's replicas, which are numbered from zero.
     pub fn replica(uuid: &str, number: u32) -> Self {
         Self {
             uuid: uuid.to_owned(),
@@ -122,7 +122,7 @@ impl ShareId {
         &self.uuid
     }
 
-    /// The replica's number; `None` where the unit is given out whole.
+    /// The replica's number; `None` if the unit is not shared.
     pub fn number(&self) -> Option<u32> {
         self.replica
     }

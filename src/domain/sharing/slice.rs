@@ -1,7 +1,7 @@
-//! How long a turn is on each device: what is to be run for it, and what came of that.
+//! Time slice length of each device: the commands to run, and their results.
 //!
-//! NVML has no call for it and nothing tells how it is; NVIDIA's program can set it. So it is remembered what was set, and set again
-//! after whatever may have undone it. One call at a time: each opens all devices.
+//! NVML can neither set nor read it; NVIDIA's program can only set it. So the last setting is remembered, and set
+//! again after any event that may have reset it. Commands run one at a time, because each opens all devices.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,51 +10,51 @@ use crate::domain::id::{GpuUuid, PciAddress};
 use crate::domain::inventory::{Condition, Inventory, NvmlState, Vendor};
 use crate::domain::layout::{SliceLength, Targets};
 
-/// How long it is waited after a failure; twice as long after each further one.
+/// Delay after a failure; doubled after each further one.
 const FIRST_WAIT: Duration = Duration::from_secs(10);
-/// The longest: somebody may have installed the program.
+/// Maximum delay: the program may have been installed since.
 const LONGEST_WAIT: Duration = Duration::from_mins(10);
 
-/// How long turns are on the devices of a node. Times are since the program began.
+/// Time slice lengths of a node's devices. Times are relative to the start of the program.
 #[derive(Debug, Default)]
 pub struct Slices {
     devices: BTreeMap<PciAddress, Turn>,
     running: Option<Running>,
 }
 
-/// What there is to be looked at.
+/// The inputs of one reconciliation.
 #[derive(Debug, Clone, Copy)]
 pub struct Scene<'a> {
     /// The devices.
     pub inventory: &'a Inventory,
-    /// What is asked of them.
+    /// The desired state of the devices.
     pub targets: &'a Targets,
-    /// Devices that are being changed, or are to be: a change may undo what was set, and a program that has the device open is
-    /// in its way.
+    /// Devices that are being or will be changed. A change may reset the setting, and a program that has the device
+    /// open would block it.
     pub unsteady: &'a BTreeSet<PciAddress>,
-    /// Whether a device is being changed just now.
+    /// True if a device is being changed now.
     pub is_busy: bool,
 }
 
-/// A call of NVIDIA's program.
+/// A command of NVIDIA's program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
     /// The device.
     pub pci: PciAddress,
-    /// By which name the program is told of it.
+    /// The name of the device for the program.
     pub uuid: GpuUuid,
-    /// How long its turns shall be; `None` is the driver's own choice.
+    /// The desired length; `None` for the driver's default.
     pub length: Option<SliceLength>,
 }
 
-/// A device whose turns are not as long as they shall be.
+/// A device without its desired time slice length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unmet<'a> {
     /// The device.
     pub pci: PciAddress,
-    /// How long its turns shall be; `None` is the driver's own choice.
+    /// The desired length; `None` for the driver's default.
     pub length: Option<SliceLength>,
-    /// Why they are not; `None` where nothing has failed so far.
+    /// Reason of the last failure; `None` if nothing has failed so far.
     pub reason: Option<&'a str>,
 }
 
@@ -62,7 +62,7 @@ pub struct Unmet<'a> {
 struct Turn {
     uuid: GpuUuid,
     asked: Option<SliceLength>,
-    /// What we have set last; `None` where we have set nothing.
+    /// The last setting made by us; `None` if we made none.
     set: Option<Set>,
     failure: Option<Failure>,
     is_steady: bool,
@@ -71,7 +71,7 @@ struct Turn {
 #[derive(Debug, Clone, Copy)]
 struct Set {
     length: Option<SliceLength>,
-    /// Whether nothing has happened since that may have undone it.
+    /// True if no event since may have reset it.
     is_sure: bool,
 }
 
@@ -85,16 +85,17 @@ struct Failure {
 #[derive(Debug)]
 struct Running {
     order: Order,
-    /// Whether nothing has happened since that may have undone it.
+    /// True if no event since may have reset it.
     is_sure: bool,
 }
 
 impl Slices {
-    /// Takes in a look; what is to be run now, of which [`Slices::done`] is told before the next.
+    /// Compares the observation with the desired lengths. Returns the command to run now, if any; its result must be
+    /// passed to [`Slices::done`] before the next one.
     pub fn look(&mut self, now: Duration, scene: Scene<'_>) -> Option<Order> {
         match scene.inventory.nvml {
             NvmlState::Ready(_) => self.see(scene),
-            // Whoever waits for a call to return knows nothing new.
+            // While a call into the driver does not return, the inventory contains nothing new.
             NvmlState::Loading | NvmlState::Stalled { .. } => return None,
             NvmlState::Absent { .. } | NvmlState::Lost { .. } => {
                 for turn in self.devices.values_mut() {
@@ -123,7 +124,7 @@ impl Slices {
         Some(order)
     }
 
-    /// What came of that which was to be run.
+    /// Records the result of the command.
     pub fn done(&mut self, now: Duration, outcome: Result<(), String>) {
         let Some(Running { order, is_sure }) = self.running.take() else {
             return;
@@ -140,7 +141,7 @@ impl Slices {
                     is_sure,
                 });
             }
-            // Something else is asked meanwhile, and was not tried.
+            // The desired length has changed since, and was not tried.
             Err(_) if turn.asked != order.length => turn.failure = None,
             Err(reason) => {
                 let before = turn.failure.as_ref();
@@ -155,7 +156,8 @@ impl Slices {
         }
     }
 
-    /// Devices whose turns are not as long as they shall be, ordered by address; not those that are not to be touched now.
+    /// Devices without their desired length, ordered by address. Devices that must not be touched now are not
+    /// included.
     pub fn unmet(&self) -> impl Iterator<Item = Unmet<'_>> {
         let all = self.devices.iter();
         all.filter(|(_, turn)| turn.is_unmet())
@@ -166,7 +168,7 @@ impl Slices {
             })
     }
 
-    /// When what has failed is tried again.
+    /// The time at which the next failed command is retried.
     pub fn again(&self) -> Option<Duration> {
         let all = self.devices.values().filter(|turn| turn.is_unmet());
         all.filter_map(|turn| turn.failure.as_ref())
@@ -178,7 +180,7 @@ impl Slices {
         let mut known = std::mem::take(&mut self.devices);
         for device in &scene.inventory.devices {
             let Some(uuid) = &device.uuid else {
-                // One that does not answer keeps what is known of it.
+                // A device that does not respond retains its state.
                 if let Some(mut turn) = known.remove(&device.pci) {
                     turn.shake();
                     self.devices.insert(device.pci, turn);
@@ -226,7 +228,7 @@ impl Turn {
         }
     }
 
-    /// Something happens that may undo what was set.
+    /// Records an event that may reset the setting.
     fn shake(&mut self) {
         self.is_steady = false;
         if let Some(set) = &mut self.set {
@@ -236,7 +238,7 @@ impl Turn {
 
     fn is_unmet(&self) -> bool {
         let is_met = match self.set {
-            // Nobody has touched it.
+            // The device was never changed by us.
             None => self.asked.is_none(),
             Some(set) => set.length == self.asked && (set.is_sure || self.asked.is_none()),
         };
@@ -250,13 +252,13 @@ impl Turn {
 }
 
 impl Order {
-    /// What [`SliceLength::number`] says, and 0 for the driver's own choice.
+    /// The value of [`SliceLength::number`], or 0 for the driver's default.
     pub fn number(&self) -> u32 {
         self.length.map_or(0, SliceLength::number)
     }
 }
 
-/// How long turns of a device shall be; where nothing is shared there are none.
+/// Desired time slice length of a device; `None` if it is not shared.
 fn asked(targets: &Targets, pci: PciAddress) -> Option<SliceLength> {
     let target = targets.devices.iter().find(|target| target.pci == pci)?;
     let sharing = target.time_slicing.as_ref()?;

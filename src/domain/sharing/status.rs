@@ -1,20 +1,20 @@
-//! How far what is given out is what shall be: for everybody who asks.
+//! Status of sharing: whether the offered resources match the desired ones.
 
 use super::health::Health;
 use super::resource::{ResourceName, ShareId};
 use crate::domain::holder::PodDevice;
 
-/// Who gives devices out.
+/// Provider of devices to kubelet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// NVIDIA's device plugin, which is told how.
+    /// NVIDIA's device plugin, configured by Octavo.
     HandOff,
-    /// The agent.
+    /// The agent's built-in device plugin.
     Embedded,
 }
 
 impl Mode {
-    /// The word: as in `--sharing`.
+    /// The value of `--sharing`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::HandOff => "hand-off",
@@ -23,64 +23,65 @@ impl Mode {
     }
 }
 
-/// How far what is given out is what shall be.
+/// Status of sharing on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharingStatus {
-    /// Who gives devices out.
+    /// Provider of devices.
     pub mode: Mode,
-    /// In a word, one of `domain::reason`'s for sharing: `sharing-in-force`, `sharing-pending`, `sharing-held`, `sharing-not-in-force`,
-    /// `sharing-refused`, `device-plugin-conflict`.
+    /// One of the words of `domain::reason` for sharing: `sharing-in-force`, `sharing-pending`, `sharing-held`,
+    /// `sharing-not-in-force`, `sharing-refused`, `device-plugin-conflict`.
     pub state: &'static str,
-    /// Why, and what to do, in words for a person; absent where there is nothing to explain.
+    /// Human-readable reason and remedy; absent if there is nothing to explain.
     pub message: Option<String>,
     /// Ordered by name.
     pub resources: Vec<ResourceStatus>,
-    /// What is given out otherwise than it shall be for as long as pods have it.
+    /// Ids that differ from the desired offers and stay offered because pods hold them.
     pub kept: Vec<Kept>,
-    /// What NVIDIA's plugin shall be told; absent where it is told nothing.
+    /// Desired configuration of NVIDIA's plugin; absent if it is not configured by us.
     pub hand_off: Option<HandOff>,
-    /// The key that the Node's label names now, where it is ours: the plugin does not start without it, whatever it shall be told.
+    /// The key that the Node's label names now, if we own the label: the plugin does not start without this key,
+    /// whatever its desired configuration.
     pub named: Option<String>,
 }
 
-/// How far a resource is.
+/// Status of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceStatus {
     /// Its name.
     pub name: ResourceName,
-    /// How many there shall be.
+    /// Desired count.
     pub wanted: u64,
-    /// How many of them the Node offers to pods; `None` where nobody looks at the Node.
+    /// Count that the Node offers to pods; `None` if the Node is not watched.
     pub allocatable: Option<u64>,
     /// Ordered by device, then by the driver's ids of the instances.
     pub units: Vec<UnitStatus>,
 }
 
-/// How a unit is given out.
+/// Status of a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitStatus {
     /// UUID of the device or partition.
     pub uuid: String,
-    /// How many have it by turns; `None` where one has it alone.
+    /// Number of replicas; `None` if it is not shared.
     pub replicas: Option<u32>,
-    /// Whether it is fit to be given out.
+    /// Health of the unit.
     pub health: Health,
 }
 
-/// An id that is given out otherwise than it shall be, because a pod has it.
+/// An id that differs from the desired offers and stays offered because a pod holds it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kept {
     /// The id.
     pub id: ShareId,
-    /// Who has it.
+    /// The pod that holds it.
     pub by: PodDevice,
 }
 
-/// What NVIDIA's plugin shall be told.
+/// Desired configuration of NVIDIA's plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandOff {
     /// The key of the `ConfigMap`, which is also the value of the Node's label.
     pub key: String,
-    /// The configuration, `version: v1` of NVIDIA's.
+    /// The configuration, in NVIDIA's format `version: v1`.
     pub config: String,
 }

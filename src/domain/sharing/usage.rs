@@ -1,32 +1,32 @@
-//! Who has what, and how much of it.
+//! Usage by pod: allocations, memory and utilization.
 //!
-//! Three that do not know each other are joined: kubelet knows which container was given which ids, the driver which process uses
-//! how much memory of which instance, the kernel which process is of which container. Nothing is attributed twice; what cannot be
-//! attributed is a number of its own and not somebody's.
+//! Three independent sources are joined: kubelet reports the ids allocated to each container, the driver the memory
+//! of each process and instance, the kernel the container of each process. Nothing is attributed twice; what cannot
+//! be attributed is reported separately.
 
 use super::resource::{ResourceName, ShareId};
 use crate::domain::id::PciAddress;
 use crate::domain::quantity::Mebibytes;
 
-/// Who has what of a node.
+/// Usage of a node by pod.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// In the order of their addresses.
+    /// Ordered by address.
     pub devices: Vec<DeviceUsage>,
-    /// What could not be looked at, so that something is missing here, in words for a person.
+    /// Human-readable descriptions of missing data.
     pub missing: Vec<String>,
 }
 
-/// Who has what of a device.
+/// Usage of a device by pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceUsage {
     /// The device.
     pub pci: PciAddress,
-    /// What people call it: `GPU 3`.
+    /// Display name: `GPU 3`.
     pub name: String,
-    /// Its memory; `None` where the driver does not tell.
+    /// Its memory; `None` if the driver does not report it.
     pub memory: Option<MemoryUse>,
-    /// How busy it is; `None` where the driver does not tell, as of devices in MIG mode.
+    /// Its utilization; `None` if the driver does not report it, as for devices in MIG mode.
     pub utilization: Option<Percent>,
     /// The whole device, or its partitions.
     pub units: Vec<UnitUsage>,
@@ -35,49 +35,49 @@ pub struct DeviceUsage {
 /// Memory of a device or partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemoryUse {
-    /// All there is.
+    /// Total memory.
     pub total: Mebibytes,
-    /// What processes use.
+    /// Memory used by processes.
     pub used: Mebibytes,
-    /// What the driver keeps for itself.
+    /// Memory reserved by the driver.
     pub reserved: Mebibytes,
 }
 
-/// A part of a hundred.
+/// A percentage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Percent(pub u8);
 
-/// Who has what of a unit.
+/// Usage of a unit by pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitUsage {
     /// UUID of the device or partition.
     pub uuid: String,
     /// GPU instance and compute instance of a partition.
     pub partition: Option<(u32, u32)>,
-    /// What people call the partition: `1g.10gb`.
+    /// Profile name of the partition: `1g.10gb`.
     pub profile: Option<String>,
-    /// The resource that it is given out as; `None` where nobody knows of one.
+    /// The resource under which it is offered; `None` if it is not known.
     pub resource: Option<ResourceName>,
-    /// How many have it by turns; `None` where one has it alone.
+    /// Number of replicas; `None` if it is not shared.
     pub replicas: Option<u32>,
-    /// How much memory each may use, so that all can.
+    /// Memory that each replica can use so that all of them can.
     pub fair_share: Option<Mebibytes>,
-    /// Its memory. Partitions of one GPU instance share theirs, and tell the same.
+    /// Its memory. Partitions of one GPU instance share theirs, and report the same.
     pub memory: Option<MemoryUse>,
-    /// Those who have it, the one that uses most memory first, then by name.
+    /// Its tenants, sorted by memory in descending order, then by name.
     pub tenants: Vec<Tenant>,
-    /// What is used and is no tenant's; `None` where it is not known.
+    /// Used memory that belongs to no tenant; `None` if unknown.
     pub unattributed: Option<Mebibytes>,
-    /// How long the memory lasts if it is used up as fast as of late, in seconds; `None` where that means nothing.
+    /// Seconds until memory is exhausted at its recent growth rate; `None` if it cannot be estimated.
     pub exhausted_in: Option<u64>,
-    /// Whether it is shared and hardly any memory is left, as the guard says: whoever asks for more fails next.
+    /// True if the unit is shared and, according to the guard, nearly full: further allocations fail.
     pub is_nearly_exhausted: bool,
 }
 
-/// A container, or a process of none.
+/// A container, or a process outside any container.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Tenant {
-    /// The pod's namespace; `None` for who is no pod, or one that kubelet does not name.
+    /// The pod's namespace; `None` for a process outside any pod, or a pod that kubelet does not report.
     pub namespace: Option<String>,
     /// The pod's name.
     pub pod: Option<String>,
@@ -85,29 +85,30 @@ pub struct Tenant {
     pub uid: Option<String>,
     /// The container's name.
     pub container: Option<String>,
-    /// What it was given of the unit; none where it uses it without having been given it.
+    /// Its allocated ids of the unit; empty if it uses the unit without an allocation.
     pub ids: Vec<ShareId>,
-    /// Device memory that its processes use; `None` where that is not known: the driver does not tell, nobody may look
-    /// at processes, or nothing tells its processes from others'.
+    /// Device memory used by its processes; `None` if unknown: the driver does not report it, processes are not
+    /// visible, or its processes cannot be distinguished from others.
     pub memory: Option<Mebibytes>,
-    /// How busy its processes keep the device; `None` where the driver does not tell.
+    /// Utilization by its processes; `None` if the driver does not report it.
     pub utilization: Option<Percent>,
-    /// Its processes, by the numbers that the driver names.
+    /// Its process ids, as reported by the driver.
     pub processes: Vec<u32>,
-    /// Whether it uses more than its share.
+    /// True if it exceeds its fair share.
     pub is_over: bool,
 }
 
-/// Characters of a UID that tell a pod from the others of its node.
+/// Number of UID characters that identify a pod within its node.
 const SHORT_UID: usize = 8;
 
 impl Tenant {
-    /// The beginning of the UID of a pod that kubelet does not name; `None` for one that it names, and for who is no pod.
+    /// The shortened UID of a pod that kubelet does not report by name; `None` for a pod with a name, and for a
+    /// process outside any pod.
     pub fn unnamed(&self) -> Option<String> {
         self.short_uid().filter(|_| self.pod.is_none())
     }
 
-    /// The beginning of its pod's UID, where that is known: enough to tell it from an earlier pod of the same name.
+    /// The shortened UID of its pod, if known: sufficient to distinguish it from an earlier pod of the same name.
     pub fn short_uid(&self) -> Option<String> {
         let uid = self.uid.as_deref()?;
         Some(uid.chars().take(SHORT_UID).collect())

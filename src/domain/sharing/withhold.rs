@@ -1,8 +1,9 @@
 //! Withholding: idle partitions and replicas of a device are not allocated while pods block its layout for too long.
 //!
-//! On a busy node the next pod gets what the last one has released, so that a blocked layout would wait for as long as pods come.
-//! After the configured time, or immediately where pods were evicted for it, only pods that have something of the device keep it.
-//! Everything is offered again when the layout is applied, cannot be applied, or something else is asked of the device.
+//! On a busy node the next pod is allocated whatever the last one released, so a blocked layout would wait for as
+//! long as pods arrive. After the configured time, or immediately if pods were evicted for the device, only pods that
+//! already hold a part of it keep it. Everything is offered again when the layout is applied, cannot be applied, or
+//! changes for the device.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,15 +13,15 @@ use crate::domain::layout::MigTarget;
 use crate::domain::reason::Reason;
 use crate::domain::reconcile::{DeviceStatus, Status};
 
-/// Decides which devices are withheld. Times are since the program began.
+/// Decides which devices are withheld. Times are relative to the start of the program.
 #[derive(Debug, Clone)]
 pub struct Withholding {
-    /// How long a device may be blocked first; `None` withholds none but those that pods were evicted for.
+    /// Time for which a device must be blocked first; `None` withholds only devices for which pods were evicted.
     after: Option<Duration>,
     devices: BTreeMap<PciAddress, Wait>,
 }
 
-/// A device whose layout waits for pods.
+/// A device whose layout is blocked by pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Wait {
     asked: MigTarget,
@@ -28,14 +29,14 @@ struct Wait {
     is_withheld: bool,
 }
 
-/// What withholding needs to know of a device's layout.
+/// State of a device's layout, as far as withholding depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
-    /// It is applied, or emptying the device would not help.
+    /// The layout is applied, or emptying the device would not help.
     Settled,
-    /// It goes on by itself, or that is not known yet.
+    /// The layout is being applied, or its state is not known yet.
     Moving,
-    /// It is blocked by pods or processes that are known.
+    /// The layout is blocked by known pods or processes.
     Blocked,
 }
 
@@ -48,21 +49,21 @@ impl Withholding {
         }
     }
 
-    /// Takes in where the node stands, and for which devices pods were evicted.
+    /// Records the node's status and the devices for which pods were evicted.
     pub fn look(&mut self, now: Duration, status: Option<&Status>, drained: &BTreeSet<PciAddress>) {
         let Some(status) = status else {
             self.devices.clear();
             return;
         };
         let Some(asked) = status.asked.as_deref() else {
-            // A layout that is not looked up yet says nothing about the devices.
+            // A layout that is not resolved yet is no evidence about the devices.
             if status.layout.is_none() {
                 self.devices.clear();
             }
             return;
         };
         let mut known = std::mem::take(&mut self.devices);
-        // A plan is applied as a whole: nothing is changed while one device can never have its part.
+        // A plan is applied as a whole: no device is changed while the layout is infeasible on one of them.
         let is_possible = !status
             .devices
             .iter()
@@ -92,13 +93,14 @@ impl Withholding {
         }
     }
 
-    /// The devices of which nothing new is allocated.
+    /// The devices without new allocations.
     pub fn devices(&self) -> BTreeSet<PciAddress> {
         let withheld = self.devices.iter().filter(|(_, wait)| wait.is_withheld);
         withheld.map(|(pci, _)| *pci).collect()
     }
 
-    /// When the next device is due, after `now`. A device that is overdue waits for its next state instead.
+    /// The time at which the next device is due, after `now`. A device that is overdue waits for its next state
+    /// instead.
     pub fn again(&self, now: Duration) -> Option<Duration> {
         let after = self.after?;
         let waiting = self.devices.values().filter(|wait| !wait.is_withheld);

@@ -1,4 +1,4 @@
-//! Slices of devices that make sense, and of ones that do not.
+//! Slices of consistent and of inconsistent devices.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use crate::domain::inventory::Mig;
 use crate::domain::inventory::tests_support::{gpu, gpu_instance};
 use crate::domain::quantity::Mebibytes;
 
-/// A profile `1g.10gb` with id 19 that may lie anywhere in this many slices; none that is known where there are none.
+/// A profile `1g.10gb` with id 19 that fits anywhere in this many slices; without slices, no placement is known.
 fn offer(slices: u32) -> ProfileCatalog {
     let placements = (0..slices).map(|start| Placement { start, size: 1 });
     ProfileCatalog::new(vec![GpuInstanceProfile {
@@ -24,7 +24,7 @@ fn offer(slices: u32) -> ProfileCatalog {
     }])
 }
 
-/// A device that offers `slices` and has instances at these `(id, start, size)`.
+/// A device with `slices` slices and instances at these `(id, start, size)`.
 fn device(current: MigMode, slices: u32, instances: &[(u32, u32, u32)]) -> Device {
     let gpu_instances = instances
         .iter()
@@ -47,7 +47,7 @@ fn partial(mut device: Device) -> Device {
     device
 }
 
-/// `2@0+4` for slices 0 to 3 of instance 2, `@4` for a free one, `!9` for a hidden instance.
+/// `2@0+4` for slices 0 to 3 of instance 2, `@4` for a free slice, `!9` for a hidden instance.
 fn told(slices: &Slices<'_>) -> String {
     let Slices::Partitioned {
         regions, hidden, ..
@@ -78,14 +78,14 @@ fn a_partitioned_device_shows_its_instances_and_each_free_slice() {
             "2@0+4 3@4+2 9@6+1 @7",
             1,
         ),
-        // The order of ids is not that of slices.
+        // Ids are not in the order of slices.
         (
             4,
             &[(3, 2, 1), (4, 3, 1), (5, 0, 2)],
             "5@0+2 3@2+1 4@3+1",
             0,
         ),
-        // Two instances in one slice: the first keeps all of its own, and the other shows nowhere.
+        // Two instances in one slice: the first is shown with all its slices, the other is hidden.
         (4, &[(1, 0, 2), (2, 1, 2)], "1@0+2 @2 @3 !2", 2),
         (
             4,
@@ -93,12 +93,12 @@ fn a_partitioned_device_shows_its_instances_and_each_free_slice() {
             "@0 1@1+1 3@2+2 !2",
             1,
         ),
-        // One that lies nowhere.
+        // An instance without a slice.
         (2, &[(1, 1, 0)], "@0 @1 !1", 2),
-        // One that lies beyond what is offered makes the device as wide as it must be.
+        // An instance beyond the offered slices extends the device.
         (4, &[(1, 5, 2)], "@0 @1 @2 @3 @4 1@5+2", 5),
         (0, &[(1, 0, 2)], "1@0+2", 0),
-        // Instances of one id are one instance where they touch, and two where they do not.
+        // Adjacent slices of one id are one instance, separate ones are two.
         (5, &[(1, 0, 1), (1, 1, 2), (1, 4, 1)], "1@0+3 @3 1@4+1", 1),
     ];
     for (slices, instances, expected, free) in cases {
@@ -177,7 +177,7 @@ proptest! {
     #[test]
     fn regions_tile_the_slices_once_whatever_the_driver_says(
         offered in 0_u32..30,
-        // Few ids, so that some are told twice; now and then one that lies far out.
+        // Few ids, so that some repeat; occasionally one far outside.
         instances in vec((0_u32..8, prop_oneof![20 => 0_u32..20, 1 => any::<u32>()], 0_u32..10), 0..10),
     ) {
         let device = device(MigMode::Enabled, offered, &instances);
@@ -192,7 +192,7 @@ proptest! {
             .flat_map(|region| region.start()..region.start() + region.slices())
             .collect();
         prop_assert_eq!(covered, (0..*slices).collect::<Vec<u32>>());
-        // No slice that is shown as free lies in an instance that is shown.
+        // No free slice lies in a visible instance.
         let shown: Vec<&GpuInstance> = device
             .mig
             .state()

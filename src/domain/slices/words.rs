@@ -1,13 +1,13 @@
-//! What is said of slices and of the instances in them, the same in a terminal and on a page.
+//! Texts about slices and instances, shared by the terminal and the web page.
 
 use super::Untold;
 use crate::domain::inventory::{GpuInstance, InstanceUse, MigMode, MigState, Usage};
 
-/// What the ids in a picture mean.
+/// Legend of the ids in a picture.
 pub const LEGEND: &str =
     "gi 2/0: GPU instance 2, compute instance 0. no ci: none, so it cannot be used.";
 
-/// Whether MIG mode is on, and whether that changes at the next reset.
+/// MIG mode, and its change at the next reset.
 pub fn mode(state: &MigState) -> &'static str {
     match (state.current, state.pending) {
         (MigMode::Disabled, MigMode::Disabled) => "MIG off",
@@ -17,7 +17,7 @@ pub fn mode(state: &MigState) -> &'static str {
     }
 }
 
-/// Why nothing is drawn.
+/// Text for slices that cannot be drawn.
 pub fn untold(why: Untold) -> String {
     match why {
         Untold::NoSlices => "The driver does not say which slices this GPU has.".to_owned(),
@@ -28,7 +28,7 @@ pub fn untold(why: Untold) -> String {
     }
 }
 
-/// Whether a GPU that is whole is in use.
+/// Usage of a whole GPU.
 pub fn whole(usage: Usage<'_>) -> String {
     match usage {
         Usage::Unknown => "use unknown".to_owned(),
@@ -38,7 +38,7 @@ pub fn whole(usage: Usage<'_>) -> String {
     }
 }
 
-/// Whether an instance is in use.
+/// Usage of an instance.
 pub fn used(how: &InstanceUse) -> String {
     match how {
         InstanceUse::Unknown => "use unknown".to_owned(),
@@ -53,7 +53,7 @@ pub fn used(how: &InstanceUse) -> String {
     }
 }
 
-/// `gi 2/0`, `gi 2/-` without a compute instance, and `gi 2/0:1c,1:2c` when it is split.
+/// Ids of an instance: `gi 2/0`, `gi 2/-` without a compute instance, `gi 2/0:1c,1:2c` if it is split.
 pub fn ids(instance: &GpuInstance) -> String {
     let compute = match instance.compute_instances.as_slice() {
         [] => "-".to_owned(),
@@ -72,7 +72,7 @@ pub fn ids(instance: &GpuInstance) -> String {
     format!("gi {}/{compute}", instance.id)
 }
 
-/// `slice 3`, `slices 4-7`.
+/// Position: `slice 3`, `slices 4-7`.
 pub fn place(start: u32, slices: u32) -> String {
     match slices {
         0 | 1 => format!("slice {start}"),
@@ -83,7 +83,7 @@ pub fn place(start: u32, slices: u32) -> String {
     }
 }
 
-/// The line for an instance that no region shows. Its profile's name is the driver's, and may hold any character.
+/// The line for a hidden instance. The profile name comes from the driver and may contain any character.
 pub fn covered(instance: &GpuInstance, state: &MigState) -> String {
     format!(
         "gi {} ({}) lies in {}, where another instance is",

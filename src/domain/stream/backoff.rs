@@ -1,9 +1,9 @@
-//! How long to wait before the next attempt to connect.
+//! Delay before the next attempt to connect.
 
 use std::time::Duration;
 
-/// Waits that double with each failure in a row, each shortened by a random part: after an aggregator's restart a fleet
-/// comes back spread over time and not as one.
+/// Exponential backoff with jitter. After a restart of the aggregator, the agents of a fleet reconnect spread over
+/// time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Backoff {
     failures: u32,
@@ -13,8 +13,8 @@ const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
 
 impl Backoff {
-    /// The wait after another failure. `random` is uniform over all of `u64`; the wait is uniform between a tenth and the
-    /// whole of what the failures so far have come to.
+    /// Returns the delay after another failure. `random` must be uniform over all of `u64`; the delay is uniform
+    /// between a tenth and all of the current maximum.
     #[must_use = "the wait is to be waited for"]
     pub fn failed(&mut self, random: u64) -> Duration {
         let ceiling = FIRST
@@ -24,17 +24,17 @@ impl Backoff {
         jittered(ceiling, random)
     }
 
-    /// The aggregator answered as hoped for.
+    /// Resets the backoff after a successful connection.
     pub fn succeeded(&mut self) {
         self.failures = 0;
     }
 }
 
-/// A part of `ceiling` between a tenth and all of it.
+/// A duration between a tenth and all of `ceiling`.
 pub(super) fn jittered(ceiling: Duration, random: u64) -> Duration {
     let floor = ceiling / 10;
     let span = ceiling.saturating_sub(floor);
-    // Thirty-two bits of chance are enough, and their product with nanoseconds fits.
+    // 32 random bits suffice, and their product with nanoseconds does not overflow.
     let share = u128::from(random >> 32).saturating_mul(span.as_nanos()) >> 32;
     floor.saturating_add(Duration::from_nanos(
         u64::try_from(share).unwrap_or(u64::MAX),

@@ -1,4 +1,4 @@
-//! A status as parts: what is sent, compared and hashed.
+//! Parts of a status: the units that are sent, compared and hashed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,87 +9,88 @@ use thiserror::Error;
 
 use crate::domain::id::PciAddress;
 
-/// A status: parts by key. Cheap to clone, and small: an aggregator holds one for each node.
+/// A status: parts by key. Cheap to clone, and small, because an aggregator holds one for each node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Parts(
     /// Ordered by key, each key once.
     Arc<[(PartKey, Content)]>,
 );
 
-/// The name of a part, such as `node` or `device/0000:07:00.0`. Keys of a newer peer are kept like any other.
+/// Key of a part, such as `node` or `device/0000:07:00.0`. Unknown keys of a newer peer are stored like any other.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PartKey(Arc<str>);
 
-/// The bytes of a part, as its writer made them, with their digest. Cheap to clone.
+/// The serialized bytes of a part with their digest. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Content {
     bytes: Arc<[u8]>,
     digest: Digest,
 }
 
-/// A hash of bytes: FNV-1a, 64 bits. It finds accidents, not malice: who can forge it may as well send other bytes.
+/// FNV-1a hash of bytes, 64 bits. It detects accidental differences, not tampering: a peer that can forge it could
+/// send other bytes as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Digest(u64);
 
-/// What leads from one status to another.
+/// The difference between two statuses.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Change {
-    /// Parts that are new or have other content.
+    /// Parts that are new or have different content.
     pub changed: Vec<(PartKey, Content)>,
-    /// Parts that are no more.
+    /// Parts that were removed.
     pub removed: Vec<PartKey>,
 }
 
-/// A text that is no part's key.
+/// A text that is not a valid part key.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0:?} is not a part's key: 1 to {LONGEST_KEY} printable ASCII characters")]
 pub struct PartKeyError(String);
 
-/// Longer than every key in use; keys are kept for each node, so they must be bounded.
+/// Maximum length of a key, longer than every key in use. Keys are stored for each node, so they must be bounded.
 const LONGEST_KEY: usize = 64;
 
 impl PartKey {
-    /// Of the machine itself and its link to NVML.
+    /// Key of the machine and its NVML link.
     pub fn node() -> Self {
         Self("node".into())
     }
 
-    /// Of what the node tells the scheduler.
+    /// Key of the node's labels.
     pub fn labels() -> Self {
         Self("labels".into())
     }
 
-    /// Of where the node stands with regard to its layout.
+    /// Key of the layout's status.
     pub fn layout() -> Self {
         Self("layout".into())
     }
 
-    /// Of how far what is given out to pods is what shall be.
+    /// Key of the sharing status.
     pub fn sharing() -> Self {
         Self("sharing".into())
     }
 
-    /// Of who has what.
+    /// Key of the usage by pod.
     pub fn usage() -> Self {
         Self("usage".into())
     }
 
-    /// Of a device.
+    /// Key of a device.
     pub fn device(pci: PciAddress) -> Self {
         Self(format!("device/{pci}").into())
     }
 
-    /// Of what the Neuron driver says of the node.
+    /// Key of the Neuron driver's report about the node.
     pub fn neuron() -> Self {
         Self("neuron".into())
     }
 
-    /// Of a Neuron device, by the driver's number for it.
+    /// Key of a Neuron device, by the driver's number for it.
     pub fn neuron_device(number: u32) -> Self {
         Self(format!("neuron/{number}").into())
     }
 
-    /// Of what devices offer, by the digest of the content that says it.
+    /// Key of a profile catalog, by the digest of its content.
     pub fn profiles(digest: Digest) -> Self {
         Self(format!("profiles/{digest:016x}").into())
     }
@@ -108,7 +109,7 @@ impl FromStr for PartKey {
         if (1..=LONGEST_KEY).contains(&text.len()) && printable {
             Ok(Self(text.into()))
         } else {
-            // Only its beginning is repeated: it may be as long as its sender liked.
+            // Truncated, because the sender controls its length.
             Err(PartKeyError(text.chars().take(LONGEST_KEY).collect()))
         }
     }
@@ -133,12 +134,12 @@ impl Content {
         &self.bytes
     }
 
-    /// The bytes, shared.
+    /// The bytes as a shared reference.
     pub fn shared(&self) -> &Arc<[u8]> {
         &self.bytes
     }
 
-    /// Their hash.
+    /// Their digest.
     pub fn digest(&self) -> Digest {
         self.digest
     }
@@ -152,12 +153,12 @@ impl Digest {
         Self::START.with(bytes)
     }
 
-    /// From the number that [`Digest::get`] gave.
+    /// Creates a digest from the result of [`Digest::get`].
     pub fn from_number(number: u64) -> Self {
         Self(number)
     }
 
-    /// As a number.
+    /// The digest as a number.
     pub fn get(self) -> u64 {
         self.0
     }
@@ -189,17 +190,17 @@ impl Parts {
         self.0.iter().map(|(key, content)| (key, content))
     }
 
-    /// How many parts.
+    /// Number of parts.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no parts.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Bytes of all contents and keys.
+    /// Total size of all contents and keys in bytes.
     pub fn size(&self) -> usize {
         let sizes = self.iter();
         let sizes =
@@ -207,7 +208,7 @@ impl Parts {
         sizes.fold(0, usize::saturating_add)
     }
 
-    /// The hash of the whole: 0 of nothing, else over each key, a zero byte, and the digest of its content in
+    /// Hash of the status: 0 if it is empty; otherwise over each key, a zero byte, and the digest of its content in
     /// little-endian order, ordered by key.
     pub fn hash(&self) -> Digest {
         if self.is_empty() {
@@ -220,7 +221,7 @@ impl Parts {
         })
     }
 
-    /// What leads from `self` to `to`.
+    /// The change from `self` to `to`.
     pub fn change_to(&self, to: &Self) -> Change {
         let changed = to
             .iter()
@@ -235,7 +236,7 @@ impl Parts {
         }
     }
 
-    /// With `change` made. Removing what is not there changes nothing.
+    /// Applies `change`. Removing a missing part has no effect.
     #[must_use]
     pub fn with(&self, change: &Change) -> Self {
         let removed: BTreeSet<&PartKey> = change.removed.iter().collect();
@@ -245,7 +246,7 @@ impl Parts {
     }
 }
 
-/// Of two contents for one key the last is taken, as in a delta.
+/// Uses the last content if a key occurs more than once, as in a delta.
 impl FromIterator<(PartKey, Content)> for Parts {
     fn from_iter<I: IntoIterator<Item = (PartKey, Content)>>(parts: I) -> Self {
         let parts: BTreeMap<PartKey, Content> = parts.into_iter().collect();
@@ -254,7 +255,7 @@ impl FromIterator<(PartKey, Content)> for Parts {
 }
 
 impl Change {
-    /// Whether it changes nothing.
+    /// Returns whether it has no effect.
     pub fn is_empty(&self) -> bool {
         self.changed.is_empty() && self.removed.is_empty()
     }

@@ -1,14 +1,14 @@
-//! The aggregator's side, for one node.
+//! The aggregator's side of the protocol, for one node.
 
 use std::time::Duration;
 
 use super::{Change, Digest, Hello, Parts, Run, ToAgent};
 
-/// What is known of one node, and of which run of its agent.
+/// The status of one node, and the run of its agent.
 #[derive(Debug, Clone)]
 pub struct Receiver {
     run: Run,
-    /// Of the last status taken; 0 before the first.
+    /// Sequence number of the last accepted status; 0 before the first.
     seq: u64,
     parts: Parts,
     sync: Sync,
@@ -18,49 +18,49 @@ pub struct Receiver {
 enum Sync {
     /// `parts` is what the agent sent as `seq`.
     Same,
-    /// It is not, or not known to be: only a snapshot helps.
+    /// `parts` differs or may differ from the agent's status; only a snapshot restores it.
     Lost,
 }
 
-/// What a greeting comes to.
+/// Result of a greeting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Greeting {
-    /// This agent speaks for the node from now on; the answer is to be sent.
+    /// This agent represents the node from now on; send the answer.
     Welcome(ToAgent),
-    /// Another agent does; the answer is to be sent and the connection ended.
+    /// Another agent represents the node; send the answer and close the connection.
     Refused(ToAgent),
 }
 
-/// What a status message comes to.
+/// Result of a status message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Offer {
-    /// A status to be looked at, and then taken with [`Receiver::take`].
+    /// A new status to validate, and then to accept with [`Receiver::take`].
     Status(Status),
-    /// What is known was confirmed by the agent just now; the answer is to be sent.
+    /// The agent has confirmed the known status; send the answer.
     Confirmed(ToAgent),
-    /// Nothing comes of it, be it a replay or a gap; the answer is to be sent.
+    /// The message has no effect: a replay or a gap; send the answer.
     Nothing(ToAgent),
 }
 
-/// A status that would follow the known one.
+/// A status that would replace the known one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     seq: u64,
     parts: Parts,
 }
 
-/// How long an agent is sent away while another one speaks for its node.
+/// Delay before a rejected agent retries while another one represents its node.
 const CLAIMED_RETRY: Duration = Duration::from_secs(30);
 
 impl Status {
-    /// All of it.
+    /// Its parts.
     pub fn parts(&self) -> &Parts {
         &self.parts
     }
 }
 
 impl Receiver {
-    /// A node of which nothing is known yet, greeted by `hello`; what it has to say is asked for.
+    /// Creates the receiver of an unknown node for its first greeting; the answer requests a snapshot.
     pub fn new(hello: &Hello) -> (Self, ToAgent) {
         let mut receiver = Self {
             run: hello.run.clone(),
@@ -72,10 +72,11 @@ impl Receiver {
         (receiver, answer)
     }
 
-    /// Another connection greets. `alive`: whether the agent known so far was heard within the bound of staleness.
+    /// Handles the greeting of another connection. `alive`: whether the previous agent sent a message within the
+    /// staleness bound.
     ///
-    /// From a welcome on, only what comes on this connection may be given to `self`: messages do not say which run they are
-    /// of, and what is still under way on an older connection is of another one.
+    /// After a welcome, only messages of this connection may be passed to `self`: messages do not identify their run,
+    /// and those still in flight on an older connection belong to another run.
     pub fn greeted(&mut self, hello: &Hello, alive: bool) -> Greeting {
         let same_run = hello.run == self.run;
         if alive && !same_run && hello.run.epoch <= self.run.epoch {
@@ -95,17 +96,18 @@ impl Receiver {
         Greeting::Welcome(self.lost("the state known here is another one"))
     }
 
-    /// The agent sent its whole status.
+    /// Handles a complete status.
     pub fn snapshot(&self, seq: u64, parts: Parts) -> Offer {
         let wanted = self.sync == Sync::Lost && seq == self.seq;
         if seq > self.seq || wanted {
             return Offer::Status(Status { seq, parts });
         }
-        // Also where all is lost: an agent that numbers lower than it once did learns from this where to go on.
+        // Acknowledged even if the state is lost: an agent whose sequence numbers went back learns from this where to
+        // continue.
         Offer::Nothing(ToAgent::Ack { seq: self.seq })
     }
 
-    /// The agent sent what changed.
+    /// Handles a change.
     pub fn delta(&mut self, seq: u64, change: &Change, hash: Digest) -> Offer {
         if seq <= self.seq {
             return Offer::Nothing(self.standing());
@@ -120,7 +122,7 @@ impl Receiver {
         Offer::Status(Status { seq, parts })
     }
 
-    /// The agent says that nothing changed. One that is late, and so of an earlier status, confirms nothing.
+    /// Handles a heartbeat. A late one refers to an earlier status and confirms nothing.
     pub fn heartbeat(&mut self, seq: u64, hash: Digest) -> Offer {
         if seq < self.seq {
             return Offer::Nothing(self.standing());
@@ -131,7 +133,7 @@ impl Receiver {
         Offer::Nothing(self.lost("the state known here is another one"))
     }
 
-    /// Makes an offered status the known one.
+    /// Accepts an offered status.
     pub fn take(&mut self, status: Status) -> ToAgent {
         self.seq = status.seq;
         self.parts = status.parts;
@@ -139,18 +141,18 @@ impl Receiver {
         self.standing()
     }
 
-    /// The status that was taken last.
+    /// The last accepted status.
     pub fn parts(&self) -> &Parts {
         &self.parts
     }
 
-    /// The run of the agent that speaks for the node.
+    /// The run of the agent that represents the node.
     pub fn run(&self) -> &Run {
         &self.run
     }
 
-    /// What answers a message that is of no use. An acknowledgement says that the status is known here, so there is none
-    /// while it is not.
+    /// The answer to a message without effect. An acknowledgement means that the status is known, so it is not sent
+    /// in the lost state.
     fn standing(&self) -> ToAgent {
         match self.sync {
             Sync::Same => ToAgent::Ack { seq: self.seq },

@@ -1,32 +1,32 @@
-//! The agent's side.
+//! The agent's side of the protocol.
 
 use super::{Change, FromAgent, Hello, Parts, Run, ToAgent};
 
-/// Knows what the aggregator was told and what is to be told next.
+/// Tracks the statuses sent to the aggregator, and determines the next message.
 #[derive(Debug, Clone)]
 pub struct Sender {
     run: Run,
-    /// Of the status that was sent last; 0 before the first.
+    /// Sequence number of the last status sent; 0 before the first.
     seq: u64,
-    /// That status.
+    /// The last status sent.
     sent: Parts,
-    /// What shall be known; several changes in a row are one.
+    /// The current status; successive changes are combined.
     latest: Parts,
     line: Line,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Line {
-    /// No connection.
+    /// Not connected.
     Down,
     /// The aggregator has not answered the greeting, or has not acknowledged `sent`.
     Waiting,
-    /// The aggregator has `sent`.
+    /// The aggregator has acknowledged `sent`.
     Idle,
 }
 
 impl Sender {
-    /// A sender that has said nothing yet.
+    /// Creates a sender that has not sent anything yet.
     pub fn new(run: Run) -> Self {
         Self {
             run,
@@ -37,7 +37,7 @@ impl Sender {
         }
     }
 
-    /// A connection is there: the message to begin with.
+    /// Handles a new connection; returns its first message.
     #[must_use = "the message is to be sent"]
     pub fn connected(&mut self) -> FromAgent {
         self.line = Line::Waiting;
@@ -48,19 +48,19 @@ impl Sender {
         })
     }
 
-    /// The connection is gone.
+    /// Handles the loss of the connection.
     pub fn disconnected(&mut self) {
         self.line = Line::Down;
     }
 
-    /// The status is now `latest`; perhaps that is to be sent.
+    /// Updates the current status; returns the message to send, if any.
     #[must_use = "the message is to be sent"]
     pub fn observed(&mut self, latest: Parts) -> Option<FromAgent> {
         self.latest = latest;
         self.next_delta()
     }
 
-    /// The aggregator spoke; perhaps something is to be sent. A hold-off is the caller's to obey.
+    /// Handles a message from the aggregator; returns the message to send, if any. The caller must handle a hold-off.
     #[must_use = "the message is to be sent"]
     pub fn received(&mut self, message: &ToAgent) -> Option<FromAgent> {
         match (message, self.line) {
@@ -69,18 +69,19 @@ impl Sender {
                 self.line = Line::Idle;
                 self.next_delta()
             }
-            // Of a status that this one does not know to have sent: the machine was put back in time, agent and all.
+            // Acknowledges a status that was not sent according to our state: the machine was restored from an
+            // earlier image.
             (ToAgent::Ack { seq }, _) if *seq > self.seq => {
                 self.seq = *seq;
                 Some(self.snapshot())
             }
-            // Of a status before.
+            // Acknowledges an earlier status.
             (ToAgent::Ack { .. }, _) => None,
             (ToAgent::Resync { .. }, _) => Some(self.snapshot()),
         }
     }
 
-    /// It is time to say that all is as it was. Nothing where nobody listens or nothing was ever sent.
+    /// Returns the heartbeat to send; `None` without a connection or before the first status.
     pub fn heartbeat(&self) -> Option<FromAgent> {
         (self.line != Line::Down && self.seq > 0).then(|| FromAgent::Heartbeat {
             seq: self.seq,
@@ -88,7 +89,7 @@ impl Sender {
         })
     }
 
-    /// Whether the aggregator has the latest status.
+    /// Returns whether the aggregator has the current status.
     pub fn is_in_sync(&self) -> bool {
         self.line == Line::Idle && self.sent == self.latest
     }

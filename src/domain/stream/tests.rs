@@ -1,4 +1,4 @@
-//! What the protocol promises: first in tables, then against everything a network and two processes can do.
+//! Guarantees of the protocol, first for given cases, then under network faults and concurrent agents.
 
 mod chaos;
 
@@ -11,7 +11,7 @@ fn run(epoch: u64) -> Run {
     }
 }
 
-/// A status that is told from others by a number.
+/// A status identified by a number.
 fn status(number: u8) -> Parts {
     [("node", number), ("labels", number / 2)]
         .into_iter()
@@ -26,7 +26,7 @@ fn hello(message: FromAgent) -> Hello {
     hello
 }
 
-/// As the aggregator does it: every status that is offered is a good one.
+/// Handles a message as the aggregator does, accepting every offered status.
 fn hear(receiver: &mut Receiver, message: FromAgent) -> ToAgent {
     let offer = match message {
         FromAgent::Hello(hello) => panic!("{hello:?} on a connection that is greeted"),
@@ -40,7 +40,7 @@ fn hear(receiver: &mut Receiver, message: FromAgent) -> ToAgent {
     }
 }
 
-/// Carries messages to and fro until both are silent, and returns how many the agent said.
+/// Delivers messages in both directions until there are none; returns those of the agent.
 fn converse(sender: &mut Sender, receiver: &mut Receiver, answer: ToAgent) -> Vec<FromAgent> {
     let mut said = Vec::new();
     let mut answer = Some(answer);
@@ -52,7 +52,7 @@ fn converse(sender: &mut Sender, receiver: &mut Receiver, answer: ToAgent) -> Ve
     said
 }
 
-/// Both ends after an agent that started at `epoch` has told `parts`.
+/// Both ends after an agent that started at `epoch` has sent `parts`.
 fn in_sync(epoch: u64, parts: Parts) -> (Sender, Receiver) {
     let mut sender = Sender::new(run(epoch));
     assert_eq!(sender.observed(parts), None);
@@ -72,7 +72,7 @@ fn a_new_node_is_asked_for_all_and_then_told_what_changes() {
         matches!(&delta, FromAgent::Delta { seq: 2, .. }),
         "{delta:?}"
     );
-    // Meanwhile it changes twice more: one message when the answer is there.
+    // The status changes twice before the answer arrives: one message follows.
     assert_eq!(sender.observed(status(3)), None);
     assert_eq!(sender.observed(status(4)), None);
     let answer = hear(&mut receiver, delta);
@@ -124,7 +124,7 @@ fn of_two_agents_that_claim_a_node_the_later_one_is_believed() {
     let Greeting::Welcome(answer) = receiver.greeted(&hello(new.connected()), true) else {
         panic!("the later one is refused");
     };
-    // What was known is shown until the new one has told.
+    // The known status remains until the new agent has sent its own.
     assert_eq!(receiver.parts(), &status(1));
     converse(&mut new, &mut receiver, answer);
     assert_eq!(receiver.parts(), &status(2));
@@ -192,7 +192,7 @@ fn a_replay_changes_nothing_and_a_gap_asks_for_all() {
     let heartbeat = sender.heartbeat().unwrap();
     let answer = hear(&mut receiver, heartbeat);
     assert!(matches!(answer, ToAgent::Resync { .. }), "{answer:?}");
-    // While the state is not known to be right, nothing is acknowledged, be it ever so old.
+    // In the lost state no message is acknowledged, not even an old one.
     let replay = FromAgent::Delta {
         seq: 2,
         change: Change::default(),
@@ -212,7 +212,7 @@ fn a_replay_changes_nothing_and_a_gap_asks_for_all() {
 #[test]
 fn an_agent_that_was_put_back_in_time_goes_on_above_what_the_aggregator_has() {
     let (mut sender, mut receiver) = in_sync(1, status(1));
-    // A machine is restored from an image that was taken while the agent ran.
+    // A machine is restored from an image taken while the agent ran.
     let mut restored = sender.clone();
     for number in 2..5 {
         let delta = sender.observed(status(number)).unwrap();

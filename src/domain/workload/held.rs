@@ -1,4 +1,4 @@
-//! Who has how much of which type: of a node by namespace, and put together over a fleet.
+//! Allocations by namespace and type, for a node and summed over a fleet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,24 +6,24 @@ use super::{by_turns, place};
 use crate::domain::id::{PciAddress, TypeName};
 use crate::domain::sharing::usage::Usage;
 
-/// What the pods of a namespace were given of one type.
+/// Allocations of one type to the pods of a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Held {
-    /// How many pods.
+    /// Number of pods.
     pub pods: u64,
-    /// Whole devices that they have alone.
+    /// Whole devices allocated exclusively.
     pub devices: u64,
-    /// MIG partitions that they have alone.
+    /// MIG partitions allocated exclusively.
     pub partitions: u64,
-    /// Replicas of devices and partitions that are given out by turns.
+    /// Replicas of shared devices and partitions.
     pub replicas: u64,
 }
 
-/// By namespace and type; of a device that nobody knows without one.
+/// Allocations by namespace and type; the type is `None` for unknown devices.
 pub type Holdings = BTreeMap<(String, Option<TypeName>), Held>;
 
 impl Held {
-    /// Both together.
+    /// Adds `other`.
     pub fn add(&mut self, other: &Self) {
         self.pods = self.pods.saturating_add(other.pods);
         self.devices = self.devices.saturating_add(other.devices);
@@ -32,7 +32,8 @@ impl Held {
     }
 }
 
-/// What pods of a node were given, where these are the types of its devices. A pod that has several types counts with each.
+/// Returns the allocations to the pods of a node, given the types of its devices. A pod with several types counts for
+/// each.
 pub fn holdings(usage: &Usage, types: &BTreeMap<PciAddress, TypeName>) -> Holdings {
     let mut found = Holdings::new();
     let mut pods = BTreeSet::new();

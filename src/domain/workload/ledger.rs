@@ -1,8 +1,9 @@
-//! Who is looked at when, and what is then written: nodes by turns, and of each node the pod first that has waited longest. Nothing
-//! that is to be done is lost: whatever becomes of a request, its pod has a time at which it is looked at again.
+//! Schedule of the annotation requests: nodes in turn, and for each node the pod that has waited longest. No pod is
+//! lost: whatever the result of a request, its pod has a time for the next one.
 //!
-//! A pod is read before it is written, and remembered; so a pod that is as it shall be costs one request when an aggregator begins
-//! to write, and then one in [`AGAIN`]. Following all pods of the cluster would cost the more the more other pods there are.
+//! A pod is read before it is written, and remembered. An up-to-date pod therefore costs one request when an
+//! aggregator becomes active, and then one per [`AGAIN`]. Watching all pods of the cluster would cost more with every
+//! other pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -12,24 +13,25 @@ use super::{Annotations, Marks, Patch, Place, Pod, Rate};
 use crate::domain::id::NodeName;
 use crate::domain::reconcile::wait;
 
-/// Whom a node says it has given what.
+/// Allocations reported by a node.
 pub type Claims = BTreeMap<Place, Claim>;
 
-/// How long what is as it shall be is not looked at: somebody may have changed it since, or it is another pod of that name.
+/// Interval at which up-to-date pods are checked again: another writer may have changed one, or it was replaced by a
+/// pod of the same name.
 const AGAIN: Duration = Duration::from_mins(10);
-/// After so long an answer that never came is not waited for any more.
+/// Time after which a missing response is given up.
 const LOST: Duration = Duration::from_secs(30);
 
-/// What a node says of one pod.
+/// A node's report about one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// How its UID begins, where the node knows that. More than one where it told several at once.
+    /// Prefixes of its UID, if known to the node; several if the node reported several.
     pub uids: BTreeSet<String>,
-    /// What it shall have.
+    /// Its desired annotations.
     pub marks: Marks,
 }
 
-/// A pod, and who speaks of it.
+/// A pod and the node that reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
     /// The node.
@@ -38,22 +40,22 @@ pub struct Key {
     pub place: Place,
 }
 
-/// What is to be done next.
+/// The next action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// Look at this pod: [`Ledger::found`].
+    /// Read this pod and call [`Ledger::found`].
     Look(Key),
-    /// Nothing for so long.
+    /// Wait for this long.
     Wait(Duration),
-    /// Nothing until a node says something.
+    /// Nothing to do until a node reports.
     Nothing,
 }
 
-/// What nodes say, and when their pods are looked at.
+/// Reports of nodes, and the schedule of their pods.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
     nodes: BTreeMap<NodeName, Desk>,
-    /// Whose turn it was.
+    /// The node that was served last.
     last: Option<NodeName>,
     rate: Rate,
 }
@@ -69,12 +71,12 @@ struct Desk {
 struct Entry {
     claim: Claim,
     due: Duration,
-    /// In a row.
+    /// Consecutive failures.
     failures: u32,
 }
 
 impl Ledger {
-    /// A node says this of its pods, and nothing of others any more.
+    /// Replaces the report of a node.
     pub fn tell(&mut self, now: Duration, node: &NodeName, claims: Claims) {
         if claims.is_empty() {
             self.nodes.remove(node);
@@ -84,22 +86,22 @@ impl Ledger {
         desk.tell(now, claims);
     }
 
-    /// Nobody speaks for a node.
+    /// Forgets a node without an agent.
     pub fn forget(&mut self, node: &NodeName) {
         self.nodes.remove(node);
     }
 
-    /// How many pods nodes speak of.
+    /// Number of reported pods.
     pub fn len(&self) -> usize {
         self.nodes.values().map(|desk| desk.entries.len()).sum()
     }
 
-    /// Whether there are none.
+    /// Returns whether no pods are reported.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// What is to be done now. A pod that is to be looked at counts as a request.
+    /// Returns the next action. Reading a pod counts as a request.
     pub fn next(&mut self, now: Duration) -> Next {
         if let Some(wait) = self.rate.wait(now) {
             return if self.is_empty() {
@@ -135,11 +137,12 @@ impl Ledger {
         Next::Look(key)
     }
 
-    /// The pod is so, or not there. What is to be written on it counts as a request; [`Ledger::written`] or [`Ledger::failed`].
+    /// Records the current pod, `None` if absent. Returns the patch to write, which counts as a request and must be
+    /// followed by [`Ledger::written`] or [`Ledger::failed`].
     pub fn found(&mut self, now: Duration, key: &Key, pod: Option<&Pod>) -> Option<Patch> {
         let entry = self.entry(key)?;
         let Some(pod) = pod.filter(|pod| entry.claim.is_of(pod, &key.node)) else {
-            // What the node says is of before, or of a moment that the API server does not know yet.
+            // The node's report is outdated, or newer than the API server's data.
             self.failed(now, key, None);
             return None;
         };
@@ -155,7 +158,7 @@ impl Ledger {
         })
     }
 
-    /// It is as it shall be.
+    /// Records that the pod is up to date.
     pub fn written(&mut self, now: Duration, key: &Key) {
         if let Some(entry) = self.entry_mut(key) {
             entry.failures = 0;
@@ -163,7 +166,7 @@ impl Ledger {
         self.again(key, now.saturating_add(AGAIN));
     }
 
-    /// It was refused, for this pod's own sake; the server asked for patience of at least this.
+    /// Records a failure specific to this pod, with the minimum delay requested by the server.
     pub fn failed(&mut self, now: Duration, key: &Key, patience: Option<Duration>) {
         let Some(entry) = self.entry_mut(key) else {
             return;
@@ -174,7 +177,7 @@ impl Ledger {
         self.again(key, now.saturating_add(wait));
     }
 
-    /// Nobody answers, which is not this pod's fault: it keeps its place.
+    /// Records that the server does not respond, which is not specific to this pod: it keeps its place.
     pub fn put_back(&mut self, now: Duration, key: &Key) {
         self.again(key, now);
     }
@@ -230,7 +233,7 @@ impl Desk {
 impl Entry {
     fn changes(&self, pod: &Pod) -> super::Changes {
         let has: &Annotations = &pod.annotations;
-        // What has ended is a record of what was.
+        // The annotations of an ended pod are a historical record.
         if pod.has_ended {
             return super::Changes::new();
         }
@@ -239,7 +242,8 @@ impl Entry {
 }
 
 impl Claim {
-    /// Whether it is of this very pod: the node has it, and not an earlier one of its name.
+    /// Returns whether the report is about this very pod: it runs on the node, and is not an earlier one of the same
+    /// name.
     fn is_of(&self, pod: &Pod, node: &NodeName) -> bool {
         let is_there = pod.node.as_deref() == Some(node.as_str());
         let mut uids = self.uids.iter();

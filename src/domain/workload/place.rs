@@ -1,10 +1,10 @@
-//! Where a pod is found: names that agents told, read strictly, for they become part of a request's path.
+//! Names of pods received from agents, validated strictly because they become part of a request path.
 
 use std::fmt;
 
 use crate::domain::id::{is_label_name, is_subdomain};
 
-/// A pod by its namespace and name, both as Kubernetes lets them be.
+/// A pod by namespace and name, both valid in Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     namespace: String,
@@ -12,7 +12,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// `None` where no pod can be called so.
+    /// `None` if no pod can have this name.
     pub fn new(namespace: &str, name: &str) -> Option<Self> {
         (is_label_name(namespace) && is_subdomain(name)).then(|| Self {
             namespace: namespace.to_owned(),

@@ -1,28 +1,28 @@
-//! How many requests are made: so many at once, and then so many a second. Time is an argument.
+//! Rate limit of requests, as a token bucket. Time is an argument.
 
 use std::time::Duration;
 
-/// A bucket that fills with time, kept as the moment at which it will be full again.
+/// A token bucket, stored as the time at which it will be full again.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rate {
     full: Duration,
 }
 
-/// Twenty a second: what a controller of Kubernetes itself asks at most.
-/// Source: Kubernetes, `kube-controller-manager --kube-api-qps`.
+/// Interval between requests: 20 per second, the limit of Kubernetes' own controllers. Source: Kubernetes,
+/// `kube-controller-manager --kube-api-qps`.
 const EACH: Duration = Duration::from_millis(50);
-/// So many at once.
+/// Maximum burst.
 const BURST: u32 = 20;
 
 impl Rate {
-    /// How long to wait before the next one; `None` where it may be made now.
+    /// Delay before the next request; `None` if it may be sent now.
     pub fn wait(&self, now: Duration) -> Option<Duration> {
         let room = EACH.saturating_mul(BURST.saturating_sub(1));
         let due = self.full.saturating_sub(room);
         (due > now).then(|| due.saturating_sub(now))
     }
 
-    /// One is made, whether or not there was room.
+    /// Records a request, whether or not one was available.
     pub fn spend(&mut self, now: Duration) {
         self.full = self.full.max(now).saturating_add(EACH);
     }
@@ -32,7 +32,8 @@ impl Rate {
 mod tests {
     use super::*;
 
-    /// How many are made until then by one who always has something to ask, and looks so often.
+    /// Number of requests sent in `until` milliseconds by a client that always has one pending and checks every
+    /// `step` milliseconds.
     fn made(until: u64, step: u64) -> usize {
         let mut rate = Rate::default();
         let mut count = 0;
@@ -53,7 +54,7 @@ mod tests {
             let count = made(10_000, step);
             assert!((219..=220).contains(&count), "every {step} ms: {count}");
         }
-        // Who looks seldom gets what came meanwhile, and not more than at the start.
+        // A client that checks rarely gets the tokens accumulated meanwhile, up to one burst.
         assert_eq!(made(20_000, 10_000), 40);
     }
 

@@ -1,4 +1,4 @@
-//! What a pod is said to have been given, by what its node tells.
+//! Annotations of pods according to the reports of their nodes.
 
 use proptest::prelude::*;
 
@@ -52,7 +52,7 @@ fn device(bus: u8, units: Vec<UnitUsage>) -> DeviceUsage {
     }
 }
 
-/// Of a machine with an A100 at 1, an H100 at 2 and something nobody knows at 3.
+/// A machine with an A100 at 1, an H100 at 2 and an unknown device at 3.
 fn said(devices: Vec<DeviceUsage>) -> Claims {
     let types = [(1, "nvidia-a100-80gb"), (2, "nvidia-h100-80gb")];
     let types = types.map(|(bus, name)| (pci(bus), name.parse().unwrap()));
@@ -60,7 +60,7 @@ fn said(devices: Vec<DeviceUsage>) -> Claims {
     claims(&Usage { devices, missing }, &types.into())
 }
 
-/// What `pod` shall have: type, profile, sharing.
+/// The desired annotations of `pod`: type, profile, sharing.
 fn marks(claims: &Claims, pod: &str) -> [Option<String>; 3] {
     let place = Place::new("team", pod).unwrap();
     let marks = claims[&place].marks.as_map();

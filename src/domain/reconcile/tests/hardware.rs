@@ -1,5 +1,5 @@
-//! A device that obeys calls as a driver does, with users and with every trouble of the fault menu. It shares nothing with
-//! the engine.
+//! Simulated device that executes calls as a driver does, with users and injected faults. It shares no code with the
+//! engine.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,37 +17,37 @@ use crate::domain::layout::{DeviceTarget, MigTarget, Place, standing};
 use crate::domain::plan::Policy;
 use crate::domain::reconcile::{Action, Answer, Ending, Job, Limits, Transaction, Users};
 
-/// What goes wrong, once, at the call with this number.
+/// A fault injected once, at the call with a given number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trouble {
-    /// The call fails and has done nothing.
+    /// The call fails without effect.
     Fails(FailureKind),
-    /// The call fails and has done it.
+    /// The call fails but takes effect.
     FailsLate(FailureKind),
-    /// The call says that it is done and has done nothing.
+    /// The call reports success but has no effect.
     Lies,
-    /// A GPU instance is created elsewhere.
+    /// A GPU instance is created at another placement.
     Elsewhere,
-    /// Somebody begins to use the last instance before the look that precedes the call.
+    /// A process starts using the last instance before the query that precedes the call.
     Appears,
-    /// Somebody else destroys an idle instance before the call.
+    /// Another process destroys an idle instance before the call.
     Foreign,
-    /// Nobody tells who uses it.
+    /// The users cannot be determined.
     Blind,
 }
 
 pub(super) struct Hardware {
     pub(super) device: Device,
     pub(super) troubles: Vec<(usize, Trouble)>,
-    /// For how many calls that destroy it says "in use".
+    /// Number of destroying calls that fail with "in use".
     pub(super) stubborn: usize,
-    /// Places that it does not give: profile and start.
+    /// Placements that the device refuses: profile and start.
     pub(super) defects: BTreeSet<(u32, u32)>,
     pub(super) holders: Vec<Holder>,
-    /// So many readings lack all instances.
+    /// Number of readings that lack all instances.
     pub(super) partial_readings: usize,
     pub(super) calls: Vec<Call>,
-    /// What was destroyed although it was in use: must stay empty.
+    /// Instances destroyed while in use: must stay empty.
     pub(super) crimes: Vec<String>,
     next: u32,
 }
@@ -90,7 +90,7 @@ impl Hardware {
         self
     }
 
-    /// Profile, start and splits of what is there, by place.
+    /// Profile, start and splits of the existing instances, by placement.
     pub(super) fn geometry(&self) -> Vec<(u32, u32, Vec<u32>)> {
         let mut all: Vec<_> = state_of(&self.device)
             .gpu_instances
@@ -133,7 +133,7 @@ impl Hardware {
         }
     }
 
-    /// Runs a job to its end, or until so many calls were made, as if the agent were killed then.
+    /// Runs a job to its end, or until this number of calls, as if the agent were killed then.
     pub(super) fn run(&mut self, job: Job, kill_after: Option<usize>) -> Option<Ending> {
         let limits = job.limits;
         let mut transaction = Transaction::new(job).unwrap();
@@ -198,7 +198,7 @@ impl Hardware {
         all.find_map(|one| Some((one.id, one.compute_instances.first()?.id)))
     }
 
-    /// Whether this trouble is due at the next call; then it is over.
+    /// Returns whether this fault is due at the next call; consumes it.
     fn trouble(&mut self, which: Trouble) -> bool {
         let now = self.calls.len();
         let due = self
@@ -269,7 +269,7 @@ impl Hardware {
         self.really(call)
     }
 
-    /// The last place that is free for the profile.
+    /// The last free placement for the profile.
     fn free(&mut self, profile_id: u32) -> Option<Placement> {
         let state = self.state();
         let profile = state.catalog.by_id(profile_id)?;
@@ -303,7 +303,7 @@ impl Hardware {
         })
     }
 
-    /// Whoever destroys what somebody uses has committed a crime.
+    /// Records an invariant violation if a call destroys an instance that is in use.
     fn accuse(&mut self, call: Call, gi: u32, ci: Option<u32>) {
         let used = self.device.processes.iter().any(|process| {
             process.gpu_instance == Some(gi) && (ci.is_none() || process.compute_instance == ci)

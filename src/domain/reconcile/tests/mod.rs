@@ -1,4 +1,4 @@
-//! Transactions on a device that does what drivers do, the bad things too.
+//! Transactions on a simulated device that behaves as drivers do, including their faults.
 
 mod hardware;
 mod node;
@@ -8,7 +8,7 @@ mod tables;
 
 use crate::domain::layout::{InstanceTarget, MigTarget};
 
-/// Instances that are not split, by profile id: their compute slices are known from the A100's table.
+/// Unsplit instances by profile id; the A100's table provides their compute slices.
 fn wants(ids: &[u32]) -> MigTarget {
     let slices = |id: u32| match id {
         19 | 20 | 15 => 1,

@@ -1,4 +1,4 @@
-//! What a node is told to do, look after look.
+//! Decisions for a node over successive reconciliations.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -80,7 +80,7 @@ impl Case {
         self.node.ended(now, after, pci, ending);
     }
 
-    /// Gives the first device other instances.
+    /// Replaces the instances of the first device.
     fn becomes(&mut self, instances: &[(u32, u32, &[u32])]) {
         self.inventory.devices[0] = A100_40.with(0, instances);
     }
@@ -134,7 +134,7 @@ fn unknown_holders_block_what_would_be_destroyed_without_an_attempt_and_nothing_
         "{message}"
     );
     case.ended(SECOND, at(1), Ending::Applied);
-    // As long as that lasts nothing is tried, and no backoff is due when it is over.
+    // While holders are unknown, no attempt is made, so no backoff is due afterwards.
     for second in 2..60 {
         assert_eq!(case.look(SECOND * second).change, [at(1)]);
     }
@@ -148,7 +148,7 @@ fn one_device_that_is_in_use_stops_no_other() {
     let mut case = Case::new(vec![busy, A100_40.gpu(1)], vec![wants(&[0]), wants(&[0])]);
     assert_eq!(case.look(SECOND).change, [at(1)]);
     assert_eq!(case.state().as_str(), "blocked");
-    // Nobody says when somebody lets go; the next look finds it.
+    // No event reports that a holder is gone; the next reconciliation finds out.
     case.inventory.devices[0].processes.clear();
     assert_eq!(case.look(SECOND * 2).change, [at(0), at(1)]);
 }
@@ -177,7 +177,7 @@ fn i5_what_ended_badly_is_tried_again_later_each_time_and_at_once_when_something
         );
         now = again;
     }
-    // A process that ends, or somebody's hand, makes it worth while.
+    // The end of a process or a manual change justifies another attempt.
     case.becomes(&[(19, 0, &[1])]);
     assert_eq!(case.look(now + SECOND / 100).change, [at(0)]);
     case.ended(now, at(0), failed());
@@ -192,11 +192,11 @@ fn i5_what_ended_badly_is_tried_again_later_each_time_and_at_once_when_something
     case.becomes(&[]);
     assert!(case.look(now).change.is_empty(), "not within a second");
     assert_eq!(case.look(now + SECOND).change, [at(0)]);
-    // And so does another choice, at once.
+    // A new selection justifies an immediate attempt.
     case.ended(now, at(0), failed());
     case.node.select(&BTreeSet::from([at(0)]));
     assert_eq!(case.look(now).change, [at(0)]);
-    // A good end forgets the bad ones.
+    // A successful change resets the failure count.
     case.becomes(&[(9, 0, &[3])]);
     case.ended(now, at(0), Ending::Applied);
     case.becomes(&[]);
@@ -281,7 +281,7 @@ fn a_device_that_goes_away_during_its_change_is_failed_with_the_cause_and_not_bl
     };
     case.node.look(SECOND * 9, &view);
     assert_eq!(case.node.worst(), Some(&State::from(failed)));
-    // A new process does not know the cause, and that it is unfinished.
+    // A new process knows that the change is unfinished, but not why.
     let mut node = Node::default();
     node.look(SECOND, &view);
     assert_eq!(node.worst().map(State::as_str), Some("failed"));
@@ -323,7 +323,7 @@ fn i3_what_was_begun_and_is_blocked_now_is_taken_up_to_be_brought_back() {
         [job.target.pci],
         "as it was begun, or back"
     );
-    // One that could not be brought back either is tried again, and not at once.
+    // If the rollback failed too, it is retried, but not immediately.
     let failed = Ending::Failed {
         reason: "it is in use".to_owned(),
         rollback: Some("and it is stuck".to_owned()),
@@ -384,7 +384,7 @@ fn a_device_that_the_layout_selects_and_that_is_lost_has_failed_and_the_others_a
         .collect();
     assert_eq!(states, [(here, "applied"), (lost, "failed")]);
     assert_eq!(case.node.worst().map(State::as_str), Some("failed"));
-    // The driver answers again, and what it has is not known yet.
+    // The driver responds again, but the device's state is not known yet.
     case.inventory.devices[1].condition = Condition::Working;
     case.look(SECOND);
     assert_eq!(case.node.worst().map(State::as_str), Some("blocked"));

@@ -1,4 +1,4 @@
-//! Any geometry, any users, any troubles, killed anywhere and twice: the invariants hold.
+//! The invariants hold for any geometry, users and faults, and with two interruptions at any call.
 
 use proptest::prelude::*;
 
@@ -90,7 +90,7 @@ proptest! {
             let job = Job { previous: previous.clone(), resumed, ..hardware.job(target.clone()) };
             resumed |= hardware.run(job, Some(hardware.calls.len() + kill)).is_none();
         }
-        // Troubles pass, users leave those that were not theirs before; then one more attempt ends well.
+        // Once faults have passed and new users have left, one more attempt succeeds.
         let job = Job { previous: previous.clone(), resumed, ..hardware.job(target.clone()) };
         let ending = hardware.run(job, None).unwrap();
         prop_assert!(hardware.crimes.is_empty(), "I1: {:?}", hardware.crimes);

@@ -1,4 +1,4 @@
-//! Whether a device still has what it had before its change was interrupted, and devices that are absent since then.
+//! Devices that still have their previous geometry after an interrupted change, and devices that are absent since.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Each trouble, and what must come of it.
+//! Each fault and its expected outcome.
 
 use super::hardware::{Hardware, Trouble, state_of};
 use super::wants;
@@ -64,7 +64,7 @@ fn i1_what_is_in_use_from_the_start_blocks_and_nothing_is_called() {
 fn i1_who_comes_between_plan_and_call_is_seen_and_all_is_brought_back() {
     let (mut hardware, target) = reshaped();
     let before = hardware.geometry();
-    // Somebody enters the first instance while the second is being destroyed.
+    // A process enters the first instance while the second is being destroyed.
     hardware.troubles = vec![(1, Trouble::Appears)];
     let job = hardware.job(target);
     let ending = hardware.run(job, None);
@@ -157,7 +157,7 @@ fn a_place_that_the_board_does_not_give_is_replaced_by_another() {
     let job = hardware.job(wants(&[9]));
     assert_eq!(hardware.run(job, None), Some(Ending::Applied));
     assert_eq!(hardware.geometry(), [(9, 4, vec![3])]);
-    // And where there is no other, what was there comes back.
+    // If there is no other placement, the previous instances are restored.
     let mut hardware = Hardware::new(&[(14, 0, &[2])]);
     hardware.defects.extend([(9, 0), (9, 4)]);
     let before = hardware.geometry();
@@ -221,7 +221,7 @@ fn what_failed_although_it_was_done_is_taken_as_it_is() {
 fn somebody_else_at_work_is_yielded_to() {
     let (mut hardware, target) = reshaped();
     hardware.troubles = vec![(1, Trouble::Foreign)];
-    // The first instance is being taken down; the other is destroyed by somebody.
+    // Another process destroys the second instance while the transaction destroys the first.
     let job = hardware.job(wants(&[9, 14]));
     let _ = target;
     let ending = hardware.run(job, None);
@@ -255,13 +255,13 @@ fn a_mode_change_that_needs_a_reset_says_so_and_one_that_is_blocked_is_taken_bac
     );
     assert_eq!(state_of(&hardware.device).pending, MigMode::Disabled);
     assert!(hardware.geometry().is_empty());
-    // Since Hopper no reset is needed, and whoever has it open is in the way.
+    // Since Hopper no reset is needed, but an open device handle blocks the change.
     let mut device = crate::domain::layout::tests_support::H100.with(0, &[]);
     device.compute_capability =
         Some(crate::domain::quantity::ComputeCapability { major: 9, minor: 0 });
     let mut hardware = Hardware::of(device);
     let job = hardware.job(MigTarget::Disabled);
-    // The double always answers "pending": as for a client that nobody names.
+    // The simulated device always answers "pending", as it does for a client that cannot be identified.
     let ending = hardware.run(job, None);
     assert!(
         matches!(&ending, Some(Ending::Blocked { causes, rolled_back: true })

@@ -1,4 +1,4 @@
-//! The steps of a plan, one call after the other.
+//! Execution of a plan's steps, one call after the other.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::domain::plan::{Cause, InstanceRef, Refusal, Step, in_the_way};
 use crate::domain::reconcile::ending::Ending;
 use crate::domain::reconcile::job::Action;
 
-/// The first wait for what is in use; each is twice as long as the one before.
+/// First delay for a device in use; doubled for each retry.
 const FIRST_WAIT: Duration = Duration::from_millis(20);
-/// So many times "in use", and it is worth to look whether all is as it was said to be.
+/// Number of "in use" failures after which the device is read again, in case its state differs from the reports.
 const DOUBTFUL: u32 = 3;
 pub(super) const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
 impl Transaction {
-    /// The present step, from its beginning.
+    /// Starts the current step.
     pub(super) fn step(&mut self, now: Duration) -> Action {
         if now >= self.deadline() {
             let whole = self.job.limits.whole.as_secs_f32();
@@ -44,7 +44,7 @@ impl Transaction {
     pub(super) fn deadline(&self) -> Duration {
         match self.aim {
             Aim::Target => self.job.limits.whole,
-            // Going back has as long again, from when it began.
+            // A rollback has the same limit, counted from its start.
             Aim::Previous(_) => {
                 let began = self.back_since.unwrap_or_default();
                 began.saturating_add(self.job.limits.whole)
@@ -52,7 +52,7 @@ impl Transaction {
         }
     }
 
-    /// `None` where the step follows one that did not happen.
+    /// The driver call of a step; `None` if it depends on a step that did not happen.
     fn call(&self, step: &Step) -> Option<Call> {
         Some(match step {
             Step::DestroyComputeInstance {
@@ -93,7 +93,7 @@ impl Transaction {
         self.call(step)
     }
 
-    /// Nobody tells who uses the device, which counts as everybody; whoever is asked may answer in a moment.
+    /// Handles unknown users, which count as in use. The query is retried because its source may recover.
     pub(super) fn unlooked(&mut self, now: Duration, reason: String) -> Action {
         let (_, since, times) = self.delay(now);
         if now.saturating_sub(since) >= self.job.limits.in_use {
@@ -102,13 +102,13 @@ impl Transaction {
         self.again(since, times)
     }
 
-    /// Makes the present call, unless it would take something away from somebody.
+    /// Makes the current call, unless it would destroy a partition in use.
     pub(super) fn attempt(&mut self) -> Action {
         let Some(call) = self.present() else {
             return Action::Read;
         };
         if let Some(cause) = in_the_way(&self.expected.device, &self.holders, call) {
-            // There may be another way, now that it is known who is where.
+            // Another plan may avoid the holder that was just discovered.
             self.obstacle = Some(cause);
             return Action::Read;
         }
@@ -162,12 +162,13 @@ impl Transaction {
         }
     }
 
-    /// What is left of the plan may look otherwise in the other mode: older drivers tell nothing of profiles before.
+    /// Continues after a change of MIG mode. The rest of the plan may differ in the new mode: older drivers report no
+    /// profiles before.
     fn mode_set(&mut self, now: Duration, done: &Done) -> Action {
         let next = self.pass.steps.get(self.pass.at.saturating_add(1));
         match done {
             Done::Pending(reason) if !matches!(next, Some(Step::Reset { .. })) => {
-                // No reset was planned: somebody has the device open.
+                // No reset was planned, so a process has the device open.
                 self.later(now, &format!("MIG mode is not in force: {reason}"))
             }
             Done::Pending(_) => {
@@ -175,12 +176,12 @@ impl Transaction {
                 self.pass.at = self.pass.at.saturating_add(1);
                 self.step(now)
             }
-            // A driver that resets an idle device by itself leaves nothing to do.
+            // If the driver resets an idle device itself, the step is complete.
             Done::AsAsked | Done::Created { .. } => Action::Read,
         }
     }
 
-    /// The place is not tried again, which explains that the plan was not met.
+    /// Excludes the placement from further plans. This explains why the plan did not reach its target.
     pub(super) fn refuse(&mut self, profile_id: u32, placement: Placement) {
         let new = self.refused.insert(Refusal {
             device: self.pci(),
@@ -219,7 +220,7 @@ impl Transaction {
         }
     }
 
-    /// The same call again in a while, as long as there is patience.
+    /// Retries the current call after a delay, until the time limit for "in use".
     fn later(&mut self, now: Duration, why: &str) -> Action {
         let Some(call) = self.present() else {
             return Action::Read;
@@ -230,13 +231,13 @@ impl Transaction {
         }
         let wait = self.again(since, times);
         if times == DOUBTFUL && call.destroys() {
-            // Perhaps it is in use by a compute instance that was said to be destroyed.
+            // A compute instance that was reported destroyed may still exist.
             return Action::Read;
         }
         wait
     }
 
-    /// Since when the present call is put off, and how often.
+    /// The current call, the time of its first failure, and the number of retries.
     fn delay(&self, now: Duration) -> (Option<Call>, Duration, u32) {
         let call = self.present();
         let known = self.put_off.filter(|(of, _, _)| Some(*of) == call);
@@ -252,7 +253,7 @@ impl Transaction {
         Action::Wait(wait.min(LONGEST_WAIT))
     }
 
-    /// The driver says that somebody uses it, and nobody is seen to.
+    /// The reason to stop when the driver reports a user but none is visible.
     fn held(&self, why: &str) -> Stop {
         match self.present() {
             Some(call) if call.destroys() || matches!(call, Call::SetMigMode { .. }) => {

@@ -1,4 +1,4 @@
-//! Going no further: back to what was there before, or the end.
+//! Rollback to the previous state, and the end of a transaction.
 
 use super::{Aim, Pass, Transaction};
 use crate::domain::plan::words::Words;
@@ -6,7 +6,7 @@ use crate::domain::plan::{Cause, Infeasible};
 use crate::domain::reconcile::ending::{Ending, Work};
 use crate::domain::reconcile::job::Action;
 
-/// Why it goes no further.
+/// The reason for stopping.
 #[derive(Debug, Clone)]
 pub(super) enum Stop {
     Blocked(Vec<Cause>),
@@ -15,7 +15,7 @@ pub(super) enum Stop {
 }
 
 impl Transaction {
-    /// Nothing can be done to the device now, not even going back.
+    /// Ends the transaction because the device is lost and cannot even be rolled back.
     pub(super) fn lost(&mut self, what: String) -> Action {
         let what = self.with_work(what);
         Action::End(match self.given_up() {
@@ -30,7 +30,7 @@ impl Transaction {
         })
     }
 
-    /// `what`, and what was done to the device before.
+    /// Appends the number of destroyed and created GPU instances to `what`.
     fn with_work(&self, what: String) -> String {
         let Work {
             destroyed, created, ..
@@ -41,7 +41,7 @@ impl Transaction {
         format!("{what}; before that, GPU instances destroyed: {destroyed}, created: {created}")
     }
 
-    /// Why it is on its way back.
+    /// The reason for the rollback, if one is in progress.
     pub(super) fn given_up(&self) -> Option<Stop> {
         match &self.aim {
             Aim::Target => None,
@@ -49,7 +49,7 @@ impl Transaction {
         }
     }
 
-    /// It was read and has what was aimed at.
+    /// Ends the transaction after a reading that matches the current target.
     pub(super) fn settled(&self) -> Action {
         let Some(stop) = self.given_up() else {
             return Action::End(Ending::Applied);
@@ -64,7 +64,7 @@ impl Transaction {
         })
     }
 
-    /// It goes no further: back, if anything was done.
+    /// Stops the change, and starts the rollback if the device was touched.
     pub(super) fn stop(&mut self, stop: Stop) -> Action {
         if let Some(first) = self.given_up() {
             return Action::End(Ending::Failed {

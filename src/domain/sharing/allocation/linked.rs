@@ -1,11 +1,17 @@
-//! Which of several whole devices: those that are linked best, and of equal ones those that leave the others linked best.
+//! Choice of whole devices: the best-linked set, and among equals the one that leaves the best-linked devices free.
 //!
-//! Of sets of devices the better is, the first that tells two apart: the one with fewer devices that do not work; with more pairs
-//! that are linked directly or by a switch; with more links; with more pairs on one NUMA node; whose *rest* has more linked pairs,
-//! and then more on one NUMA node, so that one device is taken of the small domain and the large one stays whole; and the one with
-//! the lower addresses.
+//! Sets of devices are compared by these criteria; the first that differs decides:
 //!
-//! All sets are tried where there are few enough, which is so up to sixteen devices. Of more, a set is grown from each device.
+//! 1. fewer failed devices
+//! 2. more pairs that are linked, directly or through a switch
+//! 3. more links
+//! 4. more pairs on one NUMA node
+//! 5. more linked pairs among the *remaining* devices, then more of them on one NUMA node. A single device is thus
+//!    taken from the small domain, and the large one stays whole.
+//! 6. lower addresses
+//!
+//! All sets are evaluated if there are few enough, which holds for up to sixteen devices. For more devices, one set
+//! is grown greedily from each device.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -14,16 +20,16 @@ use super::{Row, ShareId};
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Device, Inventory, LinkRemote, SwitchGroup};
 
-/// How many sets are tried: all eights of sixteen are 12870.
+/// Maximum number of sets to evaluate. There are 12870 sets of eight among sixteen devices.
 const SETS: u64 = 20_000;
 
-/// Devices are bits of a word; no machine has so many.
+/// Maximum number of devices: a set is a `u64` with one bit for each. No known machine has more.
 const MOST: usize = 64;
 
-/// How good a set is; the greater the better.
+/// Score of a set; greater is better.
 type Score = (Reverse<u32>, usize, usize, usize, usize, usize);
 
-/// At most `count` of what is free; `None` where that is not only whole devices that one has alone.
+/// Chooses at most `count` free devices; `None` unless all candidates are whole, unshared devices.
 pub(super) fn choose(
     rows: &[Row<'_>],
     count: usize,
@@ -43,15 +49,16 @@ pub(super) fn choose(
     Some(chosen.collect())
 }
 
-/// The devices in question, by their places among them.
+/// The candidate devices, as bit sets of their positions.
 struct Search {
     free: u64,
-    /// What has to be chosen.
+    /// Devices that must be chosen.
     must: u64,
     lost: u64,
-    /// For each strength of a link that there is, what it has more than the one before, and who has one as strong.
+    /// For each link strength, its increase over the previous one, and for each device the devices linked at least
+    /// that strongly.
     links: Vec<(usize, Vec<u64>)>,
-    /// Who is on the same NUMA node.
+    /// For each device, the other devices on its NUMA node.
     near: Vec<u64>,
 }
 
@@ -107,7 +114,7 @@ impl Search {
         best.map_or(0, |(_, set)| set)
     }
 
-    /// Tries `set` with any `count` of `open`, in the order of their places.
+    /// Evaluates `set` with every combination of `count` devices of `open`.
     fn try_all(&self, set: u64, mut open: u64, count: usize, best: &mut Option<(Score, u64)>) {
         if count == 0 {
             let score = self.score(set);
@@ -123,7 +130,7 @@ impl Search {
         }
     }
 
-    /// From each device one that is linked best with what there is already, and so on.
+    /// Grows one set from each device by adding the best-linked device repeatedly.
     fn grown(&self, count: usize) -> u64 {
         let starts = bits(self.free).map(|start| {
             let mut set = 1 << start;
@@ -173,7 +180,7 @@ impl Search {
     }
 }
 
-/// How many links two devices have with each other, or each with switches that both are linked with; where they have any.
+/// Number of links between two devices, directly or through shared switches, for pairs that have any.
 fn strengths(devices: &[Option<&Device>]) -> BTreeMap<(usize, usize), usize> {
     let mut direct: BTreeMap<(usize, usize), usize> = BTreeMap::new();
     let at: BTreeMap<PciAddress, usize> = (0..)
@@ -194,7 +201,7 @@ fn strengths(devices: &[Option<&Device>]) -> BTreeMap<(usize, usize), usize> {
             }
         }
     }
-    // What one end tells is true of the other, which may not have answered.
+    // A link reported by one end counts for both, because the other end may not respond.
     let mut both = direct.clone();
     for ((a, b), count) in direct {
         let back = both.entry((b, a)).or_default();
@@ -210,7 +217,7 @@ fn strengths(devices: &[Option<&Device>]) -> BTreeMap<(usize, usize), usize> {
     both
 }
 
-/// How many sets of `count` there are of `all`; no more than one above what is tried matters.
+/// Number of sets of `count` devices among `all`; stops counting above [`SETS`].
 fn sets(all: usize, count: usize) -> u64 {
     let count = count.min(all - count.min(all));
     let mut sets = 1_u64;
@@ -232,7 +239,7 @@ fn ones(set: u64) -> usize {
     set.count_ones() as usize
 }
 
-/// The places of the bits that are set.
+/// The positions of the bits that are set.
 fn bits(mut set: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let node = set.trailing_zeros() as usize;

@@ -1,4 +1,4 @@
-//! What is advised on machines of several kinds, and what holds of all advice.
+//! Preferred allocations on several kinds of machines, and properties of all of them.
 
 mod random;
 
@@ -15,7 +15,7 @@ fn uuid(kind: &str, number: usize, part: usize) -> String {
     format!("{kind}-{number:08x}-0000-0000-0000-{part:012x}")
 }
 
-/// Devices and what is given out of them.
+/// Devices and their offer.
 #[derive(Debug, Clone)]
 struct Node {
     inventory: Inventory,
@@ -23,7 +23,7 @@ struct Node {
 }
 
 impl Node {
-    /// Whole devices, each on the NUMA node that `numa` tells.
+    /// Whole devices, each on the NUMA node that `numa` returns.
     fn new(count: usize, numa: impl Fn(usize) -> u32) -> Self {
         let device = |number| Device {
             pci: pci(number),
@@ -79,7 +79,7 @@ impl Node {
         self
     }
 
-    /// Each unit by turns.
+    /// Shares each unit.
     fn shared(mut self, replicas: u32) -> Self {
         for unit in &mut self.offer.units {
             unit.replicas = Some(replicas);
@@ -87,7 +87,7 @@ impl Node {
         self
     }
 
-    /// Each device in so many partitions.
+    /// Splits each device into the given number of partitions.
     fn parted(mut self, parts: &[usize]) -> Self {
         let whole = std::mem::take(&mut self.offer.units);
         for (number, (unit, parts)) in whole.into_iter().zip(parts).enumerate() {
@@ -123,7 +123,7 @@ impl Node {
         prefer(question, policy, &self.offer, &self.inventory)
     }
 
-    /// Which whole devices are advised, in order.
+    /// The preferred whole devices, in order.
     fn whole(&self, free: &[usize], must: &[usize], size: usize) -> Vec<usize> {
         let id = |number: &usize| ShareId::whole(&uuid("GPU", *number, 0));
         let question = Question {
@@ -137,7 +137,7 @@ impl Node {
         numbers
     }
 
-    /// The device that an id is of.
+    /// The device of an id.
     fn device(&self, id: &ShareId) -> usize {
         let unit = self
             .offer
@@ -148,7 +148,7 @@ impl Node {
         (0..256).find(|number| pci(*number) == unit.pci).unwrap()
     }
 
-    /// Which devices are advised of all that is there, one id a line: device and how many.
+    /// The devices of the preferred ids, with all unallocated ids available.
     fn spread(&self, taken: &[ShareId], size: usize, policy: Policy) -> Vec<usize> {
         let mut available = self.all();
         available.retain(|id| !taken.contains(id));
@@ -164,7 +164,7 @@ impl Node {
 
 const PAIRS: [(usize, usize, usize); 4] = [(0, 1, 4), (2, 3, 4), (4, 5, 4), (6, 7, 4)];
 
-/// Four that are linked with each other, two that are, and one alone.
+/// Four linked devices, two linked devices, and a single one.
 fn four_two_one() -> Node {
     Node::new(7, |_| 0).linked(&[
         (0, 1, 1),
@@ -219,7 +219,7 @@ fn without_links_devices_of_one_numa_node_are_advised() {
 
 #[test]
 fn two_links_are_better_than_one() {
-    // A square with two strong sides, as half of a DGX-1 is.
+    // A square with two strong sides, like half of a DGX-1.
     let square = [
         (0, 1, 1),
         (0, 2, 1),

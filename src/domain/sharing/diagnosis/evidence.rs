@@ -1,17 +1,17 @@
-//! What is looked at where a Node does not offer what it shall.
+//! Evidence collected when a Node does not offer the expected resources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-/// What looking for something came to.
+/// Result of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found<T> {
-    /// It is there.
+    /// The object exists.
     There(T),
-    /// It is not.
+    /// The object does not exist.
     Missing,
-    /// Nobody knows: why, in words for a person.
+    /// The lookup failed; contains a human-readable reason.
     Unknown(String),
 }
 
@@ -20,9 +20,9 @@ pub enum Found<T> {
 pub struct ConfigMap {
     /// All its keys.
     pub keys: BTreeSet<String>,
-    /// What it says under the key that was asked for.
+    /// The content of the expected key.
     pub content: Option<String>,
-    /// How long ago the aggregator wrote it last, where that is known.
+    /// Time since the aggregator last wrote it, if known.
     pub written: Option<Duration>,
 }
 
@@ -31,11 +31,11 @@ pub struct ConfigMap {
 pub struct Plugin {
     /// Its name.
     pub name: String,
-    /// The `ConfigMaps` that its pods have.
+    /// The `ConfigMaps` that its pods mount.
     pub config_maps: BTreeSet<String>,
-    /// Whether they have a config-manager, which follows the Node's label.
+    /// True if its pods have a config-manager, which watches the Node's label.
     pub follows: bool,
-    /// The MIG strategy that its environment says, which goes before any configuration.
+    /// The MIG strategy in its environment, which takes precedence over the configuration.
     pub mig_strategy: Option<String>,
 }
 
@@ -44,35 +44,35 @@ pub struct Plugin {
 pub struct PluginPod {
     /// Its name.
     pub name: String,
-    /// Of which `DaemonSet`.
+    /// The name of its `DaemonSet`.
     pub plugin: String,
-    /// Since when its plugin runs; `None` where it does not.
+    /// Time since its plugin container started; `None` if it is not running.
     pub runs: Option<Duration>,
-    /// What is wrong with one of its containers, in words for a person.
+    /// Human-readable problem of one of its containers.
     pub trouble: Option<String>,
 }
 
-/// What was looked at.
+/// All evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Evidence {
     /// The `ConfigMap`.
     pub config_map: Found<ConfigMap>,
-    /// Those that run the plugin, in the namespace of the `ConfigMap`.
+    /// The `DaemonSets` of the plugin in the namespace of the `ConfigMap`.
     pub plugins: Found<Vec<Plugin>>,
-    /// Their pods on this node.
+    /// The plugin's pods on this node.
     pub pods: Found<Vec<PluginPod>>,
 }
 
-/// A resource of which the Node offers something else than is wanted.
+/// A resource whose offered count differs from the desired one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mismatch {
     /// The resource.
     pub resource: String,
-    /// How many there shall be.
+    /// Desired count.
     pub wanted: u64,
-    /// How many the Node offers.
+    /// Count that the Node offers (allocatable).
     pub offered: u64,
-    /// How many it has, fit or not.
+    /// Count that the Node has, healthy or not (capacity).
     pub there: u64,
 }
 
@@ -88,7 +88,8 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// In what a Node differs from what is wanted of it. A resource of NVIDIA's that nobody wants shall not be offered.
+/// Resources whose offered count differs from the desired one. An NVIDIA resource that is not desired must not be
+/// offered.
 pub fn mismatches(
     wanted: &BTreeMap<String, u64>,
     (offered, there): (&BTreeMap<String, u64>, &BTreeMap<String, u64>),
@@ -111,7 +112,7 @@ pub fn mismatches(
     all
 }
 
-/// Whether this is a resource that NVIDIA's plugin gives out. Source: NVIDIA k8s-device-plugin.
+/// Returns whether NVIDIA's plugin registers this resource. Source: NVIDIA k8s-device-plugin.
 pub fn is_of_plugin(resource: &str) -> bool {
     let name = resource.strip_prefix("nvidia.com/");
     name.is_some_and(|name| name == "gpu" || name == "gpu.shared" || name.starts_with("mig-"))

@@ -1,4 +1,4 @@
-//! Each cause, told from every other by what proves it.
+//! Each cause is distinguished from every other by its evidence.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn pod() -> PluginPod {
     }
 }
 
-/// All as it should be.
+/// Evidence without a problem.
 fn evidence() -> Evidence {
     Evidence {
         config_map: map(KEY, "text"),
@@ -98,7 +98,7 @@ fn the_plugin_is_not_told_of_the_config_map_or_of_the_label() {
         ..plugin()
     };
     assert_eq!(with(vec![unfollowed]), [Cause::NotFollowed]);
-    // One of two is enough.
+    // One of two plugins is sufficient.
     assert_eq!(with(vec![unreferenced, plugin()]), [Cause::NotReloaded]);
     let strategy = Plugin {
         mig_strategy: Some("single".to_owned()),
@@ -185,7 +185,7 @@ fn one_gpu_of_several_that_is_not_healthy_is_no_plugin_that_was_not_told() {
         said.starts_with("2 of 8 of nvidia.com/gpu are not healthy to the plugin. Its log"),
         "{said}"
     );
-    // Where the Node has not as many as were asked for, the plugin goes by something else.
+    // If the Node has fewer than requested, the plugin uses a different configuration.
     let fewer = found(&evidence(), &[gpus(2, 4)]);
     assert_eq!(fewer[0].cause, Cause::NotReloaded);
 }

@@ -1,29 +1,29 @@
-//! How fast memory is used up, by the straight line that lies closest to what was seen of late.
+//! Growth rate of memory usage, by linear regression over recent readings.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::domain::quantity::Mebibytes;
 
-/// What is older says nothing of now.
+/// Readings older than this are dropped.
 const WINDOW: Duration = Duration::from_mins(10);
-/// Looks that are kept, however often it is looked.
+/// Maximum number of readings.
 const MOST: usize = 60;
-/// A line through fewer is drawn by chance.
+/// Minimum number of readings; fewer do not give a meaningful line.
 const LEAST: usize = 6;
-/// And over a shorter time.
+/// Minimum time that the readings must cover.
 const SHORTEST: Duration = Duration::from_secs(30);
-/// How much of what was seen the line must explain. A single step up, as programs begin, explains three quarters.
+/// Minimum coefficient of determination. A single step, as at program start, reaches three quarters.
 const FIT: f64 = 0.8;
-/// What is further away is no news.
+/// Exhaustion later than this is not reported.
 const HORIZON: Duration = Duration::from_hours(1);
 
-/// What was used, look by look.
+/// Used memory at each reading.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Slope(VecDeque<(Duration, u64)>);
 
 impl Slope {
-    /// So much is used now.
+    /// Adds a reading.
     pub(super) fn add(&mut self, now: Duration, used: Mebibytes) {
         self.0.push_back((now, used.get()));
         while self.0.len() > MOST
@@ -36,8 +36,8 @@ impl Slope {
         }
     }
 
-    /// For how many seconds so much is enough; `None` where nothing can be said: it does not rise, not steadily, was not looked at
-    /// for long enough, or there is more than an hour left.
+    /// Seconds until `free` is exhausted; `None` if usage does not rise, does not rise steadily, was not observed for
+    /// long enough, or lasts for more than an hour.
     pub(super) fn lasts(&self, free: Mebibytes) -> Option<u64> {
         let (first, last) = self.0.front().zip(self.0.back())?;
         let span = last.0.saturating_sub(first.0);
@@ -68,7 +68,7 @@ impl Slope {
     }
 }
 
-/// In mebibytes, of which no device has more than a number of 32 bits can say.
+/// Difference in MiB. No device has more than 32 bits can express.
 fn difference(one: u64, other: u64) -> f64 {
     let number = |number: u64| f64::from(u32::try_from(number).unwrap_or(u32::MAX));
     number(one) - number(other)

@@ -1,4 +1,4 @@
-//! The guard, look by look.
+//! Alarms of the guard over successive readings.
 
 use super::*;
 use crate::domain::id::PciAddress;
@@ -19,7 +19,7 @@ fn tenant(pod: &str, mebibytes: u64) -> Tenant {
     }
 }
 
-/// An 80 GiB GPU of three.
+/// An 80 GiB GPU with three replicas.
 fn usage(tenants: &[Tenant]) -> Usage {
     let mut tenants = tenants.to_vec();
     tenants.sort_by_key(|tenant| std::cmp::Reverse(tenant.memory));
@@ -83,7 +83,7 @@ fn who_uses_more_than_its_share_is_marked_and_told_once_and_told_when_it_is_with
         tenants.map(|tenant| tenant.is_over).collect::<Vec<_>>()
     };
     assert_eq!(marks(&usage), [true, false]);
-    // Just below the share is not yet within it.
+    // Slightly below the share is not within it yet.
     let (alarms, usage) = at(&mut guard, 10, &[tenant("a", 26 * GIB)]);
     assert_eq!((alarms.len(), marks(&usage)), (0, vec![true]));
     let (alarms, usage) = at(&mut guard, 20, &[tenant("a", 25 * GIB)]);
@@ -131,7 +131,7 @@ fn of_hundreds_that_cross_the_line_at_once_only_as_many_are_told_as_anybody_read
     assert_eq!(alarms.len(), usize::try_from(BURST).unwrap());
     let marked = usage.devices[0].units[0].tenants.iter();
     assert_eq!(marked.filter(|tenant| tenant.is_over).count(), 400);
-    // The others are told by and by, for they are still over.
+    // The others are reported over time, because they are still over their share.
     let later = (1..=400).flat_map(|step| at(&mut guard, step * 30, &all).0);
     let later = later.filter(|alarm| alarm.reason == Reason::MemoryOverShare);
     assert_eq!(later.count(), 400 - usize::try_from(BURST).unwrap());
@@ -193,7 +193,7 @@ fn a_shared_device_that_is_nearly_full_names_everyone_the_largest_first() {
         "0.9 GiB of 80.0 GiB are left of GPU 3, shared by 3: n/b (main) 59.0 GiB, n/a (main) 20.0 GiB"
     );
     assert_eq!(full[0].pods.len(), 2);
-    // Not over before twice as much is free, and then it is told again.
+    // The condition ends only when twice as much is free; then it can be reported again.
     for (seconds, used, told) in [(400, 59, 0), (800, 57, 0), (1200, 60, 1)] {
         let tenants = [tenant("a", 20 * GIB), tenant("b", used * GIB)];
         let (alarms, usage) = at(&mut guard, seconds, &tenants);
@@ -201,7 +201,7 @@ fn a_shared_device_that_is_nearly_full_names_everyone_the_largest_first() {
             .iter()
             .filter(|alarm| alarm.reason == Reason::MemoryNearlyExhausted);
         assert_eq!(full.count(), told, "{seconds}");
-        // The mark goes when it is over, and not when the line is crossed back.
+        // The mark is removed when the condition ends, not when usage crosses the limit.
         let is_marked = usage.devices[0].units[0].is_nearly_exhausted;
         assert_eq!(is_marked, used != 57, "{seconds}");
     }
@@ -226,7 +226,7 @@ fn compute_instances_share_a_memory_and_all_who_have_it_are_told_once() {
     let device = &mut usage.devices[0];
     let mut second = device.units[0].clone();
     second.uuid = "GPU-b".to_owned();
-    // The same pod has both, with other containers.
+    // The same pod holds both units, with different containers.
     second.tenants = vec![Tenant {
         container: Some("side".to_owned()),
         ..tenant("a", 28 * GIB)
@@ -287,7 +287,7 @@ fn how_long_memory_lasts_is_said_where_it_rises_steadily_and_the_end_is_near() {
         }
         last
     };
-    // 100 MiB each 10 s: 79 GiB less 1000 MiB are free after the last.
+    // 100 MiB/s: 79 GiB less 10000 MiB are free after the last reading.
     assert_eq!(run(11, 10, &|look| GIB + look * 1000), Some(708));
     assert_eq!(run(5, 10, &|look| GIB + look * 1000), None, "too few");
     assert_eq!(run(11, 1, &|look| GIB + look * 1000), None, "too short");

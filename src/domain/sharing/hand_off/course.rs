@@ -1,7 +1,8 @@
-//! The way of a configuration to NVIDIA's device plugin, as a state machine: it is asked for, the `ConfigMap` has it, kubelet has
-//! brought it, the label says so, the Node offers it; or not, and why.
+//! Rollout of a configuration to NVIDIA's device plugin, as a state machine: the configuration is requested, the
+//! `ConfigMap` contains it, kubelet has projected it, the label names it, the Node offers it; otherwise the rollout
+//! fails with a cause.
 //!
-//! Nothing is remembered but since when it waits: what the Node's label and the `ConfigMap` say now is looked at every time.
+//! Only the start of each wait is stored. The current label and `ConfigMap` are evaluated every time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,101 +16,101 @@ use crate::domain::sharing::diagnosis::{
 };
 use crate::domain::sharing::status::HandOff;
 
-/// How long things may take.
+/// Time limits of the rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// After so long without what was asked it is looked into.
+    /// Time after which a missing result is diagnosed.
     pub deadline: Duration,
-    /// How long kubelet may take to bring a new key to the plugin's pod.
+    /// Time that kubelet may take to project a new key into the plugin's pod.
     pub settle: Duration,
 }
 
-/// What there is to be looked at.
+/// The inputs of one evaluation.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
-    /// What the plugin shall be told.
+    /// The desired plugin configuration.
     pub wish: &'a HandOff,
-    /// What the Node shall offer then, by resource.
+    /// The desired count of each resource on the Node.
     pub wanted: &'a BTreeMap<String, u64>,
-    /// How partitions are called.
+    /// The MIG strategy.
     pub strategy: MigStrategy,
-    /// The Node.
+    /// The observed Node.
     pub view: &'a View,
-    /// Where the `ConfigMap` is: `gpu-operator/plugin-config`.
+    /// Namespace and name of the `ConfigMap`: `gpu-operator/plugin-config`.
     pub config_map: &'a str,
-    /// What the API server said of it and of the plugin.
+    /// The API server's answers about the `ConfigMap` and the plugin.
     pub heard: &'a Heard,
-    /// Whether NVIDIA's plugin is there for certain, because a person said so.
+    /// True if NVIDIA's plugin is known to be present because the administrator configured it.
     pub is_certain: bool,
 }
 
-/// What is to be asked of the API server.
+/// Queries to send to the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Orders {
-    /// The key of the `ConfigMap` that is waited for.
+    /// The key of the `ConfigMap` to wait for.
     pub key: Option<String>,
-    /// Whether it is to be looked what is in the way.
+    /// True if evidence must be collected for a diagnosis.
     pub investigate: bool,
 }
 
-/// What it said.
+/// Answers of the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Heard {
-    /// The key that this is about.
+    /// The key that the answers are about.
     pub key: String,
-    /// The `ConfigMap`, once it was asked about.
+    /// The `ConfigMap`, once it was queried.
     pub config_map: Option<Found<ConfigMap>>,
-    /// What is in the way, where it was looked into.
+    /// The evidence, if it was collected.
     pub evidence: Option<Evidence>,
 }
 
-/// How far it is.
+/// State of the rollout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
-    /// On its way: what it waits for.
+    /// In progress; contains what it waits for.
     Pending(String),
-    /// The Node offers it.
+    /// The Node offers the desired resources.
     InForce,
-    /// It does not, and why.
+    /// The Node does not offer the desired resources; contains the causes.
     NotInForce(Vec<Finding>),
-    /// It shall not be said to the plugin.
+    /// The plugin must not be configured.
     Refused(Finding),
 }
 
-/// What a look came to.
+/// Result of one evaluation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// How far it is.
+    /// State of the rollout.
     pub standing: Standing,
-    /// What the Node's label shall be.
+    /// The desired label of the Node.
     pub label: PluginLabel,
-    /// What is to be asked.
+    /// Queries to send.
     pub orders: Orders,
-    /// When to look again at the latest; from now on.
+    /// Latest time of the next evaluation, from now.
     pub again: Option<Duration>,
 }
 
-/// A configuration on its way.
+/// A rollout in progress.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Course {
     key: String,
     phase: Option<Phase>,
-    /// What was found, and what it was found by: it is told anew when that changes, and not with every minute.
+    /// The last findings and the facts they are based on. A new diagnosis is made only when these facts change.
     found: Option<(Vec<Mismatch>, Evidence, Vec<Finding>)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// For the plugin to be there, or for the `ConfigMap` to have the key.
+    /// Waiting for the plugin to appear, or for the `ConfigMap` to contain the key.
     Waiting { since: Duration },
-    /// The `ConfigMap` has it, and kubelet brings it.
+    /// The `ConfigMap` contains the key, and kubelet is projecting it.
     Settling { until: Duration },
-    /// The label says it.
+    /// The label names the key.
     Labelled { since: Duration },
 }
 
 impl Course {
-    /// Holds it against what there is now.
+    /// Evaluates the rollout against the current facts.
     pub fn look(&mut self, now: Duration, limits: Limits, facts: &Facts<'_>) -> Step {
         if self.key != facts.wish.key {
             *self = Self {
@@ -129,7 +130,7 @@ impl Course {
         if !facts.is_certain && !runs(facts.view) {
             return self.nobody(now, limits);
         }
-        // What the Node says already is never waited for: an agent before this one saw to it.
+        // A label that already names the key was set by an earlier agent, which did the waiting.
         let phase = match self.phase {
             Some(phase @ Phase::Labelled { .. }) => phase,
             _ if is_said => Phase::Labelled { since: now },
@@ -188,7 +189,7 @@ impl Course {
         }
     }
 
-    /// Until the key is there the label stays what it was: config-manager ends where a label names a key that it does not have.
+    /// Leaves the label unchanged until the key exists: config-manager exits if the label names a missing key.
     fn waiting(
         &mut self,
         now: Duration,
@@ -246,7 +247,7 @@ impl Course {
         let differs = differences(facts);
         let is_said = facts.view.labels.get(PLUGIN_CONFIG) == Some(&self.key);
         if differs.is_empty() && is_said {
-            // What it does from now on is another matter.
+            // A later deviation starts a new wait.
             self.phase = Some(Phase::Labelled { since: now });
             self.found = None;
             return step(Standing::InForce, label);
@@ -270,7 +271,7 @@ impl Course {
         }
     }
 
-    /// It took too long: what was found, once it was looked into.
+    /// The state after the deadline: the diagnosis, once evidence was collected.
     fn standing(
         &mut self,
         differs: Vec<Mismatch>,
@@ -305,7 +306,7 @@ fn differences(facts: &Facts<'_>) -> Vec<Mismatch> {
     mismatches(facts.wanted, (&view.allocatable, &view.capacity))
 }
 
-/// Who else has the label.
+/// The other writer that owns the label.
 fn stranger(view: &View) -> Option<&str> {
     let owners = view.owners.labels.get(PLUGIN_CONFIG);
     if owners.is_some_and(|all| all.contains(SHARING_MANAGER)) {
@@ -315,7 +316,7 @@ fn stranger(view: &View) -> Option<&str> {
     Some(first.map_or("somebody", String::as_str))
 }
 
-/// Whether NVIDIA's plugin is there, as far as the Node says.
+/// Returns whether the Node shows signs of NVIDIA's plugin.
 pub fn runs(view: &View) -> bool {
     let deploys = view.labels.get(operands::PLUGIN);
     let offers = |(name, count): (&String, &u64)| *count > 0 && is_of_plugin(name);

@@ -1,4 +1,4 @@
-//! What NVIDIA's plugin is told, and what it cannot be told.
+//! Configurations of NVIDIA's plugin, and requests that it cannot express.
 
 use super::*;
 use crate::domain::layout::{DeviceTarget, Place, Share, TimeSlicing};
@@ -51,7 +51,7 @@ fn what_is_shared_alike_is_told_by_its_name_before_it_is_renamed() {
         true,
         &[unit(3, Some("1g.10gb"), Some(2))],
     );
-    // What is not shared need not be alike.
+    // Units that are not shared may differ.
     let alone = offer(
         "nvidia.com/mig-3g.40gb",
         false,

@@ -1,4 +1,4 @@
-//! The troubles of one device.
+//! Health of one device: its current faults and their recovery.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,57 +7,59 @@ use super::xid::{Class, Xid};
 use crate::domain::inventory::{Condition, Device, RecoveryAction};
 use crate::domain::sharing::offer::Unit;
 
-/// How long a device is watched before it is given out again: longer than a program that was started again needs to fail again.
+/// Time for which a device must show no fault before it is healthy again: longer than a restarted program needs to
+/// fail again.
 const QUIET: Duration = Duration::from_mins(1);
-/// The same after a trouble of the driver, which says nothing of the device.
+/// The same after a fault of the driver, which is no evidence about the device.
 const SETTLE: Duration = Duration::from_secs(10);
-/// How long an error that asks for a reset lasts where no reset was seen, but the driver says that it wants none.
+/// Duration of an error that requires a reset, if no reset was seen but the driver reports that it needs no recovery
+/// action.
 const NONE_WANTED: Duration = Duration::from_mins(5);
-/// The same where the driver does not say what it wants, as before R565. A reset between two looks may leave no trace, and who is
-/// to bring the device back by hand has had time to.
+/// The same if the driver does not report a recovery action, as before R565. A reset between two readings may leave
+/// no trace, and an administrator has had time to recover the device manually.
 const UNTOLD: Duration = Duration::from_mins(30);
-/// The longest that a trouble lasts, however often it was back.
+/// Maximum duration of a fault, however often it returned.
 const LONGEST: Duration = Duration::from_hours(1);
-/// A trouble that is back after this time is not back: it is another one.
+/// Time after which the same fault counts as a new one.
 pub(super) const FORGET: Duration = Duration::from_hours(2);
-/// Of how many parts of one device troubles are told apart: more than there are partitions.
+/// Maximum number of faults of one device that are recorded by partition: more than there are partitions.
 const APART: usize = 64;
-/// Beyond these doublings every time is longer than the longest.
+/// Caps the exponent: beyond this, every duration is [`LONGEST`].
 const DOUBLINGS: u32 = 12;
 
-/// What a look shows of a device.
+/// Result of reading a device.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Sight<'a> {
     Device(&'a Device),
-    /// It is not there.
+    /// The device is absent.
     Gone,
-    /// There is no driver that could tell.
+    /// No driver is loaded.
     NoDriver(&'a str),
-    /// The driver has said nothing for too long.
+    /// The driver has not responded for too long.
     Silent(&'a str),
 }
 
-/// What is known of a device.
+/// Recorded faults of one device.
 #[derive(Debug, Default)]
 pub(super) struct Patient {
     troubles: BTreeMap<Key, Trouble>,
-    /// Since when it shows no fault.
+    /// Start of the current period without a fault.
     clean_since: Option<Duration>,
     gone_since: Option<Duration>,
-    /// As the driver counted them last.
+    /// The last reading of the counter of uncorrected errors.
     uncorrected: Option<u64>,
-    /// Whether the driver says what it wants done; then it wants nothing where the device shows no fault.
+    /// True if the driver reports a recovery action. If it does, a device that shows no fault needs no recovery.
     tells_wishes: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     cause: Cause,
-    /// The GPU instance and the compute instance, where it is confined to one.
+    /// The GPU instance and the compute instance to which the fault is confined, if any.
     part: Option<(u32, Option<u32>)>,
 }
 
-/// The one that is told first comes first.
+/// Cause of a fault, in the order in which faults are reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Cause {
     NoDriver,
@@ -76,20 +78,20 @@ enum Cause {
 #[derive(Debug, Default)]
 struct Trouble {
     what: String,
-    /// Whether the last look showed it.
+    /// True if the last reading showed it.
     is_shown: bool,
-    /// When it was last shown or reported, or the reset after it was seen.
+    /// Time of its last sign: shown, reported, or a reset seen afterwards.
     last: Duration,
-    /// The device had to be reset, or was away, since it was reported.
+    /// True if the device was down or absent since the report.
     was_down: bool,
     was_reset: bool,
-    /// How often it was back soon after it had ended.
+    /// Number of times it returned soon after it had ended.
     returns: u32,
     over: Option<Duration>,
 }
 
 impl Patient {
-    /// An error that the device has reported.
+    /// Records an error reported by the device.
     pub(super) fn report(&mut self, now: Duration, xid: &Xid, (class, meaning): (Class, &str)) {
         let cause = match class {
             Class::Application | Class::Notice => return,
@@ -111,7 +113,7 @@ impl Patient {
         self.trouble(key).strike(now, what);
     }
 
-    /// Takes in a look; only here troubles end.
+    /// Records a reading. Faults end only here.
     pub(super) fn look(&mut self, now: Duration, sight: Sight<'_>) {
         let shown = shown(sight);
         for (key, trouble) in &mut self.troubles {
@@ -142,8 +144,8 @@ impl Patient {
         self.end(now);
     }
 
-    /// Takes in the counter of uncorrected errors. It counts since the driver took the device; where it has less than before,
-    /// the device was reset.
+    /// Records the counter of uncorrected errors and returns whether the device was reset: the counter starts when
+    /// the driver binds the device, so a lower value implies a reset.
     fn count_errors(&mut self, now: Duration, device: &Device) -> bool {
         let count = device.health.uncorrected_errors;
         let Some((before, after)) = self.uncorrected.zip(count) else {
@@ -182,7 +184,7 @@ impl Patient {
         self.troubles.entry(key).or_default()
     }
 
-    /// When the next of its troubles ends, if nothing comes between.
+    /// The time at which the next fault ends, if no event intervenes.
     pub(super) fn due(&self) -> Option<Duration> {
         let troubles = self.troubles.iter();
         let due = troubles
@@ -195,12 +197,12 @@ impl Patient {
         self.troubles.len()
     }
 
-    /// How long it has not been there.
+    /// Time for which the device has been absent.
     pub(super) fn gone_for(&self, now: Duration) -> Option<Duration> {
         self.gone_since.map(|since| now.saturating_sub(since))
     }
 
-    /// Why `unit` of this device is not fit, and what brings it back.
+    /// The reason why `unit` of this device is unhealthy, and the condition of its recovery.
     pub(super) fn reason(&self, unit: &Unit) -> Option<String> {
         let mut troubles = self.troubles.iter();
         let (key, trouble) =
@@ -211,7 +213,7 @@ impl Patient {
     }
 }
 
-/// What a look shows to be wrong.
+/// The faults that a reading shows.
 fn shown(sight: Sight<'_>) -> Vec<(Cause, String)> {
     let device = match sight {
         Sight::Device(device) => device,
@@ -256,8 +258,8 @@ fn shown(sight: Sight<'_>) -> Vec<(Cause, String)> {
 }
 
 impl Key {
-    /// A whole device has all its parts. Instance numbers are used again: what is told of one concerns whatever has its number
-    /// now, for as long as it lasts.
+    /// Returns whether the fault affects `unit`. A fault of the whole device affects all its partitions. Instance ids
+    /// are reused: a fault affects whichever instance has the id now, for as long as it lasts.
     fn concerns(self, unit: &Unit) -> bool {
         let (Some((gi, ci)), Some(partition)) = (self.part, &unit.partition) else {
             return true;
@@ -267,7 +269,7 @@ impl Key {
 }
 
 impl Cause {
-    /// Whether a device that shows it no more was reset, reloaded or brought back meanwhile.
+    /// Returns whether a device that no longer shows the cause was reset, reloaded or recovered.
     const fn is_ended_by_reset(self) -> bool {
         matches!(
             self,
@@ -281,7 +283,7 @@ impl Cause {
 }
 
 impl Trouble {
-    /// It is shown or reported.
+    /// Records that the fault is shown or reported.
     fn strike(&mut self, now: Duration, what: String) {
         if let Some(over) = self.over.take() {
             let is_back = now.saturating_sub(over) < FORGET;
@@ -296,7 +298,7 @@ impl Trouble {
         (self.was_down, self.was_reset) = (false, false);
     }
 
-    /// A look showed that the device is down, or that it was reset.
+    /// Records a reading in which the device is down or was reset.
     fn take_note(&mut self, now: Duration, is_down: bool, was_reset: bool) {
         if self.over.is_some() || self.was_reset {
             return;
@@ -309,7 +311,7 @@ impl Trouble {
         }
     }
 
-    /// How long after the last sign of it it ends.
+    /// Time from the last sign of the fault to its end.
     fn wait(&self, key: Key, tells_wishes: bool) -> Duration {
         let is_driver = matches!(key.cause, Cause::NoDriver | Cause::Silent);
         let first = if is_driver {
@@ -329,7 +331,7 @@ impl Trouble {
         time.saturating_mul(times).min(LONGEST)
     }
 
-    /// When it ends, if nothing comes between; `None` where it is over, or the device shows a fault.
+    /// The time at which the fault ends, if no event intervenes; `None` if it is over or still shown.
     fn due(&self, key: Key, clean: Option<Duration>, tells_wishes: bool) -> Option<Duration> {
         if self.over.is_some() || self.is_shown {
             return None;
@@ -363,7 +365,7 @@ impl Trouble {
     }
 }
 
-/// A time in words: `60 s`, `5 min`.
+/// Formats a duration: `60 s`, `5 min`.
 fn words(time: Duration) -> String {
     let seconds = time.as_secs();
     if seconds > 60 && seconds.is_multiple_of(60) {

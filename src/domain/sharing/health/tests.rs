@@ -1,4 +1,4 @@
-//! What devices report and show, and what becomes of their units.
+//! Errors and conditions of devices, and the resulting health of their units.
 
 mod driver;
 mod random;
@@ -36,7 +36,7 @@ fn lost() -> NvmlState {
 
 type Change = fn(&mut Node);
 
-/// Three devices that work, and a monitor of them.
+/// Three working devices and their monitor.
 struct Node {
     inventory: Inventory,
     monitor: Monitor,
@@ -84,7 +84,7 @@ impl Node {
         self.monitor.health(unit).is_healthy()
     }
 
-    /// Which of the three whole devices are fit.
+    /// Returns whether each of the three whole devices is healthy.
     fn fit(&self) -> [bool; 3] {
         [0, 1, 2].map(|number| self.is_fit(&whole(number)))
     }
@@ -96,7 +96,7 @@ impl Node {
         }
     }
 
-    /// Looks whenever something is due, until nothing is, and tells when that was.
+    /// Reads the devices whenever something is due, until nothing is; returns the time of the last reading.
     fn settle(&mut self) -> Duration {
         let mut now = Duration::ZERO;
         for _ in 0..10_000 {

@@ -1,8 +1,9 @@
-//! The errors that NVIDIA's driver reports of a device, and what each asks for.
+//! Xid errors reported by NVIDIA's driver, and the action each requires.
 //!
-//! What the catalogue says is to be done decides: an error that ends one program is no fault of the device, one that asks for a
-//! reset is, until the reset. Sources: NVIDIA, "Xid Errors", "Analyzing Xid Errors with the Xid Catalog", column "Immediate
-//! Action" (Ampere and newer); NVIDIA k8s-device-plugin 0.20, `internal/rm/health.go`, for those that it leaves out.
+//! The catalog's action decides: an error that ends one program is not a fault of the device; an error that requires
+//! a reset is one until the reset. Sources: NVIDIA, "Xid Errors", "Analyzing Xid Errors with the Xid Catalog", column
+//! "Immediate Action" (Ampere and newer); NVIDIA k8s-device-plugin 0.20, `internal/rm/health.go`, for errors that it
+//! ignores.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -11,90 +12,90 @@ use thiserror::Error;
 
 use crate::domain::id::PciAddress;
 
-/// What stands for every error.
+/// Keyword for every error.
 const ALL: &str = "all";
 
-/// An error that a device reported by itself. Source: NVIDIA, "Xid Errors".
+/// An error reported by a device. Source: NVIDIA, "Xid Errors".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Xid {
     /// The device.
     pub pci: PciAddress,
-    /// The GPU instance that it is confined to, where the driver says so.
+    /// The GPU instance to which it is confined, if reported.
     pub gpu_instance: Option<u32>,
-    /// The compute instance, where the driver says so.
+    /// The compute instance to which it is confined, if reported.
     pub compute_instance: Option<u32>,
     /// Its number.
     pub number: u64,
 }
 
-/// What an error says of the device.
+/// Severity of an error for the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Nothing: a program did something wrong, and ends.
+    /// No fault of the device: a program failed, and ends.
     Application,
-    /// Nothing that would keep work away: the driver noted something, or another fact tells it better.
+    /// No fault that prevents allocation: informational, or covered more precisely by another signal.
     Notice,
-    /// A program has to be started again. The device is watched for a while before it is given out again.
+    /// A program must be restarted. The device is observed for a while before it is healthy again.
     Passing,
-    /// Nobody knows. The device is watched as well.
+    /// Unknown number. The device is observed as well.
     Unknown,
-    /// It has to be reset.
+    /// The device must be reset.
     Reset,
-    /// The machine has to be restarted, or the board looked at.
+    /// The machine must be restarted, or the board inspected.
     Machine,
 }
 
-/// Which class an error is of.
+/// Classification of errors by number.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Table {
     ignored: Ignored,
 }
 
-/// Errors that say nothing of the device to whoever runs it: numbers with commas between, or `all`.
+/// Errors that the administrator ignores: comma-separated numbers, or `all`.
 ///
-/// Source of the form: NVIDIA k8s-device-plugin 0.20, `DP_DISABLE_HEALTHCHECKS`. That passes over what it cannot read.
+/// Source of the syntax: NVIDIA k8s-device-plugin 0.20, `DP_DISABLE_HEALTHCHECKS`, which skips invalid entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ignored {
-    /// Every one.
+    /// Every error.
     All,
-    /// Those of these numbers.
+    /// Errors with these numbers.
     These(BTreeSet<u64>),
 }
 
-/// Why a list of errors cannot be read.
+/// Error when parsing a list of ignored errors.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum IgnoredError {
-    /// It is no number.
+    /// The entry is not a number.
     #[error("entry {place} of the list, {text:?}, is no number of an Xid")]
     NotANumber {
-        /// Which of the list, from 1.
+        /// Position in the list, from 1.
         place: usize,
-        /// What is written there.
+        /// The entry.
         text: String,
     },
-    /// It has more than can be ignored.
+    /// `all` is combined with other entries.
     #[error("entry {place} of the list is `{ALL}`, which stands alone")]
     AllAmongOthers {
-        /// Which of the list, from 1.
+        /// Position in the list, from 1.
         place: usize,
     },
 }
 
 impl Class {
-    /// Whether a device that reports it is fit all the same.
+    /// Returns whether a device that reports it is healthy.
     pub const fn is_harmless(self) -> bool {
         matches!(self, Self::Application | Self::Notice)
     }
 }
 
 impl Table {
-    /// The same, where these say nothing of the device.
+    /// Returns a table that treats these errors as harmless.
     #[must_use]
     pub fn without(self, ignored: Ignored) -> Self {
         Self { ignored }
     }
 
-    /// The class of a number, and what it is in a few words; none where nobody knows.
+    /// The class of a number, and a short description; empty for an unknown number.
     pub fn look_up(&self, number: u64) -> (Class, &'static str) {
         if self.ignored.has(number) {
             return (Class::Application, "not looked at");
@@ -141,10 +142,10 @@ impl FromStr for Ignored {
     }
 }
 
-/// Numbers, class, and what it is. Where the catalogue knows none of a number's uses, it is not here.
+/// Numbers, class and description. Numbers whose uses are all unknown to the catalog are not listed.
 const ROWS: &[(&[u64], Class, &str)] = &[
-    // Left out by NVIDIA's device plugin. The catalogue asks for a reset after 109 since driver R570; that is then also the
-    // driver's recovery action, which is looked at.
+    // Ignored by NVIDIA's device plugin. Since driver R570 the catalog requires a reset after 109; the driver's
+    // recovery action, which is read, then requires it too.
     (&[13], Class::Application, "a fault of a program's kernel"),
     (&[31], Class::Application, "a program's page fault"),
     (&[43], Class::Application, "a program was stopped"),
@@ -157,7 +158,7 @@ const ROWS: &[(&[u64], Class, &str)] = &[
     (&[92, 93, 121, 141], Class::Notice, "noted by the driver"),
     (&[106, 107], Class::Notice, "a test message"),
     (&[108, 137], Class::Notice, "a program's fault over NVLink"),
-    // What follows from these two is told by the device itself: rows that wait for a reset, and the recovery action.
+    // The device itself reports the consequences of these two: pending rows, and the recovery action.
     (&[63], Class::Notice, "a row of memory is remapped"),
     (&[154], Class::Notice, "the recovery action changed"),
     (&[157, 160, 161], Class::Notice, "a resource is retired"),
@@ -187,16 +188,17 @@ const ROWS: &[(&[u64], Class, &str)] = &[
         Class::Passing,
         "a fault of a video engine",
     ),
-    // What a fault of NVLink asks for is in registers that the event does not tell, and a device has one when the device at the
-    // other end was lost: that shall not take its neighbours along. Where a reset is needed, the recovery action says so.
+    // The action for an NVLink fault is in registers that the event does not contain. A device also reports one when
+    // the device at the other end was lost, which must not make its neighbors unhealthy. If a reset is needed, the
+    // recovery action requests it.
     (
         &[74, 144, 145, 146, 147, 148, 149, 150],
         Class::Passing,
         "a fault of NVLink",
     ),
     (&[94], Class::Passing, "a memory error that one program had"),
-    // RESET_GPU. After 48 the catalogue asks for a reset when it comes alone, and for a drain and a reset beside 63 or 64; 171
-    // and 172 tell more of a 48.
+    // RESET_GPU. The catalog requires a reset after 48 alone, and a drain and a reset after 48 with 63 or 64; 171 and
+    // 172 are details of a 48.
     (&[46], Class::Reset, "it stopped processing"),
     (
         &[48, 171, 172],

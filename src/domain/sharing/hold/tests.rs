@@ -1,4 +1,4 @@
-//! Tables and random events of what is listed.
+//! Listings for given cases and for random events.
 
 use proptest::prelude::*;
 
@@ -51,7 +51,7 @@ fn held(ids: &[ShareId]) -> Vec<PodDevice> {
     ids.iter().map(|id| by(&name, id)).collect()
 }
 
-/// A node on which these GPUs are.
+/// A node with these GPUs.
 fn node(gpus: &[usize]) -> Inventory {
     let device = |gpu: &usize| {
         let ids = PciIds {
@@ -77,7 +77,7 @@ fn list(asked: &Offers, given: &[PodDevice], before: &Listing) -> Listing {
     list_on(&node(&[]), asked, given, before)
 }
 
-/// No device.
+/// The empty set of withheld devices.
 fn none() -> BTreeSet<PciAddress> {
     BTreeSet::new()
 }
@@ -114,7 +114,7 @@ fn shrinking_from_four_to_two_with_three_held_lists_exactly_the_three() {
     assert_eq!(ids(&listing, &ResourceName::gpu()), three);
     let kept: Vec<&ShareId> = listing.kept.iter().map(|kept| &kept.id).collect();
     assert_eq!(kept, [&replica(3)]);
-    // One of the two that may stay goes: the third stays, and nothing new comes.
+    // One of the two that may stay is released: the third stays, and nothing new is listed.
     let two = [replica(1), replica(3)];
     let listing = list(&gpu(Some(2)), &held(&two), &listing);
     assert_eq!(ids(&listing, &ResourceName::gpu()), two);
@@ -193,7 +193,7 @@ fn what_pods_have_of_a_unit_of_which_nothing_is_asked_any_more_stays_and_nothing
         assert_eq!(ids(&listing, &ResourceName::gpu()), two);
         let kept: Vec<&ShareId> = listing.kept.iter().map(|kept| &kept.id).collect();
         assert_eq!(kept, [&replica(0), &replica(2)]);
-        // The unit itself too: what containers are told is made of it.
+        // The unit itself stays too: responses to containers are built from it.
         assert!(
             listing.resources[&ResourceName::gpu()]
                 .unit(&two[0])
@@ -238,20 +238,20 @@ fn ids_of_units_that_are_not_there_are_not_listed_whoever_has_them() {
     );
 }
 
-/// What happens to a node.
+/// An event of a node.
 #[derive(Debug, Clone)]
 enum Event {
-    /// The layout asks for these replicas of each GPU, under the other name or not.
+    /// The layout requests these replicas of each GPU, under the other name or not.
     Ask(Option<u32>, Option<u32>, bool),
     /// These GPUs are withheld.
     Withhold(bool, bool),
-    /// Nothing can be given out any more, as under the strategy `single` of partitions that differ.
+    /// Nothing can be offered, as under the strategy `single` with partitions that differ.
     AskNothing,
-    /// Kubelet takes the n-th of what is free.
+    /// Kubelet allocates the n-th free id.
     Take(usize),
-    /// The n-th of those who have something goes.
+    /// The n-th holder releases its id.
     Release(usize),
-    /// Kubelet tells, or does not.
+    /// Kubelet reports its allocations (`true`), or does not.
     Tells(bool),
 }
 

@@ -1,4 +1,4 @@
-//! Which process is of which pod, and which pod a UID is.
+//! Mapping of processes to pod UIDs, and of UIDs to pod names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,51 +8,51 @@ use super::spot::{Spot, pod};
 /// A pod by namespace and name.
 pub(super) type PodName<'a> = (&'a str, &'a str);
 
-/// More pods than these are not named in one line.
+/// Maximum number of pods named in one line.
 const MOST_NAMED: usize = 4;
 
-/// Which process is of which pod.
+/// The pod of each process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kin {
-    /// Nobody may look: this program sees its own container's processes alone.
+    /// Processes cannot be inspected: this program sees only those of its own container.
     Hidden,
-    /// The machine's processes are in sight, but the driver names to this program those of its own namespace alone: what it
-    /// lists is not all there is, and its numbers mean other processes elsewhere.
+    /// The machine's processes are visible, but the driver reports only those of its own PID namespace to this
+    /// program: its list is incomplete, and its process ids refer to other processes on the host.
     Elsewhere,
-    /// Those that were looked at.
+    /// The inspected processes.
     Seen(BTreeMap<u32, Origin>),
 }
 
-/// Whose a process is.
+/// Origin of a process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
-    /// A pod's, by what its control group says.
+    /// A pod, according to its control group.
     Pod {
         /// The pod's UID.
         uid: String,
         /// The container's id.
         container: Option<String>,
     },
-    /// No pod's: the machine's own.
+    /// A process of the host.
     NoPod,
-    /// It ended before it was looked at.
+    /// The process ended before it was inspected.
     Gone,
-    /// It was not looked at, or did not let itself be.
+    /// The process was not inspected, or could not be.
     Unknown,
 }
 
-/// Which pod a UID is, as far as that is known.
+/// Known assignments of UIDs to pods.
 #[derive(Debug, Default)]
 pub(super) struct Names<'a> {
     by_uid: BTreeMap<&'a str, PodName<'a>>,
-    /// The same, the other way round.
+    /// The inverse mapping.
     by_name: BTreeMap<PodName<'a>, &'a str>,
-    /// UIDs that may be several pods.
+    /// UIDs with several possible pods.
     open: BTreeMap<&'a str, BTreeSet<PodName<'a>>>,
 }
 
 impl Kin {
-    /// Whose it is; `None` where nobody may look.
+    /// The origin of a process; `None` if processes cannot be inspected.
     pub(super) fn of(&self, pid: u32) -> Option<&Origin> {
         match self {
             Self::Hidden => None,
@@ -71,12 +71,12 @@ impl<'a> Names<'a> {
         self.by_name.get(&name).copied()
     }
 
-    /// Those that it is not known of this UID whether it is they.
+    /// The possible pods of this UID.
     pub(super) fn choices(&self, uid: &str) -> impl Iterator<Item = PodName<'a>> {
         self.open.get(uid).into_iter().flatten().copied()
     }
 
-    /// Says which UIDs stayed without a name although pods are there that they may be.
+    /// Reports UIDs that could not be assigned although possible pods exist.
     pub(super) fn untold(&self) -> impl Iterator<Item = String> {
         self.open.iter().map(|(uid, pods)| {
             let named = pods.iter().take(MOST_NAMED);
@@ -96,9 +96,9 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Finds the pod of each UID. What kubelet itself says counts. Of the others, a pod that has processes on some units must be one
-/// that was given something of each of them; where only one such is left, it is that one, and then it is none of the others.
-/// A UID whose only choice another one has too stays unknown, as both do.
+/// Finds the pod of each UID. Kubelet's own data takes precedence. Otherwise, a pod that has processes on some units
+/// must hold an allocation on each of them; if only one such pod is left, it is assigned, and excluded for the other
+/// UIDs. A UID whose only possible pod is also the only one of another UID stays unknown, as does the other.
 pub(super) fn identify<'a>(scene: &Scene<'a>, spots: &[Vec<Spot<'a>>]) -> Names<'a> {
     let mut names = Names::default();
     for one in scene.given {
@@ -125,7 +125,8 @@ pub(super) fn identify<'a>(scene: &Scene<'a>, spots: &[Vec<Spot<'a>>]) -> Names<
     names
 }
 
-/// Names the UIDs that can be one pod only, which none of the others must be; whether there was one.
+/// Assigns the UIDs that have a single possible pod which is not the only one of another UID; returns whether there
+/// was any.
 fn narrow(names: &mut Names<'_>) -> bool {
     let mut only: BTreeMap<PodName<'_>, Vec<&str>> = BTreeMap::new();
     for (uid, choices) in &names.open {

@@ -1,4 +1,4 @@
-//! Of whom it is known what they use, and of whom not because nobody sees.
+//! Visibility of processes: which usage is known, and which is not because processes are not visible.
 
 use std::collections::BTreeSet;
 
@@ -7,19 +7,19 @@ use super::name;
 use super::spot::Spot;
 use crate::domain::reading::Reading;
 
-/// Whether pods have it whose processes there cannot be known, because processes are not in sight.
+/// Returns whether the usage of an allocated unit is unknown because its processes are not visible.
 fn is_dark(spot: &Spot<'_>, kin: &Kin) -> bool {
     let is_hidden = !matches!(kin, Kin::Seen(_));
     is_hidden && spot.is_listed && !spot.holders.is_empty() && !is_told(spot, kin)
 }
 
-/// Processes that may be anybody's there, for they were not looked at.
+/// Processes of the unit that were not inspected and may belong to any pod.
 fn unknown<'a>(spot: &'a Spot<'_>, kin: &'a Kin) -> impl Iterator<Item = u32> + 'a {
     let all = spot.processes.keys().copied();
     all.filter(|pid| kin.of(*pid) == Some(&Origin::Unknown))
 }
 
-/// Whether it is known which processes run there, and whose they are.
+/// Returns whether the processes of the unit and their pods are known.
 pub(super) fn is_told(spot: &Spot<'_>, kin: &Kin) -> bool {
     let is_unused = spot.memory.is_some_and(|memory| memory.used.get() == 0);
     if is_unused && spot.processes.is_empty() {
@@ -29,12 +29,12 @@ pub(super) fn is_told(spot: &Spot<'_>, kin: &Kin) -> bool {
         && match kin {
             Kin::Seen(_) => unknown(spot, kin).next().is_none(),
             Kin::Elsewhere => false,
-            // A driver that names none may name none to this program alone.
+            // An empty list may mean that the driver reports no process to this program.
             Kin::Hidden => spot.only().is_some() && !spot.processes.is_empty(),
         }
 }
 
-/// The pods of which a process there may be, of whom nobody knows.
+/// Pods that may own a process of the unit that is not attributed.
 pub(super) fn may_have_more<'a>(
     spot: &Spot<'_>,
     kin: &Kin,
@@ -48,7 +48,7 @@ pub(super) fn may_have_more<'a>(
     uids.flat_map(|uid| names.choices(uid)).collect()
 }
 
-/// Says of which devices processes were not looked at.
+/// Reports a device with processes that were not inspected.
 pub(super) fn unasked(reading: &Reading, spots: &[Spot<'_>], kin: &Kin) -> Option<String> {
     let mut all = spots.iter().flat_map(|spot| unknown(spot, kin));
     let first = all.next()?;
@@ -62,7 +62,7 @@ pub(super) fn unasked(reading: &Reading, spots: &[Spot<'_>], kin: &Kin) -> Optio
     ))
 }
 
-/// Says of which devices it is not known who uses how much, because processes are not in sight.
+/// Reports devices whose usage by pod is unknown because processes are not visible.
 pub(super) fn unseen<'a>(
     devices: impl Iterator<Item = (&'a Reading, &'a Vec<Spot<'a>>)>,
     kin: &Kin,

@@ -1,4 +1,4 @@
-//! Places where processes run: whole devices and partitions, with who was given them and what runs there.
+//! Devices and partitions with the pods that hold them and the processes that run there.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::domain::reading::Reading;
 use crate::domain::sharing::resource::ShareId;
 use crate::domain::sharing::usage::MemoryUse;
 
-/// A whole device or a partition, with who is on it.
+/// A whole device or a partition with its holders and processes.
 #[derive(Default)]
 pub(super) struct Spot<'a> {
     pub(super) uuid: String,
@@ -18,24 +18,24 @@ pub(super) struct Spot<'a> {
     pub(super) profile: Option<String>,
     pub(super) memory: Option<MemoryUse>,
     pub(super) holders: Vec<Holder<'a>>,
-    /// Where a pod is among them.
+    /// The index of each pod in `holders`.
     pub(super) places: BTreeMap<PodName<'a>, usize>,
-    /// Whether the driver tells processes.
+    /// True if the driver reports processes.
     pub(super) is_listed: bool,
     /// Memory by process.
     pub(super) processes: BTreeMap<u32, Option<Mebibytes>>,
 }
 
-/// A pod that was given something of a spot.
+/// A pod that holds an id of a unit.
 pub(super) struct Holder<'a> {
     pub(super) device: &'a PodDevice,
-    /// The container; none where several of the pod's were given some: nobody tells which of them a process is of.
+    /// The container; `None` if several containers of the pod hold one: a process cannot be assigned to one of them.
     pub(super) container: Option<&'a str>,
     pub(super) uid: Option<&'a str>,
     pub(super) ids: Vec<ShareId>,
 }
 
-/// What was given, by the UUID in the id.
+/// Allocations by the UUID in the id.
 pub(super) type ByUuid<'a> = BTreeMap<&'a str, Vec<&'a Given>>;
 
 pub(super) fn by_uuid(given: &[Given]) -> ByUuid<'_> {
@@ -47,7 +47,7 @@ pub(super) fn by_uuid(given: &[Given]) -> ByUuid<'_> {
     found
 }
 
-/// The device as a whole, or its partitions.
+/// The whole device, or its partitions.
 pub(super) fn spots<'a>(reading: &Reading, given: &ByUuid<'a>) -> Vec<Spot<'a>> {
     let gpu = reading.uuid.as_ref().map(ToString::to_string);
     if !reading.is_partitioned {
@@ -108,7 +108,7 @@ pub(super) fn uuid_of(id: &str) -> &str {
 }
 
 impl<'a> Spot<'a> {
-    /// With those that were given it, by its UUID or the name that older drivers have for it.
+    /// Adds the holders, by the UUID or by the name that older drivers have for it.
     fn held(mut self, given: &ByUuid<'a>, older: Option<&str>) -> Self {
         let names = [Some(self.uuid.as_str()), older];
         let all = names.iter().flatten().filter_map(|name| given.get(name));
@@ -122,8 +122,8 @@ impl<'a> Spot<'a> {
         self
     }
 
-    /// The only one who can have processes there: a unit that is not shared is given to nobody before they have ended, where of
-    /// a shared one somebody's may still run whose replica was given back.
+    /// The only holder that can have processes there. A unit that is not shared is not allocated again before they
+    /// have ended; on a shared unit, a process whose replica was released may still run.
     pub(super) fn only(&self) -> Option<usize> {
         let mut ids = self.holders.iter().flat_map(|holder| &holder.ids);
         (self.holders.len() == 1 && ids.all(|id| id.number().is_none())).then_some(0)

@@ -1,4 +1,4 @@
-//! Tables of who is whose.
+//! Attribution of processes to pods.
 
 mod names;
 mod sight;
@@ -146,7 +146,7 @@ fn look(reading: &Reading, given: &[Given], kin: &Kin) -> Usage {
     })
 }
 
-/// Pod (or UID, or pid), how many ids, and memory of each tenant of a unit.
+/// Pod (or UID, or pid), number of ids, and memory of each tenant of a unit.
 fn tenants(usage: &Usage, unit: usize) -> Vec<(String, usize, Option<u64>)> {
     let all = usage.devices[0].units[unit].tenants.iter();
     all.map(|tenant| {
@@ -213,7 +213,7 @@ fn without_sight_of_processes_the_only_one_has_it_all_and_several_have_nothing_k
     let alone = look(&reading, &[given("a", "main", GPU)], &Kin::Hidden);
     are(&alone, 0, &[("a", 1, Some(900))]);
     assert_eq!(rest(&alone, 0), Some(100));
-    // Of a shared one, what another left running is not the last one's.
+    // On a shared unit, a process left by another pod is not attributed to the last one.
     let last = look(&reading, &[given("a", "main", &replica(0))], &Kin::Hidden);
     are(&last, 0, &[("a", 1, None)]);
     let pods = [
@@ -230,7 +230,7 @@ fn without_sight_of_processes_the_only_one_has_it_all_and_several_have_nothing_k
 #[test]
 fn who_comes_and_goes_between_the_questions_ends_in_a_consistent_answer() {
     let reading = whole(1000, &[process(1, 100), process(2, 200), process(3, 300)]);
-    // 1 has ended, b has no process yet, 2 is of a pod that is not listed any more, 3 is of no pod.
+    // 1 has ended, b has no process yet, 2 belongs to a pod that is no longer listed, 3 to no pod.
     let pods = [known("b", &replica(0))];
     let kin = seen(&[(1, Origin::Gone), (2, of("uid-gone")), (3, Origin::NoPod)]);
     let usage = look(&reading, &pods, &kin);
@@ -286,7 +286,7 @@ fn partitions_are_known_by_their_instances_and_share_the_memory_of_one() {
     are(&usage, 0, &[("a", 1, Some(1000))]);
     are(&usage, 1, &[("b", 1, Some(400))]);
     are(&usage, 2, &[("c", 1, Some(600))]);
-    // What has no compute instance is nobody's of the two that share the instance.
+    // A process without a compute instance is not attributed to either of the two that share the instance.
     assert_eq!(
         [0, 1, 2].map(|unit| rest(&usage, unit)),
         [600, 600, 100].map(Some)

@@ -1,4 +1,4 @@
-//! From what a node has and what is asked of it to what it gives out.
+//! Compilation of an inventory and its targets to offers.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use crate::domain::labels::MigStrategy;
 use crate::domain::layout::Targets;
 use crate::domain::sharing::ResourceName;
 
-/// What a node with these devices gives out where `targets` are what is asked of them. What nobody asks to be shared is given out
-/// whole. The order of the devices does not matter.
+/// Returns the offers of a node with this inventory and these targets. Units without a share are offered whole. The
+/// order of the devices does not matter.
 pub fn compile(inventory: &Inventory, targets: &Targets, strategy: MigStrategy) -> Compiled {
     let mut warnings = Warnings::default();
     let candidates = units::all(inventory, strategy, &mut warnings);

@@ -1,4 +1,4 @@
-//! What stands under one name, and what of it does not go together: a pod asks for a name and cannot choose among its units.
+//! Units under one resource name, and their conflicts: a pod requests a name and cannot choose among its units.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +7,14 @@ use super::warnings::Warnings;
 use crate::domain::layout::{Rename, Share};
 use crate::domain::sharing::ResourceName;
 
-/// A unit, and the share that counts for it.
+/// A unit, and the share that applies to it.
 #[derive(Debug)]
 pub(super) struct Named<'a> {
     pub(super) candidate: &'a Candidate,
     pub(super) share: Option<&'a Share>,
 }
 
-/// What a resource is called once it is shared.
+/// The resource name of shared units.
 pub(super) fn renamed(name: &ResourceName, rename: &Rename) -> ResourceName {
     match rename {
         Rename::No => name.clone(),
@@ -23,7 +23,7 @@ pub(super) fn renamed(name: &ResourceName, rename: &Rename) -> ResourceName {
     }
 }
 
-/// Says what does not go together.
+/// Warns about conflicts between the units.
 pub(super) fn complain(name: &ResourceName, all: &[Named<'_>], warnings: &mut Warnings) {
     let kinds: BTreeSet<String> = all.iter().map(kind).collect();
     if kinds.len() > 1 {
@@ -61,7 +61,7 @@ fn kind(named: &Named<'_>) -> String {
     }
 }
 
-/// What the replicas shall be content with has to be there.
+/// Warns if the memory of all replicas exceeds that of the unit.
 fn too_much(named: &Named<'_>, warnings: &mut Warnings) {
     let Candidate { unit, called, .. } = named.candidate;
     let Some((share, has)) = named.share.zip(unit.memory) else {

@@ -1,4 +1,4 @@
-//! Which share counts for which unit.
+//! Selection of the share that applies to a unit.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::warnings::Warnings;
 use crate::domain::id::PciAddress;
 use crate::domain::layout::{Item, Share, ShareOf, Targets, Which};
 
-/// What is asked of the devices, and what there is.
+/// Requested shares, and the units they may apply to.
 #[derive(Debug)]
 pub(super) struct Shares<'a> {
     by_device: BTreeMap<PciAddress, &'a [Share]>,
@@ -27,7 +27,7 @@ impl<'a> Shares<'a> {
         }
     }
 
-    /// The share that counts for a unit: the most specific, else the first.
+    /// The share that applies to a unit: the most specific, else the first.
     pub(super) fn of(&self, candidate: &Candidate) -> Option<&'a Share> {
         let mut best: Option<&'a Share> = None;
         for share in self.asked(candidate) {
@@ -62,7 +62,7 @@ impl<'a> Shares<'a> {
         }
     }
 
-    /// Whether the unit is among the first so many of those that the share could be about.
+    /// Returns whether the unit is among the first `count` units to which the share could apply.
     fn comes_before(&self, share: &Share, candidate: &Candidate, count: u32) -> bool {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let alike = self.alike(share, candidate);
@@ -70,7 +70,7 @@ impl<'a> Shares<'a> {
         first.any(|other| other.unit.uuid == candidate.unit.uuid)
     }
 
-    /// Units of the same name of devices of which the same is asked.
+    /// Units of the same name on devices with the same share.
     fn alike<'s>(
         &'s self,
         share: &'s Share,
@@ -81,11 +81,11 @@ impl<'a> Shares<'a> {
             .filter(move |other| other.name == candidate.name && self.asked(other).contains(share))
     }
 
-    /// Says which shares are about less than they name.
+    /// Warns about shares that apply to fewer units than they name.
     pub(super) fn complain(&self, warnings: &mut Warnings) {
         let mut seen: Vec<&Share> = Vec::new();
         for share in self.by_device.values().copied().flatten() {
-            // Each device may spell a profile its own way.
+            // Each device may spell a profile differently.
             let same = |known: &&&Share| match share.of {
                 ShareOf::Profile(_) => known.place == share.place,
                 ShareOf::Everything | ShareOf::Resource { .. } => **known == share,
@@ -149,7 +149,7 @@ fn nothing(of: &ShareOf) -> String {
     format!("{of} shall be shared, and nothing is given out as that here")
 }
 
-/// How specific it is.
+/// Specificity of a share.
 fn weight(of: &ShareOf) -> u8 {
     match of {
         ShareOf::Everything => 0,

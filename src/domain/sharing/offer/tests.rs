@@ -1,1 +1,1 @@
-//! What is given out of built nodes.
+//! Offers of constructed nodes.

@@ -1,4 +1,4 @@
-//! What of a node can be given out, and under which name before anything is shared.
+//! Units of a node that can be offered, and their resource names before sharing.
 
 use std::collections::BTreeSet;
 
@@ -13,20 +13,20 @@ use crate::domain::layout::DeviceRef;
 use crate::domain::quantity::Mebibytes;
 use crate::domain::sharing::ResourceName;
 
-/// A unit that can be given out.
+/// A unit that can be offered.
 #[derive(Debug)]
 pub(super) struct Candidate {
-    /// The unit, not shared by anybody yet.
+    /// The unit, not shared yet.
     pub(super) unit: Unit,
-    /// The name, before it is renamed.
+    /// Its resource name before renaming.
     pub(super) name: ResourceName,
     /// NVML's index of the device.
     pub(super) index: Option<u32>,
     /// The device's UUID.
     pub(super) gpu: Option<GpuUuid>,
-    /// Which partition of its device it is, counted from zero in the order of the driver's ids.
+    /// Index of the partition on its device, from zero, in the order of the driver's ids.
     pub(super) ordinal: Option<u32>,
-    /// What people call it.
+    /// Display name.
     pub(super) called: String,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn all(
         let order = |one: &Candidate| (one.unit.pci, one.unit.partition.clone());
         order(a).cmp(&order(b))
     });
-    // A driver that tells one UUID of two devices lies of one of them, and kubelet could not tell them apart.
+    // If a driver reports one UUID for two devices, one of them is wrong, and kubelet could not distinguish them.
     let mut seen = BTreeSet::new();
     found.retain(|one| {
         let is_new = seen.insert(one.unit.uuid.clone());
@@ -72,7 +72,7 @@ pub(super) fn all(
     found
 }
 
-/// The whole device or partition with this UUID, given out or not. A partition of which the driver does not tell what it is, is none.
+/// The whole device or partition with this UUID, offered or not. A partition without a reported profile is not found.
 pub fn find(inventory: &Inventory, uuid: &str) -> Option<Unit> {
     inventory.devices.iter().find_map(|device| {
         if device.uuid.as_ref().is_some_and(|one| one.as_str() == uuid) {
@@ -88,7 +88,7 @@ pub fn find(inventory: &Inventory, uuid: &str) -> Option<Unit> {
     })
 }
 
-/// The compute instances of a device with the GPU instance of each, in the order of the driver's ids.
+/// The compute instances of a device with their GPU instances, in the order of the driver's ids.
 fn instances(device: &Device) -> Vec<(&GpuInstance, &ComputeInstance)> {
     let instances = device.mig.state().into_iter();
     let mut all: Vec<(&GpuInstance, &ComputeInstance)> = instances
@@ -102,7 +102,7 @@ fn instances(device: &Device) -> Vec<(&GpuInstance, &ComputeInstance)> {
     all
 }
 
-/// Whether anything is known of the device that could be given out.
+/// Returns whether enough is known about the device to offer it.
 fn can_be_given(device: &Device, warnings: &mut Warnings) -> bool {
     let why = match (&device.condition, &device.mig, &device.uuid) {
         (Condition::Failing { reason }, ..) => format!("not given out: it fails: {reason}"),
@@ -136,12 +136,12 @@ fn whole(device: &Device) -> Option<Candidate> {
     })
 }
 
-/// Partitions of all devices, and what is to be known before any of them is given out as if it were a GPU.
+/// Partitions of all devices, and the conditions for offering them as GPUs.
 #[derive(Debug, Default)]
 struct Parts {
     whole: usize,
     found: Vec<Candidate>,
-    /// The devices they are of, by what people call them.
+    /// Their devices, with display names.
     devices: Vec<(PciAddress, String)>,
     has_empty: bool,
     has_nameless: bool,
@@ -181,7 +181,7 @@ impl Parts {
         self.devices.push((device.pci, called));
     }
 
-    /// Those that are given out. As if they were GPUs, they are so only where all are alike, as in NVIDIA's plugin.
+    /// The partitions to offer. They are offered as GPUs only if all are alike, as in NVIDIA's plugin.
     fn given(self, strategy: MigStrategy, warnings: &mut Warnings) -> Vec<Candidate> {
         if strategy != MigStrategy::Single || self.devices.is_empty() {
             return self.found;

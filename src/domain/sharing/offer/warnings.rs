@@ -1,20 +1,20 @@
-//! What is to be known of what is given out: whoever has the same trouble stands in one sentence.
+//! Warnings about offers. Subjects with the same problem are combined in one sentence.
 
 use std::collections::BTreeSet;
 
 use crate::domain::id::PciAddress;
 
-/// What was found so far, in the order in which it was met.
+/// Warnings in the order in which they were added.
 #[derive(Debug, Default)]
 pub(super) struct Warnings {
-    /// Devices of which nothing is offered because the MIG strategy does not fit.
+    /// Devices that are not offered because the MIG strategy does not fit.
     pub(super) unoffered: BTreeSet<PciAddress>,
-    /// Who it is about, and what.
+    /// Subjects and message of each warning.
     all: Vec<(Vec<String>, String)>,
 }
 
 impl Warnings {
-    /// Something about one of several that may have the same trouble.
+    /// Adds a warning about one of several subjects that may have the same problem.
     pub(super) fn of(&mut self, who: &str, what: &str) {
         let mut all = self.all.iter_mut();
         let same = all.find(|(known, said)| said == what && !known.is_empty());
@@ -25,7 +25,7 @@ impl Warnings {
         }
     }
 
-    /// Something about nobody in particular.
+    /// Adds a warning without a subject.
     pub(super) fn say(&mut self, what: String) {
         if !self
             .all
@@ -36,7 +36,7 @@ impl Warnings {
         }
     }
 
-    /// As sentences.
+    /// Formats the warnings as sentences.
     pub(super) fn finish(self) -> Vec<String> {
         let sentences = self.all.into_iter().map(|(who, what)| {
             if who.is_empty() {

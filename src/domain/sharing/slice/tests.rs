@@ -1,4 +1,4 @@
-//! What is asked, what happens, and what is run for it.
+//! Desired lengths, events, and the resulting commands.
 
 use super::*;
 use crate::domain::inventory::tests_support::gpu;
@@ -15,7 +15,7 @@ fn uuid(number: u8) -> GpuUuid {
     text.parse().unwrap()
 }
 
-/// Devices, what is asked of them, and what is run.
+/// Devices, their desired lengths, and the commands run.
 struct Node {
     inventory: Inventory,
     targets: Targets,
@@ -72,7 +72,7 @@ impl Node {
         self.slices.look(Duration::from_secs(now), scene)
     }
 
-    /// Everything that is run until nothing is due, where each call succeeds: device and number.
+    /// Runs all due commands successfully; returns device and number of each.
     fn settle(&mut self, now: u64) -> Vec<(PciAddress, u32)> {
         let mut all = Vec::new();
         while let Some(order) = self.look(now) {
@@ -110,7 +110,7 @@ fn each_device_is_set_once_for_what_is_asked_and_once_for_each_change() {
     node.ask(&[Some(Long), None, None]);
     assert_eq!(node.settle(2), [(pci(1), 3), (pci(3), 0)]);
     assert_eq!(node.slices.unmet().count(), 0);
-    // A device that is none of the layout's any more.
+    // A device that is no longer part of the layout.
     node.ask(&[]);
     assert_eq!(node.settle(3), [(pci(1), 0)]);
     assert_eq!(node.settle(4), []);
@@ -147,7 +147,7 @@ fn one_call_at_a_time_and_none_while_a_device_is_being_changed() {
     assert_eq!(node.look(4).map(|order| order.pci), Some(pci(2)));
 }
 
-/// What happens to a node.
+/// An event of the node.
 type Happens = fn(&mut Node);
 
 #[test]
@@ -228,7 +228,7 @@ fn a_failure_is_told_and_tried_again_less_and_less_often_and_at_once_when_someth
     let mut waits = Vec::new();
     assert!(node.look(0).is_some());
     node.fail(0);
-    // The other one is not in its way.
+    // The other device is not blocked by it.
     assert_eq!(node.settle(0), [(pci(2), 1)]);
     for _ in 0..9 {
         let next = node.slices.again().unwrap().as_secs();

@@ -1,4 +1,4 @@
-//! When devices are withheld and offered again, case by case and at random.
+//! Devices withheld and offered again, in given and random cases.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn withholding() -> Withholding {
     Withholding::new(Some(at(AFTER)))
 }
 
-/// Two kinds of partitioning.
+/// Two different partitionings.
 fn mig(number: u8) -> MigTarget {
     match number {
         0 => MigTarget::Disabled,
@@ -42,7 +42,7 @@ fn device(bus: u8, state: &'static str, waits_for_holders: bool) -> DeviceStatus
     }
 }
 
-/// Each device with what is asked of it.
+/// Each device with its target.
 fn status(devices: Vec<(DeviceStatus, MigTarget)>) -> Status {
     let target = |(device, mig): &(DeviceStatus, MigTarget)| DeviceTarget {
         pci: device.pci,
@@ -79,7 +79,7 @@ fn blocked_device_is_withheld_after_the_time_and_offered_again_when_its_layout_i
     assert!(!look(&mut all, 9 + AFTER, &blocked()));
     assert!(look(&mut all, 10 + AFTER, &blocked()));
     assert_eq!(all.again(at(10 + AFTER)), None);
-    // Being changed it stays so.
+    // It stays withheld while it is being changed.
     let applying = status(vec![(device(1, "applying", false), mig(1))]);
     assert!(look(&mut all, 11 + AFTER, &applying));
     let applied = status(vec![(device(1, "applied", false), mig(1))]);
@@ -161,7 +161,7 @@ fn no_time_at_all_withholds_nothing() {
     assert_eq!(all.again(at(1_000_000)), None);
 }
 
-/// What a look finds of two devices: state, what is asked, whether pods were evicted for it.
+/// State, target and eviction of two devices.
 type Found = [(usize, u8, bool); 2];
 
 const STATES: [(&str, bool); 8] = [
@@ -176,7 +176,7 @@ const STATES: [(&str, bool); 8] = [
 ];
 
 fn found() -> impl Strategy<Value = (u64, Found)> {
-    // Mostly blocked, or nothing would ever be due.
+    // Mostly blocked, or no device would ever be due.
     let state = prop_oneof![8 => 0_usize..4, 1 => 4_usize..8];
     let one = || {
         (
@@ -196,7 +196,7 @@ proptest! {
     ) {
         let mut all = withholding();
         let mut now = 0;
-        // By device: what was asked, since when it is blocked, and whether pods were evicted for it.
+        // For each device: its target, since when it is blocked, and whether pods were evicted for it.
         let mut model: [Option<(u8, u64, bool)>; 2] = [None; 2];
         for (later, found) in looks {
             now += later;
@@ -225,7 +225,7 @@ proptest! {
                 prop_assert_eq!(all.devices().contains(&pci(bus)), expected, "{} at {}", bus, now);
             }
         }
-        // Applied, or taken back, nothing is withheld.
+        // Once the layout is applied or withdrawn, no device is withheld.
         let mut applied = all.clone();
         let scene = (1..3).map(|bus| (device(bus, "applied", false), mig(1)));
         applied.look(at(now), Some(&status(scene.collect())), &BTreeSet::from([pci(1)]));

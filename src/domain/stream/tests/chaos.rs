@@ -1,8 +1,7 @@
-//! Any number of agents that claim one node, one aggregator, and a network that loses, repeats, reorders and cuts.
+//! Several agents that claim one node, one aggregator, and a network that loses, repeats, reorders and interrupts.
 //!
-//! Whatever happens, what the aggregator takes is a status that the agent it believes really had, in the order in which it
-//! had them. And whatever has happened, once the network works again one agent that lives and a few heartbeats are enough
-//! for both to have the same.
+//! In every run, the aggregator accepts only statuses that the accepted agent really had, in their order. Once the
+//! network works again, one live agent and a few heartbeats suffice for both sides to have the same status.
 
 mod event;
 
@@ -18,7 +17,7 @@ struct Agent {
     sender: Sender,
     run: Run,
     latest: Parts,
-    /// By number, every status it ever sent; the numbers must grow.
+    /// Every status it sent, by sequence number; the numbers must increase.
     sent: BTreeMap<u64, Parts>,
     line: Option<usize>,
 }
@@ -37,7 +36,7 @@ struct World {
     receiver: Option<Receiver>,
     /// The connection that was welcomed last.
     heard: Option<usize>,
-    /// By agent, the numbers of the statuses that were taken.
+    /// The sequence numbers of the accepted statuses, by agent.
     taken: BTreeMap<usize, Vec<u64>>,
 }
 
@@ -48,7 +47,7 @@ impl World {
             boot_id: format!("boot {}", self.agents.len()),
         };
         let mut sender = Sender::new(run.clone());
-        // Nobody connects before it has looked.
+        // An agent connects only after its first observation.
         let latest = status(0);
         assert_eq!(sender.observed(latest.clone()), None);
         self.agents.push(Agent {
@@ -60,7 +59,7 @@ impl World {
         });
     }
 
-    /// What an agent says goes on its line; it must be the truth, and numbered upwards.
+    /// Sends a message of an agent. It must contain the agent's status, with an increasing sequence number.
     fn say(&mut self, agent: usize, message: Option<FromAgent>) {
         let Some(message) = message else { return };
         let it = &mut self.agents[agent];
@@ -107,18 +106,18 @@ impl World {
     fn disconnect(&mut self, agent: usize) {
         let it = &mut self.agents[agent];
         it.sender.disconnected();
-        // What was on its way up may still arrive: a connection that the agent has given up is not yet closed there.
+        // Messages in flight may still arrive: the aggregator may not have noticed that the connection is closed.
         if let Some(line) = it.line.take() {
             self.lines[line].down.clear();
         }
     }
 
-    /// A message arrives at the aggregator.
+    /// Delivers a message to the aggregator.
     fn arrive(&mut self, line: usize, message: FromAgent, alive: bool) {
         let agent = self.lines[line].agent;
         let answer = match message {
             FromAgent::Hello(hello) => self.greet(line, &hello, alive),
-            // Not greeted, not welcome, or overtaken by another connection.
+            // Not greeted, rejected, or superseded by another connection.
             _ if self.heard != Some(line) => return,
             FromAgent::Snapshot { .. } | FromAgent::Delta { .. } | FromAgent::Heartbeat { .. } => {
                 self.tell(agent, message)
@@ -283,7 +282,7 @@ impl World {
         }
     }
 
-    /// The network works, and of all agents one is left: how many heartbeats it takes.
+    /// Repairs the network and leaves one agent; returns the number of heartbeats until both sides agree.
     fn calm(&mut self, agent: usize) -> usize {
         for other in 0..self.agents.len() {
             self.disconnect(other);

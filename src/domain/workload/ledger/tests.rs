@@ -1,4 +1,4 @@
-//! Everybody is looked at, in turn, and written only where something differs.
+//! All pods are checked in turn, and written only if they differ.
 
 use proptest::prelude::*;
 
@@ -46,7 +46,7 @@ fn look(ledger: &mut Ledger, now: Duration) -> Key {
     key
 }
 
-/// What the API server has after a patch.
+/// The pod after a patch.
 fn patched(pod: &Pod, patch: &Patch) -> Pod {
     assert_eq!(pod.uid, patch.uid);
     let mut pod = pod.clone();
@@ -69,13 +69,13 @@ fn a_pod_is_written_once_and_looked_at_again_after_a_while() {
     let patch = ledger.found(at(1), &key, Some(&pod)).unwrap();
     let after = patched(&pod, &patch);
     ledger.written(at(1), &key);
-    // The node says the same again.
+    // The node repeats its report.
     ledger.tell(at(2), &node("n"), claims(&["p"]));
     assert_eq!(ledger.next(at(2)), Next::Wait(at(599)));
     let key = look(&mut ledger, at(601));
     assert_eq!(ledger.found(at(601), &key, Some(&after)), None);
     assert_eq!(ledger.next(at(601)), Next::Wait(AGAIN));
-    // It was given something else.
+    // Its allocation changes.
     ledger.tell(at(602), &node("n"), [(place("p"), claim("b", None))].into());
     let key = look(&mut ledger, at(602));
     let patch = ledger.found(at(602), &key, Some(&after)).unwrap();
@@ -103,7 +103,7 @@ fn what_is_not_the_pod_that_the_node_means_is_left_alone() {
         ledger.tell(at(0), &node("n"), claims);
         let key = look(&mut ledger, at(0));
         assert_eq!(ledger.found(at(0), &key, found.as_ref()), None, "{found:?}");
-        // It may be there a moment later; and is not asked for all the time.
+        // It may appear a moment later, and is not requested continuously.
         assert_eq!(ledger.next(at(0)), Next::Wait(at(1)));
         let key = look(&mut ledger, at(1));
         ledger.found(at(1), &key, found.as_ref());
@@ -154,7 +154,7 @@ fn nodes_have_their_turns_and_of_one_the_pod_that_waits_longest() {
     let mut ledger = Ledger::default();
     ledger.tell(at(0), &node("m"), claims(&["c"]));
     ledger.tell(at(1), &node("n"), claims(&["d"]));
-    // One that says ever more delays itself.
+    // A node with ever more pods delays only itself.
     let many: Vec<String> = (0..1000).map(|number| format!("p{number}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     ledger.tell(at(1), &node("a"), claims(&many));
@@ -170,8 +170,8 @@ fn nodes_have_their_turns_and_of_one_the_pod_that_waits_longest() {
 }
 
 proptest! {
-    /// Whatever becomes of requests, and whatever nodes say between them, all that is claimed in the end is written in the end, by
-    /// no more requests than there is room for.
+    /// Whatever the results of requests and the reports between them, every reported pod is eventually written,
+    /// within the rate limit.
     #[test]
     fn nothing_is_lost_and_no_more_is_asked_than_there_is_room_for(
         said in prop::collection::vec((0_u8..4, prop::collection::btree_set(0_u8..6, 0..6)), 1..30),
@@ -202,7 +202,7 @@ proptest! {
                     match fates.next() {
                         Some(1) => ledger.failed(now, &key, None),
                         Some(2) => ledger.put_back(now, &key),
-                        // No answer ever.
+                        // A request that is never answered.
                         Some(3) => {}
                         _ => if let Some(patch) = ledger.found(now, &key, Some(known)) {
                             requests += 1;

@@ -1,10 +1,10 @@
-//! What holds of all advice.
+//! Properties of all preferred allocations.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A machine with some of what is given out free.
+/// A machine with some of its ids free.
 #[derive(Debug, Clone)]
 struct Case {
     node: Node,
@@ -110,7 +110,7 @@ proptest! {
 
     #[test]
     fn spreading_is_balanced_within_one(node in nodes(), asked in proptest::collection::vec(1_usize..5, 0..30)) {
-        // Of equal devices, and whole ones are not spread.
+        // Spread applies to replicas on equal devices, not to whole devices.
         let mut node = node.shared(5);
         let parts = node.offer.units.first().map(|first| {
             let of_first = node.offer.units.iter().filter(|unit| unit.pci == first.pci);

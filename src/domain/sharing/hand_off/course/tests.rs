@@ -1,4 +1,4 @@
-//! The way of a configuration, step by step.
+//! A rollout, step by step.
 
 use super::*;
 
@@ -154,7 +154,7 @@ fn a_label_of_somebody_else_is_left_alone_and_named_until_it_is_gone() {
     world.view.labels.clear();
     world.view.owners.labels.clear();
     assert_eq!(world.look(1).label, is());
-    // Who says just what we would is no trouble.
+    // An identical value written by another owner is not a conflict.
     world.label("k", "kubectl-label");
     world.offer(8);
     assert_eq!(world.look(2).standing, Standing::InForce);
@@ -180,11 +180,11 @@ fn after_the_deadline_it_is_looked_into_and_what_is_found_is_said_until_it_is_me
         matches!(&found, Standing::NotInForce(all) if !all.is_empty()),
         "{found:?}"
     );
-    // The same is said in the same words, however long it lasts.
+    // An unchanged finding has an unchanged text.
     assert_eq!(world.look(9000).standing, found);
     world.offer(8);
     assert_eq!(world.look(9001).standing, Standing::InForce);
-    // And when it is so no more it is waited for as long again.
+    // When the Node deviates again, the same deadline applies.
     world.offer(0);
     assert!(matches!(world.look(9002).standing, Standing::Pending(_)));
 }
@@ -201,7 +201,7 @@ fn another_configuration_begins_anew_and_the_label_stays_until_its_key_is_there(
         (step.label, step.orders.key.as_deref()),
         (PluginLabel::Leave, Some("other"))
     );
-    // What was heard of the key before is not about this one.
+    // Answers about the previous key do not count for the new one.
     world.map("text", Some(3600));
     assert_eq!(world.look(2).label, PluginLabel::Leave);
 }

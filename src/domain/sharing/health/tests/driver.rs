@@ -1,4 +1,4 @@
-//! Drivers that hang or go, troubles that return, and storms.
+//! Hanging or missing drivers, recurring faults, and error storms.
 
 use super::*;
 
@@ -114,7 +114,7 @@ fn what_an_administrator_leaves_out_is_not_looked_at() {
 fn what_was_read_before_ends_nothing_and_what_is_reported_meanwhile_counts() {
     let mut node = Node::new();
     node.look(1, &[xid(0, 94)]);
-    // Long after it would be over, and nobody has looked.
+    // Long after its deadline, but without a reading.
     node.monitor.hear(Duration::from_secs(HOUR), &[xid(1, 94)]);
     assert_eq!(node.fit(), [false, false, true]);
     node.look(HOUR + 1, &[]);

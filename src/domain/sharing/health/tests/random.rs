@@ -1,10 +1,10 @@
-//! What holds whatever happens to devices, in whatever order.
+//! Invariants under any sequence of events.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Something that happens to a device.
+/// An event of one device.
 #[derive(Debug, Clone)]
 enum Mishap {
     Xid(u64, Option<(u32, Option<u32>)>),
@@ -14,7 +14,7 @@ enum Mishap {
     Errors(Option<u64>),
 }
 
-/// Something that happens to all of them.
+/// An event of the node.
 #[derive(Debug, Clone)]
 enum Step {
     To(usize, Mishap),
@@ -46,7 +46,7 @@ fn steps(devices: std::ops::Range<usize>) -> impl Strategy<Value = Vec<(u64, Ste
 }
 
 impl Node {
-    /// One step and a look.
+    /// Applies one step and reads the devices.
     fn take(&mut self, now: u64, step: &Step) {
         let mut xids = Vec::new();
         match step {

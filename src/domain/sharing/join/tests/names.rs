@@ -1,10 +1,10 @@
-//! Which pod a UID is, where kubelet's record does not tell.
+//! Assignment of UIDs to pods without kubelet's checkpoint.
 
 use super::*;
 
 #[test]
 fn without_kubelets_record_who_can_be_no_other_pod_is_that_one() {
-    // Pod a has both, so the UID with processes on both is a; of the first, only b is left then.
+    // Pod a holds both devices, so the UID with processes on both is a; only b is then left for the first device.
     let other = "GPU-6fd4087b-86f3-7a43-b711-4771313afc51";
     let first = whole(300, &[process(1, 100), process(2, 200)]);
     let second = Reading {
@@ -36,7 +36,7 @@ fn without_kubelets_record_who_can_be_no_other_pod_is_that_one() {
 
 #[test]
 fn who_is_known_leaves_fewer_for_the_next_whatever_the_order_of_their_uids() {
-    // Each GPU but the last is shared with the next pod; so of every two UIDs in a row one is told by the other.
+    // Each GPU except the last is shared with the next pod, so each assigned UID determines its neighbor.
     let gpus: Vec<String> = (0..6)
         .map(|number| format!("GPU-5fd4087b-86f3-7a43-b711-4771313afc{number:02}"))
         .collect();

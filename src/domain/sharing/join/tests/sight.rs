@@ -1,4 +1,4 @@
-//! What nobody sees is absent and said, and is never nothing.
+//! Usage that is not visible is reported as unknown, never as zero.
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn what_the_driver_does_not_tell_is_absent_and_said() {
 #[test]
 fn where_the_driver_names_processes_of_this_container_alone_nobody_is_said_to_use_nothing() {
     let pods = [known("a", &replica(0))];
-    // What it lists is of this program's own namespace, and process 1 there is not process 1 here.
+    // Its list covers the PID namespace of this program, where process 1 is not process 1 of the host.
     for listed in [vec![], vec![process(1, 300)]] {
         let usage = look(&whole(500, &listed), &pods, &Kin::Elsewhere);
         are(&usage, 0, &[("a", 1, None)]);
@@ -50,7 +50,7 @@ fn where_the_driver_names_processes_of_this_container_alone_nobody_is_said_to_us
         assert!(usage.missing[0].starts_with("GPU 0: "), "{usage:?}");
         assert!(usage.missing[0].contains("needs hostPID"), "{usage:?}");
     }
-    // Of what nobody uses everybody uses nothing.
+    // On an unused device, the usage of every tenant is zero.
     let unused = look(&whole(0, &[]), &pods, &Kin::Elsewhere);
     are(&unused, 0, &[("a", 1, Some(0))]);
     assert_eq!(unused.missing, [""; 0]);
@@ -69,7 +69,7 @@ fn a_driver_that_names_nobody_to_who_is_in_a_container_leaves_unknown_what_its_o
 #[test]
 fn a_process_that_was_not_looked_at_may_be_anybodys_and_has_not_ended() {
     let pods = [known("a", &replica(0)), known("b", &replica(1))];
-    // 2 began after the last look at processes, 3 did not let itself be looked at.
+    // 2 started after processes were last inspected, 3 could not be inspected.
     let kin = seen(&[(1, of("uid-a")), (3, Origin::Unknown)]);
     let reading = whole(600, &[process(1, 100), process(2, 200), process(3, 300)]);
     let usage = look(&reading, &pods, &kin);
@@ -88,7 +88,7 @@ fn a_process_that_was_not_looked_at_may_be_anybodys_and_has_not_ended() {
 #[test]
 fn who_was_given_nothing_is_a_stranger_and_the_idle_pod_is_not_blamed() {
     let stranger = [("uid-other", 0, Some(300)), ("a", 1, Some(0))];
-    // The pod's own UID is known, and it is another.
+    // The pod's own UID is known and differs.
     let reading = whole(300, &[process(1, 300)]);
     let kin = seen(&[(1, of("uid-other"))]);
     are(
@@ -96,7 +96,7 @@ fn who_was_given_nothing_is_a_stranger_and_the_idle_pod_is_not_blamed() {
         0,
         &stranger,
     );
-    // It is not known, and the same runs on a device that the pod was not given.
+    // The pod's UID is not known, and the process also runs on a device that the pod does not hold.
     let other = Reading {
         pci: PciAddress::new(0, 8, 0, 0).unwrap(),
         uuid: Some("GPU-6fd4087b-86f3-7a43-b711-4771313afc51".parse().unwrap()),

@@ -1,4 +1,4 @@
-//! Whatever is said, nothing is attributed twice and the sums match.
+//! For any input, nothing is attributed twice and the sums match.
 
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ fn utilisation_is_the_sum_of_what_a_containers_processes_have_and_no_more_than_a
     assert_eq!(shares, [Some(Percent(100)), None]);
 }
 
-/// Whose a process is, as the kernel says: one of four pods, another pod, nobody's, or gone.
+/// Origin of a process: one of four pods, another pod, no pod, or gone.
 fn origin() -> impl Strategy<Value = Option<Origin>> {
     prop_oneof![
         (0_u8..5).prop_map(|pod| Some(of(&format!("uid-{pod}")))),
@@ -33,7 +33,7 @@ fn origin() -> impl Strategy<Value = Option<Origin>> {
     ]
 }
 
-/// Where a process runs: nowhere told, in an instance, in a compute instance.
+/// Location of a process: not reported, a GPU instance, or a compute instance.
 fn place() -> impl Strategy<Value = (Option<u32>, Option<u32>)> {
     prop_oneof![
         Just((None, None)),
@@ -117,7 +117,7 @@ proptest! {
         let all: u64 = sums.values().map(|(tenants, ..)| tenants).sum();
         let rest = device.unattributed().unwrap().get();
         prop_assert_eq!(all + rest, device.memory.unwrap().used.get());
-        // Kubelet's list is never contradicted: who was given something is there, once, with just that.
+        // Kubelet's list is authoritative: each allocation appears exactly once, with its ids.
         for one in &pods {
             let id: ShareId = one.device.device_id.parse().unwrap();
             let of_pod = device.units.iter().flat_map(|unit| &unit.tenants).filter(|tenant| {

@@ -1,4 +1,4 @@
-//! What can happen, as a strategy.
+//! Random events.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -6,21 +6,22 @@ use proptest::sample::Index;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Event {
-    /// An agent starts, with a clock that shows this.
+    /// An agent starts, with this time on its clock.
     Start(u64),
-    /// An agent looks at its hardware.
+    /// An agent observes its hardware.
     Observe(Index, u8),
-    /// It opens a connection; one it has is given up.
+    /// An agent opens a connection and closes its previous one.
     Connect(Index),
-    /// Its connection breaks, and what is under way is gone.
+    /// An agent's connection breaks, and messages in flight are lost.
     Disconnect(Index),
-    /// It is time for a heartbeat.
+    /// An agent's heartbeat is due.
     Heartbeat(Index),
-    /// A message of some connection arrives, or does not. Whether the known agent counts as alive is chance too.
+    /// A message of some connection to the aggregator has this fate. Whether the known agent counts as alive is
+    /// random too.
     Up(Index, Index, Fate, bool),
-    /// The same towards an agent.
+    /// The same for a message to an agent.
     Down(Index, Index, Fate),
-    /// The aggregator starts anew.
+    /// The aggregator restarts.
     Restart,
 }
 
@@ -28,7 +29,7 @@ pub(super) enum Event {
 pub(super) enum Fate {
     Arrives,
     ArrivesTwice,
-    /// It arrives, and will arrive again some time.
+    /// It arrives, and will arrive again later.
     Lingers,
     IsLost,
 }
@@ -58,9 +59,9 @@ pub(super) fn events() -> impl Strategy<Value = Vec<Event>> {
     vec(event, 0..120)
 }
 
-/// Takes a message off the line, as its fate wants it.
+/// Takes a message off the line, according to its fate.
 pub(super) fn pick<T: Clone>(messages: &mut Vec<T>, which: Index, fate: Fate) -> Option<T> {
-    // Mostly the first: a network that only shuffles would never let a conversation begin.
+    // Usually the first: if every message were reordered, no exchange would ever start.
     let which = which
         .index(messages.len() * 3)
         .saturating_sub(messages.len() * 2);
