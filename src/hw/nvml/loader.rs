@@ -1,4 +1,4 @@
-//! Finds, checks and starts `libnvidia-ml.so.1`.
+//! Finds, checks and initializes `libnvidia-ml.so.1`.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -19,7 +19,7 @@ use crate::hw::nvml::driver::NvmlDriver;
 use crate::hw::nvml::session::{Session, code_of};
 use crate::hw::{DriverLoader, GpuDriver, Settings};
 
-/// Loads NVML as the settings say.
+/// Loads NVML according to the settings.
 #[derive(Debug, Clone)]
 pub struct Loader {
     library: Option<PathBuf>,
@@ -27,11 +27,11 @@ pub struct Loader {
     rehearsal: Option<Rehearsal>,
 }
 
-/// Makes the command that loads a library in a process of its own.
+/// Builds the command that loads a library in a separate process.
 pub type Rehearsal = fn(&Path) -> Command;
 
 impl Loader {
-    /// A loader for the libraries that `settings` name.
+    /// Creates a loader for the libraries in `settings`.
     pub fn new(settings: &Settings) -> Self {
         Self {
             library: settings.library.clone(),
@@ -40,8 +40,9 @@ impl Loader {
         }
     }
 
-    /// The same, which has each library loaded by another process first. While a library is being loaded the dynamic loader holds a lock
-    /// that other threads need for thread-local data and at exit: a library that never finishes would freeze the whole process.
+    /// Loads each library in another process first. While loading a library, the dynamic loader holds a lock that other
+    /// threads need for thread-local data and at exit: a library that never finishes loading would freeze the whole
+    /// process.
     #[must_use]
     pub fn rehearsing(self, rehearsal: Rehearsal) -> Self {
         Self {
@@ -50,13 +51,13 @@ impl Loader {
         }
     }
 
-    /// Waits until another process has loaded the library, however that went: what is wrong with it shows when this process loads it. A
-    /// library that kills whoever loads it is not loaded here.
+    /// Waits until another process has loaded the library, successfully or not: errors show when this process loads it.
+    /// A library that kills the process is not loaded here.
     fn rehearse(&self, path: &Path) -> Result<(), LoadError> {
         let Some(rehearsal) = self.rehearsal else {
             return Ok(());
         };
-        // Without another process there is no rehearsal.
+        // Without another process, there is no rehearsal.
         let status = rehearsal(path).status().ok();
         match status.and_then(|status| status.signal()) {
             Some(signal) => Err(LoadError::Unloadable {
