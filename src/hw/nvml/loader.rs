@@ -69,7 +69,7 @@ impl Loader {
     }
 }
 
-/// Loads the file and forgets it.
+/// Loads the library and unloads it again.
 pub fn load(path: &Path) -> io::Result<()> {
     check(path).map(drop).map_err(io::Error::other)
 }
@@ -80,7 +80,7 @@ impl DriverLoader for Loader {
     }
 
     fn open(&mut self, path: &Path, calls: &CallWatch) -> Result<Box<dyn GpuDriver>, LoadError> {
-        // Held until NVML is started, so that the wrapper opens this very file.
+        // Stays loaded until NVML is initialized, so that the wrapper opens the same file.
         let _library = calls
             .during("dlopen", None, || {
                 self.rehearse(path).and_then(|()| check(path))
@@ -104,7 +104,8 @@ impl DriverLoader for Loader {
 }
 
 impl Loader {
-    /// The loader's own search comes last, so its failure means that all places were in vain.
+    /// Replaces the error of the last attempt. The dynamic loader's own search comes last, so its failure means that no
+    /// directory has the library.
     fn with_places(&self, path: &Path, error: LoadError) -> LoadError {
         if path == Path::new(library::LIBRARY_NAME) && matches!(error, LoadError::Unloadable { .. })
         {
@@ -117,22 +118,22 @@ impl Loader {
     }
 }
 
-/// Loads the file and makes sure that nvml-wrapper can live with it: without these two functions it cannot start NVML,
-/// or panics when it stops it.
+/// Loads the file and checks that nvml-wrapper can use it: without these two functions, it cannot initialize NVML or
+/// panics when it shuts NVML down.
 fn check(path: &Path) -> Result<NvmlLib, LoadError> {
     let unloadable = |reason: String| LoadError::Unloadable {
         path: path.to_owned(),
         reason,
     };
-    // A bare name is looked up by the loader, so which file it means is not known here.
+    // The dynamic loader searches for a bare file name, so the actual file is unknown here.
     if path != Path::new(library::LIBRARY_NAME) {
         let objection = elf::objection(path).map_err(|error| unloadable(error.to_string()))?;
         if let Some(reason) = objection {
             return Err(unloadable(reason));
         }
     }
-    // SAFETY: loading a library runs its constructors. NVML's do nothing that depends on the caller, and the path comes
-    // from the administrator or is one where the system keeps its driver.
+    // SAFETY: loading a library runs its constructors. NVML's constructors do not depend on the caller, and the path
+    // comes from the administrator or is a directory where the system installs its driver.
     let library = unsafe { NvmlLib::new(path) }.map_err(|error| unloadable(error.to_string()))?;
     let needed = [
         ("nvmlInit_v2", library.nvmlInit_v2.is_ok()),

@@ -1,6 +1,6 @@
-//! The folder where kubelet and plugins meet: what happens there, and which kubelet it is of.
+//! The kubelet's device plugin directory: events in it, and the identity of the running kubelet.
 //!
-//! Kubelet empties the folder when it is started, and may make it anew. Files that it writes with each pod are no news.
+//! The kubelet empties the directory at its start and may recreate it. Files that it writes for each pod are ignored.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -18,15 +18,15 @@ use tracing::{debug, warn};
 
 use super::register::KUBELET;
 
-/// Our sockets begin like this.
+/// Prefix of our sockets.
 pub(super) const OURS: &str = "octavo-";
-/// And like this those of NVIDIA's plugin. Source: k8s-device-plugin, `internal/plugin`.
+/// Prefix of the sockets of NVIDIA's device plugin. Source: k8s-device-plugin, `internal/plugin`.
 pub(super) const NVIDIAS: &str = "nvidia";
 const END: &str = ".sock";
-/// Some dozens of events.
+/// Buffer size in bytes, enough for dozens of events.
 const BUFFER: usize = 4096;
 
-/// Which file is at a path.
+/// Identity of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     device: u64,
@@ -35,15 +35,15 @@ pub(super) struct Stamp {
     nanoseconds: i64,
 }
 
-/// Which kubelet listens: another one after each start.
+/// Identity of a kubelet process, which changes with each start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Epoch {
     stamp: Stamp,
-    /// How often its socket was seen to be made: a new file may look like the old one.
+    /// How often the creation of its socket was observed, because a new file may have the same identity as the old one.
     seen: u64,
 }
 
-/// The folder, watched.
+/// The watched directory.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
