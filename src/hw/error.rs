@@ -23,7 +23,7 @@ pub struct DriverError {
 /// Source: `nvmlReturn_t` in `nvml.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Code {
-    /// The library lacks this function because it is older than we expect.
+    /// The library is too old to have this function.
     NoSuchFunction,
     /// The response was not valid text.
     NotText,

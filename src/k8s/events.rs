@@ -1,7 +1,8 @@
-//! Events, one request each.
+//! Creates events, with one request each.
 //!
-//! They are created and never changed, so `create` is the only permission they need. An event waits in an [`EventQueue`] until the API server
-//! accepts it. While the API server is away or refuses events, only the latest event of each subject is kept.
+//! Events are created and never modified, so `create` is the only permission needed. An event waits in an
+//! [`EventQueue`] until the API server accepts it. While the API server is unavailable or refuses events, only the
+//! latest event of each subject is retained.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

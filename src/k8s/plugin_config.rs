@@ -109,7 +109,7 @@ impl Shelf {
         {
             metadata.insert("resourceVersion".to_owned(), json!(version));
         }
-        // An empty set must be omitted: a manager without any field is removed from the managed fields.
+        // Omit an empty set, so that a manager without any field is removed from the managed fields.
         if let Some(fields) = body.as_object_mut().filter(|_| !keys.is_empty()) {
             fields.insert("data".to_owned(), json!(keys));
         }

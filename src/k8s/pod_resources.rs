@@ -26,7 +26,7 @@ use crate::proto::pod_resources::{
     ListPodResourcesResponse,
 };
 
-/// NVIDIA's resources begin like this: `nvidia.com/gpu`, `nvidia.com/mig-1g.10gb`.
+/// Prefix of NVIDIA's resource names, such as `nvidia.com/gpu` and `nvidia.com/mig-1g.10gb`.
 const RESOURCES: &str = "nvidia.com/";
 /// NVIDIA's DRA driver, which allocates GPUs and partitions to resource claims. Source: dra-driver-nvidia-gpu.
 const DRIVER: &str = "gpu.nvidia.com";

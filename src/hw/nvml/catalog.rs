@@ -16,7 +16,7 @@ use crate::hw::nvml::session::{
     DeviceHandle, Session, failed, optional, privileged, raw, struct_version,
 };
 
-/// Profile indices end where the driver says so; this is where we stop believing that it will.
+/// Upper bound of profile indices, in case the driver reports no end.
 const LAST_INDEX: u32 = 64;
 
 /// The profile catalog of a device, and the problems in reading it.

@@ -123,7 +123,6 @@ impl Handle {
     ///
     /// The work is queued when the future is first polled and completes even if the future is dropped. It waits for a
     /// driver call that does not return, which [`Self::observe`] reports.
-    /// not return holds it up, and [`Self::observe`] says so.
     ///
     /// # Errors
     ///

@@ -12,16 +12,16 @@ use crate::domain::cluster::{
     Taint, TaintOperator, Term, Toleration, Wants,
 };
 
-/// An object, read.
+/// An object with its relevant fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Read<T> {
     pub(super) object: T,
-    /// Whether something of it could not be understood.
+    /// Whether an invalid field was skipped.
     pub(super) is_odd: bool,
 }
 
-/// Labels and taints of a node that are kept at most. The API server has no bound of its own but the size of a whole object, of
-/// 1.5 MiB; no node has nearly as many.
+/// Maximum number of labels, and of taints, stored per node. The API server only limits the object's size, to 1.5 MiB;
+/// no node has nearly as many.
 const MOST_OF_A_NODE: usize = 2048;
 /// Limit of selector terms, tolerations and values of a pod. Any user may create pods of any size; a pod with more than
 /// this is stored as one that fits nowhere.

@@ -102,7 +102,7 @@ async fn ask(
     let before = Stamp::of(socket);
     let heard = kubelet.ask(PATIENCE).await;
     let (news, trouble) = match heard {
-        // After a restart, the allocations of the previous kubelet are unknown.
+        // Without a checkpoint, the first response of a young kubelet may lack the allocations of its predecessor.
         Ok(heard) if known.is_none() && heard.is_young && !heard.is_recorded => {
             (gate.untold(), Some(pod_resources::YOUNG.to_owned()))
         }

@@ -25,7 +25,7 @@ use crate::proto::device_plugin::{
     PreferredAllocationResponse, TopologyInfo,
 };
 
-/// Words of kubelet's. Source: k8s.io/kubelet, `deviceplugin/v1beta1/constants.go`.
+/// The kubelet's health values. Source: k8s.io/kubelet, `deviceplugin/v1beta1/constants.go`.
 const HEALTHY: &str = "Healthy";
 const UNHEALTHY: &str = "Unhealthy";
 

@@ -87,7 +87,7 @@ fn request(view: &View, write: &Write) -> (PatchParams, Patch<Value>) {
                 force: *force,
                 ..PatchParams::apply(manager)
             };
-            // An empty set must be omitted: a manager without any field is removed from the managed fields.
+            // Omit an empty set, so that a manager without any field is removed from the managed fields.
             let mut metadata = json!({"uid": view.uid});
             for (name, set) in [("labels", labels), ("annotations", annotations)] {
                 if let Some(fields) = metadata.as_object_mut().filter(|_| !set.is_empty()) {
