@@ -75,7 +75,7 @@ impl Follower {
         Ok(Self::new(connect(kubeconfig, Program::Aggregator).await?))
     }
 
-    /// Uses an existing client.
+    /// Creates a watcher with an existing client.
     pub fn new(client: Client) -> Self {
         Self {
             client,

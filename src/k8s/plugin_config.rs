@@ -72,7 +72,7 @@ impl Shelf {
         Ok(Self::new(client, place))
     }
 
-    /// Uses an existing client.
+    /// Creates a `Shelf` with an existing client.
     pub fn new(client: Client, (namespace, name): (&str, &str)) -> Self {
         Self {
             maps: Api::namespaced(client, namespace),

@@ -123,7 +123,7 @@ impl Writer {
         Ok(Self::new(connect(kubeconfig, program).await?))
     }
 
-    /// Uses an existing client.
+    /// Creates a writer with an existing client.
     pub fn new(client: Client) -> Self {
         Self { client }
     }
