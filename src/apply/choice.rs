@@ -1,4 +1,4 @@
-//! The layout that a person chose by hand, which outlives the agent: `chosen` in the state directory.
+//! The manually chosen layout, which survives restarts of the agent: the file `chosen` in the state directory.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ fn path(folder: &Path) -> PathBuf {
     folder.join("chosen")
 }
 
-/// What was chosen in `folder`; nothing where nothing was, and why it cannot be read.
+/// Reads the choice stored in the state directory `folder`. Returns `None` if there is none, and an error if it cannot
+/// be read.
 pub fn read(folder: &Path) -> Result<Option<Choice>, io::Error> {
     let limit = u64::try_from(LONGEST_LINE).unwrap_or(u64::MAX);
     let text = match files::text(&path(folder), limit) {
@@ -24,14 +25,14 @@ pub fn read(folder: &Path) -> Result<Option<Choice>, io::Error> {
     Ok(Some(choice))
 }
 
-/// Keeps a choice, durably.
+/// Stores a choice durably.
 pub fn write(folder: &Path, choice: &Choice) -> Result<(), DurableError> {
     let text = line(choice);
     let draft = folder.join("chosen.draft");
     durable::replace(&path(folder), &draft, text.as_bytes(), 0o600)
 }
 
-/// Forgets it.
+/// Removes the stored choice.
 pub fn forget(folder: &Path) -> Result<(), DurableError> {
     durable::remove(&path(folder))
 }

@@ -1,4 +1,4 @@
-//! Files that survive a crash whole: written beside, synced, renamed, and their folder synced.
+//! Crash-safe file replacement: write a draft, sync it, rename it, and sync its directory.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -10,33 +10,33 @@ use thiserror::Error;
 
 use crate::files::ReadError;
 
-/// `O_NOFOLLOW` as the system has it.
+/// `O_NOFOLLOW`, converted to the type of `OpenOptionsExt::custom_flags`.
 const NO_LINKS: i32 = OFlags::NOFOLLOW.bits().cast_signed();
-/// `O_NONBLOCK`: opening a FIFO otherwise waits for its other end, possibly without end.
+/// `O_NONBLOCK`: without it, opening a FIFO waits for the other end, possibly forever.
 const NO_WAIT: i32 = OFlags::NONBLOCK.bits().cast_signed();
 
-/// A step that failed. The file is as it was, or, where its folder could not be synced, perhaps the new one.
+/// A failed step. The file is unchanged or, if its directory could not be synced, possibly already replaced.
 #[derive(Debug, Error)]
 #[error("cannot {action} {}", .path.display())]
 pub struct DurableError {
-    /// What was tried.
+    /// The attempted action.
     pub action: &'static str,
-    /// On which file or folder.
+    /// The file or directory.
     pub path: PathBuf,
-    /// What the system said.
+    /// The operating system's error.
     #[source]
     pub source: io::Error,
 }
 
-/// Replaces `path` whole, by way of `draft` in the same folder: a reader, and a crash at any moment, finds the old content or
-/// the new.
+/// Replaces the whole file `path` through `draft` in the same directory. A reader, and a crash at any time, sees either
+/// the old or the new content.
 pub fn replace(path: &Path, draft: &Path, content: &[u8], mode: u32) -> Result<(), DurableError> {
     write_synced(draft, content, mode).map_err(failed("write", draft))?;
     fs::rename(draft, path).map_err(failed("replace", path))?;
     sync_folder(path)
 }
 
-/// Takes `path` away for good; that it is not there is as good.
+/// Removes `path` durably. A missing file is not an error.
 pub fn remove(path: &Path) -> Result<(), DurableError> {
     match fs::remove_file(path) {
         Ok(()) => sync_folder(path),
@@ -45,7 +45,7 @@ pub fn remove(path: &Path) -> Result<(), DurableError> {
     }
 }
 
-/// The folder that `path` is in.
+/// Returns the parent directory of `path`.
 pub fn folder(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -53,7 +53,7 @@ pub fn folder(path: &Path) -> &Path {
     }
 }
 
-/// Opens a file for writing as `options` say, if it is a regular one. A FIFO, a device or a folder is an error, and is not waited for.
+/// Opens a regular file for writing with `options`. A FIFO, device or directory is an error and never blocks.
 pub fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let file = options.custom_flags(NO_WAIT).open(path)?;
     if file.metadata()?.is_file() {
@@ -70,14 +70,14 @@ fn sync_folder(path: &Path) -> Result<(), DurableError> {
 }
 
 fn write_synced(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-    // A link that somebody laid there leads nowhere.
+    // Do not follow a symbolic link planted at this path.
     let mut file = File::options()
         .create(true)
         .write(true)
         .truncate(true)
         .custom_flags(NO_LINKS | NO_WAIT)
         .open(path)?;
-    // Its reader may be another user's process, whatever our umask is.
+    // The file may be read by another user's process, so its mode must not depend on our umask.
     file.set_permissions(Permissions::from_mode(mode))?;
     file.write_all(content)?;
     file.sync_all()

@@ -1,4 +1,5 @@
-//! One round after the other: look, decide, write the journal, change, look again, write the history.
+//! The apply loop. Each round observes, decides, writes the journal, changes devices, observes again and writes the
+//! history.
 
 mod begun;
 mod reboot;
@@ -31,34 +32,35 @@ use crate::domain::reconcile::{
 };
 use crate::hw::Handle;
 
-/// How a node is changed.
+/// Engine settings: policy, drift handling, time limits and reset methods.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// What may be done.
+    /// Which changes are allowed.
     pub policy: Policy,
-    /// What is done about changes by somebody else.
+    /// How to respond to changes made by others.
     pub drift: Drift,
-    /// How patiently.
+    /// Time limits and retry counts.
     pub limits: Limits,
-    /// By which means a GPU may be reset.
+    /// Available reset methods.
     pub resets: Resets,
-    /// Who does it, for the history: `agent` or `command`.
+    /// The program recorded in the history: `agent` or `command`.
     pub by: &'static str,
 }
 
-/// A layout that was looked up on this node.
+/// A desired layout, resolved for this node.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
-    /// Its name.
+    /// The layout's name.
     pub layout: &'a str,
-    /// What it means here.
+    /// The layout resolved to targets on this node.
     pub targets: &'a Targets,
 }
 
-/// Devices whose interrupted change is finished although something else is asked of them, or nothing; and the layout of that change.
+/// Devices whose interrupted change is completed although the current layout asks for something else or nothing, with
+/// the layout of that change.
 type Others = BTreeMap<PciAddress, String>;
 
-/// What a round is to change.
+/// The input of one round of changes.
 #[derive(Clone, Copy)]
 struct Task<'a> {
     holders: &'a [Holder],
@@ -67,53 +69,54 @@ struct Task<'a> {
     decision: &'a Decision,
     plan: &'a str,
     layout: &'a str,
-    /// Devices whose interrupted change is finished, and the layout of that.
+    /// Devices whose interrupted change is completed, with the layout of that change.
     others: &'a Others,
 }
 
-/// What a round came to.
+/// The result of a round.
 #[derive(Debug, Clone, Default)]
 pub struct Round {
-    /// What became of the devices that were changed, or should have been.
+    /// Results of the devices that were changed or could not be changed.
     pub outcomes: Vec<Outcome>,
-    /// Devices on which somebody else had changed what they should have.
+    /// Devices whose applied layout was changed by others.
     pub drifted: Vec<PciAddress>,
-    /// When to begin the next one, even if nothing hints at a change.
+    /// When to start the next round, even if nothing indicates a change.
     pub again: Option<Duration>,
-    /// From the first look to the last.
+    /// Duration from the first to the last observation.
     pub took: Duration,
 }
 
-/// Changes a node. There is one on a node at a time, as it holds the lock of the state directory.
+/// Applies layouts to a node. Only one engine runs on a node at a time, because it holds the lock of the state
+/// directory.
 #[derive(Debug)]
 pub struct Engine {
     store: Store,
     settings: Settings,
     witness: Arc<dyn Witness>,
     node: Node,
-    /// What the journal says.
+    /// The content of the journal.
     record: Option<Record>,
     progress: watch::Sender<Board>,
     began: Instant,
     plan: Option<String>,
     rounds: u32,
-    /// What is wrong with the journal or the state directory.
+    /// The current problem with the journal or the state directory.
     notice: Option<String>,
-    /// Unreadable journals that were not discarded yet, one report each.
+    /// Unreadable journals that are not yet discarded, one report each.
     unreadable: Vec<String>,
-    /// What was done for other layouts since this one was chosen.
+    /// Changes completed for other layouts since the current one was selected.
     interrupted: BTreeMap<PciAddress, InterruptedChange>,
-    /// What was last said of devices that are left as they are.
+    /// The message last logged for each device that is left unchanged.
     said: BTreeMap<PciAddress, String>,
-    /// The journal's file says something else than it should.
+    /// Whether the journal file is out of date.
     stale: bool,
     past: Past,
-    /// The latest time until which a reset that still runs is waited for.
+    /// The latest time until which a running reset is awaited.
     end: Option<Instant>,
 }
 
 impl Engine {
-    /// Takes the state directory, and takes up what was begun. What is done is told through `progress`.
+    /// Opens the state directory and resumes interrupted changes. Publishes its progress through `progress`.
     pub fn open(
         folder: &Path,
         settings: Settings,
@@ -122,7 +125,7 @@ impl Engine {
     ) -> Result<Self, StoreError> {
         let store = Store::open(folder, settings.by)?;
         let record = match store.journal()? {
-            // That a journal is unreadable is reported below, with those of earlier starts.
+            // The unreadable journal is reported below, together with those of earlier starts.
             Found::Nothing | Found::Unreadable { .. } => None,
             Found::Begun(record) => {
                 warn!(
@@ -157,24 +160,24 @@ impl Engine {
         })
     }
 
-    /// Sets the latest time until which a round waits for a reset that still runs.
+    /// Sets the latest time until which a round waits for a running reset.
     pub fn wait_until(&mut self, end: Instant) {
         self.end = Some(end);
     }
 
-    /// Something else is asked of these devices.
+    /// Resets the state of these devices because their targets changed.
     pub fn select(&mut self, devices: &BTreeSet<PciAddress>) {
         self.node.select(devices);
         self.interrupted.clear();
     }
 
-    /// Something else is asked of all devices.
+    /// Resets the state of all devices because their targets changed.
     pub fn select_all(&mut self) {
         self.node.select_all();
     }
 
-    /// Holds the node against what is wanted and changes what can be changed. It returns when every device has come to an
-    /// end, good or bad.
+    /// Compares the node with the desired layout and applies every change that is possible. Returns when every device
+    /// has reached a result, success or failure.
     pub async fn round(
         &mut self,
         hardware: &Handle,
@@ -221,13 +224,14 @@ impl Engine {
             layout: wanted.layout,
             others: &others,
         };
-        // To the end of the round, when what there is now has been read.
+        // Keep the devices closed to allocation until the end of the round, after the new state has been read.
         let _closed = self.witness.close(&decision.change);
         let mut outcomes = match &settled {
             Ok(_) => self.change(hardware, task).await,
             Err(reason) => refused_all(&decision, &format!("nothing was changed: {reason}")),
         };
-        // From before a reset: a device looks otherwise after it, and is gone on with at once.
+        // Use the state from before a reset: a device reads differently after it, and the next round continues
+        // immediately.
         let read = hardware.latest();
         let reset = self.reset(hardware, &mut outcomes).await;
         self.reboot(&read, wanted.layout, &mut outcomes).await;
@@ -240,9 +244,10 @@ impl Engine {
         }
         self.say_interrupted(&read, (&others, &outcomes));
         let took = began.elapsed();
-        // Before the journal is cleared: a crash in between leaves a change that is in both, and never one that is in none.
+        // Write the history before clearing the journal. After a crash in between, the change is in both, and never in
+        // neither.
         self.remember(&read, (&plan, wanted.layout), (&others, &outcomes), took);
-        // Once for all of them: each writing waits for the disk.
+        // Write once for all devices, because each write waits for the disk.
         self.keep();
         Round {
             outcomes,
@@ -252,7 +257,7 @@ impl Engine {
         }
     }
 
-    /// Where the node stands.
+    /// Returns the current status of the node.
     pub fn status(&self, inventory: &Inventory, layout: Option<&str>) -> Status {
         let board = self.progress.borrow();
         let devices = self.node.states().map(|(pci, state)| DeviceStatus {
@@ -302,12 +307,13 @@ impl Engine {
         decision
     }
 
-    /// Whoever is about to destroy something asks again; where nobody can tell then, it counts as in use.
+    /// Returns the current holders. Callers that destroy instances check again; if the holders are unknown then, the
+    /// device counts as in use.
     async fn holders(&self, inventory: &Inventory) -> Vec<Holder> {
         witness::everybody(&self.witness, inventory).await.0
     }
 
-    /// The journal, and then the change. Without the one not the other.
+    /// Writes the journal, then runs the change. If the journal cannot be written, nothing is changed.
     async fn change(&mut self, hardware: &Handle, task: Task<'_>) -> Vec<Outcome> {
         let all = |reason: &str| refused_all(task.decision, reason);
         let jobs = self.jobs(task);
@@ -355,8 +361,8 @@ fn refused(pci: PciAddress, reason: &str) -> Outcome {
     }
 }
 
-/// When it was made, to the microsecond, and which of this process: `20261121T193044.012345Z-3`. One process at a time makes plans, so
-/// no two have the same id.
+/// Returns a new plan ID, the creation time in microseconds and the round number of this process:
+/// `20261121T193044.012345Z-3`. IDs are unique because only one process at a time creates plans.
 fn plan_id(round: u32) -> String {
     let now = Timestamp::now().strftime("%Y%m%dT%H%M%S.%6fZ").to_string();
     format!("{now}-{round}")

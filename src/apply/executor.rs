@@ -1,4 +1,4 @@
-//! Runs transactions on the hardware, devices side by side.
+//! Runs transactions on the hardware, with devices in parallel.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,25 +16,25 @@ use crate::domain::reconcile::{Action, Answer, Ending, Job, Progress, Transactio
 use crate::hw::worker::NoDriver;
 use crate::hw::{CallWatch, GpuControl, GpuDriver, Handle};
 
-/// How far each device is that is being changed.
+/// Progress of the devices that are being changed.
 pub type Board = BTreeMap<PciAddress, Progress>;
 
-/// What became of a device.
+/// The result of changing one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// The device.
     pub pci: PciAddress,
-    /// How it ended.
+    /// The final result.
     pub ending: Ending,
-    /// What was done on the way.
+    /// The work performed.
     pub work: Work,
-    /// From the first action to the last.
+    /// Duration from the first to the last action.
     pub took: Duration,
-    /// How much of that was spent in calls to the driver.
+    /// The part of `took` spent in driver calls.
     pub hardware: Duration,
 }
 
-/// Runs all `jobs` to their ends. One device that fails stops no other.
+/// Runs all `jobs` to completion. A failing device does not stop the others.
 pub async fn run(
     hardware: &Handle,
     jobs: Vec<Job>,
@@ -42,7 +42,7 @@ pub async fn run(
     progress: watch::Sender<Board>,
 ) -> Result<Vec<Outcome>, NoDriver> {
     let devices: Vec<PciAddress> = jobs.iter().map(|job| job.target.pci).collect();
-    // The work goes on where nobody waits for it any more, and what is done to devices with it.
+    // The work continues even if the caller stops waiting, so the devices must stay closed with it.
     let closed = witness.close(&devices);
     hardware
         .work_and_read(move |driver, calls| {
@@ -93,7 +93,7 @@ fn perform(
                 .into_iter()
                 .map(|pair| scope.spawn(move || run(pair)))
                 .collect();
-            // A thread that panicked has left its device in the journal.
+            // A thread that panicked leaves its device in the journal.
             ends.extend(threads.into_iter().filter_map(|thread| thread.join().ok()));
         });
     }
@@ -113,13 +113,13 @@ fn perform(
     (outcomes, read)
 }
 
-/// How a device was left.
+/// Whether a device's state was read after its last change.
 enum Left {
-    /// No call was made that changes it.
+    /// No call changed the device.
     Untouched,
-    /// It was read after the last of them.
+    /// The device was read after the last change.
     Read(Box<Device>),
-    /// It was not.
+    /// The device was changed and not read since.
     Changed,
 }
 
@@ -147,7 +147,8 @@ struct Runner<'a> {
 impl Runner<'_> {
     fn run(mut self, job: Job, progress: &watch::Sender<Board>) -> (Outcome, Left) {
         let pci = job.target.pci;
-        // All of them: what a pod was given is told by ids, and one of another device is no riddle.
+        // Allocations are matched by device ID, so all devices are needed: an ID of another device must not be reported
+        // as unassigned.
         let mut devices = job.inventory.devices.clone();
         let Some(mut transaction) = Transaction::new(job) else {
             return (unknown(pci), Left::Untouched);
@@ -170,7 +171,7 @@ impl Runner<'_> {
                     Answer::Called(self.timed(|control, calls| control.call(call, calls)))
                 }
                 Action::Wait(wait) => {
-                    // Nothing wakes it early on purpose, and a wake too early does no harm.
+                    // Nothing wakes this thread deliberately, and an early wakeup is harmless.
                     thread::park_timeout(wait);
                     Answer::Waited
                 }
@@ -194,7 +195,8 @@ impl Runner<'_> {
         answer
     }
 
-    /// Who uses the device: by the driver first, as a process that it names may go before somebody else looks.
+    /// Returns the users of the device. Queries the driver first, because a process that it lists may exit before the
+    /// procfs scan.
     fn look(&mut self, devices: &[Device]) -> Result<Users, String> {
         let processes = self
             .timed(|control, calls| control.processes(calls))

@@ -1,17 +1,18 @@
-//! Carries plans out: the shell around [`crate::domain::reconcile`], used by the agent and, where none runs, by a command.
+//! Applies plans to a node: the imperative shell around [`crate::domain::reconcile`], used by the agent and, where no
+//! agent runs, by a command.
 //!
 //! ```text
-//!   engine   what to do now, journal before the first call, history after the last     one round
+//!   engine   one round: decide, journal before the first call, history after the last
 //!     |
-//!   executor the transactions of a round, each on a thread of its own                  on the driver's thread
+//!   executor the transactions of a round, one thread per device, on the driver's thread
 //!     |
-//!   witness  who uses a device, asked before every call that destroys
-//!   reset    what a mode change may need at last
-//!   program  how NVIDIA's program is called
+//!   witness  device usage, queried before every destructive call
+//!   reset    the reset that a MIG mode change may require
+//!   program  runs NVIDIA's tools
 //!   store    lock, journal and history in the state directory
 //! ```
 //!
-//! Whoever holds the lock of the state directory is the one who changes this node.
+//! Only the process that holds the lock of the state directory changes this node.
 
 pub mod choice;
 pub mod durable;

@@ -1,4 +1,5 @@
-//! Runs a program of the driver's vendor: it ends with this process, and with its process group when it takes too long.
+//! Runs an external program, such as `nvidia-smi`. It is killed when this process dies, and with its process group when
+//! it times out.
 
 use std::ffi::OsStr;
 use std::io;
@@ -15,17 +16,17 @@ use tokio::time::timeout;
 
 use crate::config::child::exec_command;
 
-/// A reset takes seconds; NVIDIA's program waits for persistence daemons, and may wait for ever.
+/// Time limit of a program. A reset takes seconds, but `nvidia-smi` waits for persistence daemons and may wait forever.
 pub(super) const LONGEST: Duration = Duration::from_mins(1);
-/// A process that was killed ends within this time, unless the kernel holds it in a system call.
+/// A killed process ends within this time, unless it is blocked in a system call.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest output of which the last line is looked for.
+/// The last line is searched for in this many bytes of output.
 const MAX_OUTPUT_BYTES: u64 = 64 << 10;
 
-/// Runs `program` with an empty environment, for a minute at most. The error is the last line of its output.
+/// Runs `program` with an empty environment for at most one minute. The error is the last line of its output.
 ///
-/// The program and its process group are killed when it takes longer, and when the future is dropped. The kernel kills the program when
-/// this process dies.
+/// The program and its process group are killed on timeout and when the future is dropped. The kernel kills the program
+/// when this process dies.
 pub async fn run<A: AsRef<OsStr>>(
     program: &Path,
     arguments: impl IntoIterator<Item = A>,
@@ -36,7 +37,7 @@ pub async fn run<A: AsRef<OsStr>>(
     finish(program, command, stdin).await
 }
 
-/// The same for a program that outlives this process, such as one that reboots the node.
+/// Like [`run`], but for a program that must outlive this process, such as one that reboots the node.
 pub(super) async fn run_detached(program: &Path) -> Result<(), String> {
     finish(program, Command::new(program), Stdio::null()).await
 }
@@ -58,7 +59,8 @@ async fn finish(program: &Path, mut command: Command, stdin: Stdio) -> Result<()
     });
     let Ok((stdout, stderr, status)) = ended.await else {
         group.kill();
-        // It is stuck in a system call of the kernel. It still holds the lock on its standard input, so that no other reset begins.
+        // The process is blocked in a system call. It still holds the lock on its standard input, so no other reset can
+        // start.
         let _still_there = timeout(KILL_TIMEOUT, group.0.wait()).await;
         return Err(format!("{program} does not end"));
     };
@@ -75,7 +77,7 @@ async fn finish(program: &Path, mut command: Command, stdin: Stdio) -> Result<()
     Err(last)
 }
 
-/// The first bytes of the output. All of it is read, so that the program never waits for a reader.
+/// Returns the first bytes of the output. Reads the pipe to its end, so that the program never blocks on writing.
 async fn output(pipe: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Some(pipe) = pipe {
@@ -86,13 +88,13 @@ async fn output(pipe: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     bytes
 }
 
-/// A child that leads a process group of its own; the group is killed when this is dropped before the child was waited for.
+/// A child that leads its own process group. The group is killed if this is dropped before the child was waited for.
 #[derive(Debug)]
 struct ProcessGroup(Child);
 
 impl ProcessGroup {
     fn kill(&self) {
-        // The id is there until the child was waited for, and until then no other process can have its number.
+        // The ID exists until the child has been waited for, and no other process can reuse its number before that.
         let group = self.0.id().and_then(|id| i32::try_from(id).ok());
         if let Some(group) = group.and_then(Pid::from_raw) {
             let _gone_already = kill_process_group(group, Signal::KILL);
@@ -106,14 +108,15 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// The ID of this process.
+/// Returns the ID of this process.
 pub fn own_id() -> i32 {
     getpid().as_raw_nonzero().get()
 }
 
-/// Has the kernel kill this process when the thread that started it ends, which is part of process `parent`.
+/// Makes the kernel kill this process when the thread of process `parent` that started it ends.
 pub fn end_with_parent(parent: i32) -> io::Result<()> {
-    // Both `fork` and setting the signal in the parent would lose it; `execve` keeps it. Source: prctl(2), PR_SET_PDEATHSIG.
+    // `fork` clears a signal that is set in the parent; `execve` preserves it, so it is set here. Source: prctl(2),
+    // `PR_SET_PDEATHSIG`.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     if getppid().map(|parent| parent.as_raw_nonzero().get()) == Some(parent) {
         return Ok(());
@@ -140,7 +143,7 @@ mod tests {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
         let status = status.unwrap_or_default();
         let state = status.lines().find_map(|line| line.strip_prefix("State:"));
-        // One that ended and was not waited for is a zombie.
+        // A process that has ended and was not waited for is a zombie.
         state.is_some_and(|state| !state.trim().starts_with(['Z', 'X']))
     }
 

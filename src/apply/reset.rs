@@ -1,4 +1,4 @@
-//! Resets of a GPU. NVML has no call for it: `nvidia-smi` has, and the kernel has for whoever may write to sysfs.
+//! GPU resets. NVML has no call for a reset; `nvidia-smi` and, with write access to sysfs, the kernel provide one.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -19,35 +19,35 @@ use crate::domain::plan::{Cause, ResetScope};
 use crate::domain::reconcile::Ending;
 use crate::hw::Handle;
 
-/// How often the lock of a reset that still runs is tried.
+/// How often the lock of a running reset is tried.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// By which means a GPU may be reset; none of them is no mistake, and then a person is asked to.
+/// Available reset methods. Without any, an administrator is asked to reset the GPU.
 #[derive(Debug, Clone, Default)]
 pub struct Resets {
-    /// NVIDIA's program, by its whole path: nothing is looked up where others may write.
+    /// Absolute path of `nvidia-smi`. There is no lookup in directories that others may write to.
     pub nvidia_smi: Option<PathBuf>,
-    /// Where sysfs is mounted, if the kernel may be asked.
+    /// Mount point of sysfs, if resets through the kernel are allowed.
     pub sysfs: Option<PathBuf>,
-    /// What reboots the node, by its whole path, where that is allowed.
+    /// Absolute path of the program that reboots the node, if reboots are allowed.
     pub reboot: Option<PathBuf>,
-    /// The file that a reset locks. The lock is held until every process and call of the reset has ended, even if this program ended
-    /// before.
+    /// The file that a reset locks. The lock is held until every process and call of the reset has ended, even if this
+    /// program ends earlier.
     pub lock: Option<PathBuf>,
 }
 
-/// What came of a reset.
+/// The result of a reset.
 #[derive(Debug)]
 pub(super) struct Done {
     /// Whether the GPU was reset.
     pub(super) reset: bool,
-    /// How the change stands then.
+    /// The resulting state of the change.
     pub(super) ending: Ending,
 }
 
 impl Resets {
-    /// Resets what `scope` is about, unless somebody uses it or what is reset with it. The driver's library is closed meanwhile,
-    /// as it would be a client of the GPU itself.
+    /// Resets the device of `scope`, unless it or a device that is reset with it is in use. The driver library is
+    /// closed meanwhile, because it would itself be a client of the GPU.
     pub(super) async fn perform(
         &self,
         hardware: &Handle,
@@ -77,23 +77,24 @@ impl Resets {
             Ok(released) => released,
             Err(error) => return failed(error.to_string()),
         };
-        // Seconds have passed since. The driver tells nothing while its library is closed; the others do.
+        // Seconds have passed. The driver reports no processes while its library is closed; procfs and the kubelet
+        // still do.
         if let Some(causes) = in_the_way(&nobody(inventory), scope, witness).await {
             drop(released);
             return needs(causes);
         }
-        // A reset of an earlier attempt that outlived its time-out would be the second one at the same time.
+        // A reset of an earlier attempt that outlived its timeout would run concurrently with this one.
         let done = match self.lock() {
             Ok(lock) => self.reset(scope.device, lock).await,
             Err(reason) => Err(reason),
         };
         drop(released);
-        // Work waits until the library is open again: before that, whoever looks sees what was before the reset.
+        // Work runs only after the library is open again. Until then, readers see the state from before the reset.
         let _is_back = hardware.work(|_, _| ()).await;
         match done {
             Ok(()) => {
                 info!("{} was reset", scope.device);
-                // Not at its end yet, and nothing stands in the way of going on at once.
+                // The change is not complete, but it can continue immediately.
                 Done {
                     reset: true,
                     ..needs(Vec::new())
@@ -103,20 +104,20 @@ impl Resets {
         }
     }
 
-    /// Whether a reboot is what is left to try for `scope`.
+    /// Returns the reboot program if a reboot is the only method left.
     pub(super) fn leave_a_reboot(&self) -> Option<&PathBuf> {
         let others = self.nvidia_smi.is_some() || self.sysfs.is_some();
         self.reboot.as_ref().filter(|_| !others)
     }
 
-    /// Waits until no reset of an earlier attempt goes on, be it one of a process that was killed: it could reset a GPU that was
-    /// partitioned meanwhile. It waits until `limit` at most. After waiting, returns the hardware as it is then.
+    /// Waits until no reset of an earlier attempt is running, including one of a killed process, which could reset a
+    /// GPU after it was repartitioned. Waits at most until `limit`. Returns the inventory read after waiting.
     pub(super) async fn settle(
         &self,
         hardware: &Handle,
         limit: Option<Instant>,
     ) -> Result<Option<Arc<Inventory>>, String> {
-        // Where no reset was ever begun there is no file.
+        // The file exists only if a reset was ever started.
         if !self.lock.as_ref().is_some_and(|path| path.exists()) {
             return Ok(None);
         }
@@ -140,12 +141,13 @@ impl Resets {
                 info!("a reset that was begun before still runs; waiting for it to end");
                 waited = true;
             }
-            // The kernel reports the release of a lock only to a thread that waits for it, and such a thread could never be ended.
+            // The kernel reports the release of a lock only to a thread that waits for it, and such a thread could
+            // never be stopped.
             sleep(LOCK_POLL_INTERVAL).await;
         }
     }
 
-    /// The lock, for a reset that begins now.
+    /// Takes the lock for a reset that starts now.
     fn lock(&self) -> Result<Option<File>, String> {
         let Some(file) = self.lock_file()? else {
             return Ok(None);
@@ -162,7 +164,7 @@ impl Resets {
             return Ok(None);
         };
         let mut options = File::options();
-        // Read as well: it is the standard input of the program that resets.
+        // Also open for reading: the file becomes the standard input of the reset program.
         let opened = options.create(true).read(true).append(true).open(path);
         opened.map(Some).map_err(|error| self.no_lock(&error))
     }
@@ -178,7 +180,7 @@ impl Resets {
         format!("a reset that was begun before still runs: it holds {path}")
     }
 
-    /// The lock goes to whatever resets, and is released when that has ended.
+    /// Resets the device. The lock passes to the process or call that resets and is released when that ends.
     async fn reset(&self, pci: PciAddress, lock: Option<File>) -> Result<(), String> {
         match (&self.nvidia_smi, &self.sysfs) {
             (Some(tool), _) => {
@@ -191,7 +193,7 @@ impl Resets {
                     .join("bus/pci/devices")
                     .join(pci.to_string())
                     .join("reset");
-                // It takes as long as the reset, and for ever with a board that dies of it.
+                // The write takes as long as the reset, and never returns if the board fails in it.
                 let written = tokio::task::spawn_blocking(move || {
                     let written = fs::write(&path, "1");
                     drop(lock);
@@ -207,7 +209,7 @@ impl Resets {
     }
 }
 
-/// Who uses a device of the scope. What is not told counts as in use.
+/// Returns the blockers of a reset of the scope. Unknown usage counts as in use.
 async fn in_the_way(
     inventory: &Inventory,
     scope: &ResetScope,
@@ -231,12 +233,12 @@ async fn in_the_way(
     (!holders.is_empty()).then(|| vec![Cause::DeviceInUse { holders }])
 }
 
-/// Reboots the node; it takes some time until that is felt.
+/// Starts a reboot of the node, which takes effect with a delay.
 pub(super) async fn reboot(program: &Path) -> Result<(), String> {
     program::run_detached(program).await
 }
 
-/// The node without the processes that its driver named a while ago.
+/// Returns the inventory without the processes that the driver listed earlier.
 fn nobody(inventory: &Inventory) -> Inventory {
     let mut inventory = inventory.clone();
     for device in &mut inventory.devices {

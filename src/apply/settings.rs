@@ -1,4 +1,4 @@
-//! From settings to an engine.
+//! Conversion of user settings to engine settings.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::config::engine::EngineSettings;
 use crate::domain::reconcile::{Drift, Limits};
 
 impl Settings {
-    /// As `settings` say; the kernel's files are below `sys_root`.
+    /// Creates engine settings from `settings`. `sys_root` is the mount point of sysfs.
     pub fn new(settings: &EngineSettings, sys_root: &Path, drift: Drift, by: &'static str) -> Self {
         let program = settings.nvidia_smi();
         Self {
@@ -28,7 +28,7 @@ impl Settings {
     }
 }
 
-/// Who is asked who uses a device.
+/// Creates the usage probe of this node.
 pub fn witness(settings: &EngineSettings) -> Arc<dyn Witness> {
     Arc::new(Node::new(settings))
 }

@@ -1,4 +1,4 @@
-//! The state directory: a lock, the journal, the history. One process at a time changes a node's devices, and holds the lock.
+//! The state directory with lock, journal and history. Only the process that holds the lock changes a node's devices.
 
 mod interrupted;
 
@@ -19,42 +19,42 @@ use crate::files::{self, ReadError};
 use crate::wire::history::{self, Attempt, DeviceAttempt};
 use crate::wire::journal::{self, JournalError};
 
-/// More than the journal of a node with sixteen devices can be.
+/// Journal size limit in bytes, above the journal size of a node with sixteen devices.
 const LONGEST_JOURNAL: u64 = 4 << 20;
-/// The history is cut to its newer half beyond this.
+/// History size limit in bytes. A longer history is cut to its newer half.
 const LONGEST_HISTORY: u64 = 1 << 20;
 
-/// The state directory, locked for as long as this lives.
+/// The state directory, locked while this value exists.
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
-    /// Held open: the lock ends with it, and with the process.
+    /// Kept open: the lock is released when this file is closed or the process ends.
     _lock: File,
 }
 
-/// Why the state directory cannot be used.
+/// An error that makes the state directory unusable.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// A file or folder in it cannot be used.
+    /// A file or directory in it cannot be used.
     #[error("cannot {action} {}", .path.display())]
     File {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// On which.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// Whoever may write there could have a GPU re-partitioned.
+    /// The directory is writable by others, who could use it to have a GPU repartitioned.
     #[error("{} belongs to somebody else, or others may write to it", .0.display())]
     Unsafe(PathBuf),
-    /// Another agent, or a command, changes this node now.
+    /// Another agent or command is currently changing this node.
     #[error("{}: it holds {}", running(.by.as_ref()), .path.display())]
     Locked {
-        /// The lock.
+        /// The lock file.
         path: PathBuf,
-        /// Who holds it, where that is known.
+        /// The lock's holder, if known.
         by: Option<LockHolder>,
     },
     /// A file could not be replaced or removed.
@@ -65,32 +65,32 @@ pub enum StoreError {
 /// The process that holds the lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockHolder {
-    /// Its process id, where this process can see it: one in a container has another.
+    /// Process ID, if this process can see it: process IDs differ between containers.
     pub pid: Option<u32>,
-    /// As in the history: `agent`, `command`, `mig-parted`.
+    /// Program name as in the history: `agent`, `command` or `mig-parted`.
     pub by: String,
 }
 
-/// What the journal says.
+/// The content of the journal.
 #[derive(Debug)]
 pub enum Found {
-    /// Nothing was begun.
+    /// No change is recorded.
     Nothing,
-    /// This was begun, and perhaps not ended.
+    /// This change was started and may be incomplete.
     Begun(Record),
-    /// Something was begun and nobody can tell what. The file is kept beside, for a person.
+    /// The journal exists but cannot be parsed. It was moved aside for an administrator.
     Unreadable {
-        /// Where it is now.
+        /// The file's new path.
         kept: PathBuf,
-        /// What is wrong with it.
+        /// The parse error.
         reason: JournalError,
     },
 }
 
 impl Store {
-    /// Opens `folder`, which is made if need be, and locks it for this process, which others know as `by`.
+    /// Opens `folder`, creates it if it does not exist, and locks it for this process under the name `by`.
     pub fn open(folder: &Path, by: &str) -> Result<Self, StoreError> {
-        // Layouts and processes of others are named in it.
+        // The directory is private because its files name layouts and other users' processes.
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o700);
         builder
@@ -105,7 +105,7 @@ impl Store {
         let mut lock = durable::open(options, &path).map_err(failed("open", &path))?;
         match lock.try_lock() {
             Ok(()) => {
-                // Only for messages: a full disk is no reason to do nothing.
+                // Only used in messages, so a full disk must not prevent the engine from running.
                 let _unnamed = lock
                     .set_len(0)
                     .and_then(|()| writeln!(lock, "{} {by}", std::process::id()));
@@ -122,8 +122,8 @@ impl Store {
         }
     }
 
-    /// What the journal says. One that cannot be read is put aside until it is discarded: the hardware is the truth, and
-    /// the next apply begins from it.
+    /// Reads the journal. An unreadable journal is moved aside until it is discarded; the next apply starts from the
+    /// state of the hardware.
     pub fn journal(&self) -> Result<Found, StoreError> {
         let path = self.journal_path();
         let Some(bytes) = read(&path, LONGEST_JOURNAL)? else {
@@ -139,7 +139,7 @@ impl Store {
         }
     }
 
-    /// Writes the journal, durably: a crash at any moment finds the one before or this one.
+    /// Writes the journal durably: after a crash at any time, the file holds the previous or the new journal.
     pub fn begin(&self, record: &Record) -> Result<(), StoreError> {
         let text = journal::write(record);
         let draft = self.folder.join("journal.draft");
@@ -147,12 +147,12 @@ impl Store {
         Ok(())
     }
 
-    /// Everything that was begun has ended.
+    /// Removes the journal after every change has ended.
     pub fn clear(&self) -> Result<(), StoreError> {
         Ok(durable::remove(&self.journal_path())?)
     }
 
-    /// Adds to the history. It is for people to read, so that it may lack its last lines after a crash.
+    /// Appends to the history. The history is informational, so its last lines may be lost in a crash.
     pub fn remember(&self, attempt: &Attempt) -> Result<(), StoreError> {
         let path = history_path(&self.folder);
         self.shorten(&path)?;
@@ -167,13 +167,14 @@ impl Store {
             .map_err(failed("write", &path))
     }
 
-    /// The last plan that the history has, by its id: what was told of it stays true when another program takes over.
+    /// Returns the ID of the last plan in the history, so that the reported plan survives a restart or another program
+    /// taking over.
     pub fn last_plan(&self) -> Option<String> {
         let text = history_text(&self.folder).ok()?;
         history::last(&text).map(|attempt| attempt.plan)
     }
 
-    /// Whether the history has it that `plan` was applied to the device at `pci`.
+    /// Returns whether the history records `plan` as applied to the device at `pci`.
     pub fn has_applied(&self, plan: &str, pci: PciAddress) -> bool {
         let pci = pci.to_string();
         let is_applied =
@@ -183,12 +184,12 @@ impl Store {
         attempts.any(|attempt| attempt.devices.iter().any(is_applied))
     }
 
-    /// Reports the unreadable journals that were not discarded yet, with the reason of each.
+    /// Reports the unreadable journals that are not yet discarded, with the reason for each.
     pub fn unreadable(&self) -> Vec<String> {
         unreadable(&self.folder)
     }
 
-    /// Discards journals that could not be read, and returns their paths.
+    /// Discards unreadable journals and returns their paths.
     pub fn discard_unreadable(&self) -> Result<Vec<PathBuf>, StoreError> {
         let all: Vec<PathBuf> = set_aside(&self.folder).collect();
         for path in &all {
@@ -210,13 +211,13 @@ impl Store {
         Ok(durable::replace(path, &draft, newer, 0o644)?)
     }
 
-    /// The layout for which the node was rebooted last, if that did not help yet.
+    /// Returns the layout for which the node was last rebooted, unless that reboot has been cleared.
     pub fn rebooted(&self) -> Result<Option<String>, StoreError> {
         let bytes = read(&self.reboot_path(), LONGEST_JOURNAL)?;
         Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// The node will be rebooted for this layout.
+    /// Records that the node will be rebooted for this layout.
     pub fn will_reboot(&self, layout: &str) -> Result<(), StoreError> {
         let draft = self.folder.join("rebooted.draft");
         Ok(durable::replace(
@@ -227,7 +228,7 @@ impl Store {
         )?)
     }
 
-    /// It helped, or is not needed any more.
+    /// Removes the record of a reboot that succeeded or is no longer needed.
     pub fn forget_reboot(&self) -> Result<(), StoreError> {
         Ok(durable::remove(&self.reboot_path())?)
     }
@@ -236,7 +237,7 @@ impl Store {
         self.folder.join("rebooted")
     }
 
-    /// Where an unreadable journal is put: beside those that were put there before, as far as there are not very many.
+    /// Returns the path for an unreadable journal: the next free name, or the first one if all are taken.
     fn aside(&self) -> PathBuf {
         let mut free = aside_names(&self.folder).skip_while(|path| path.exists());
         free.next()
@@ -248,14 +249,14 @@ impl Store {
     }
 }
 
-/// Who wrote its name into the lock.
+/// Reads the lock's holder from the lock file.
 fn holder(lock: &mut File) -> Option<LockHolder> {
     const LONGEST: u64 = 64;
     let mut text = String::new();
     lock.take(LONGEST).read_to_string(&mut text).ok()?;
     let (pid, by) = text.trim_end().split_once(' ')?;
     let pid: u32 = pid.parse().ok()?;
-    // The number may be of another container, and then mean another process here.
+    // The number may come from another container and mean a different process here.
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let is_ours = ["octavo", "nvidia-mig"]
         .iter()
@@ -278,7 +279,7 @@ fn running(by: Option<&LockHolder>) -> String {
     }
 }
 
-/// The history in `folder`, the oldest first; needs no lock.
+/// Reads the history in `folder`, oldest entry first. Does not need the lock.
 pub fn history(folder: &Path) -> Result<Vec<Attempt>, StoreError> {
     Ok(history::parse(&history_text(folder)?))
 }
@@ -292,7 +293,7 @@ fn history_path(folder: &Path) -> PathBuf {
     folder.join("history.jsonl")
 }
 
-/// Whether somebody else may write to the folder: what is in it is believed.
+/// Returns whether other users may write to the directory, whose content is trusted.
 fn is_others(folder: &Path) -> io::Result<bool> {
     let data = fs::metadata(folder)?;
     let own = rustix::process::geteuid().as_raw();
@@ -300,7 +301,7 @@ fn is_others(folder: &Path) -> io::Result<bool> {
     Ok((owner != own && owner != 0) || data.mode() & 0o002 != 0)
 }
 
-/// Whether its last line was not ended.
+/// Returns whether the last line lacks its line end.
 fn is_torn(file: &mut File) -> io::Result<bool> {
     if file.seek(SeekFrom::End(0))? == 0 {
         return Ok(false);
@@ -311,7 +312,7 @@ fn is_torn(file: &mut File) -> io::Result<bool> {
     Ok(last != *b"\n")
 }
 
-/// `None` where there is no such file.
+/// Reads a file; `None` if it does not exist.
 fn read(path: &Path, longest: u64) -> Result<Option<Vec<u8>>, StoreError> {
     match files::beginning(path, longest) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -457,7 +458,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path(), "command").unwrap();
         store.begin(&record()).unwrap();
-        // A folder where the draft would be: as good as a full or read-only disk, and root cannot write to it either.
+        // A directory at the draft's path fails like a full or read-only disk, and for root as well.
         fs::create_dir(folder.path().join("journal.draft")).unwrap();
         let other = Record {
             plan: "other".to_owned(),

@@ -1,4 +1,4 @@
-//! Who uses a device beside the processes that its driver names.
+//! Device usage beyond the processes that the driver lists.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,22 +18,23 @@ use crate::k8s::device_plugin::{Closed, Gate};
 use crate::k8s::pod_resources::{self, PodResourcesError};
 use crate::k8s::who_has::{Asker, Living};
 
-/// Tells who uses devices. It is asked from several threads, right before something is destroyed, and may block.
+/// Reports the users of devices. Called from several threads immediately before an instance is destroyed; may block.
 pub trait Witness: fmt::Debug + Send + Sync {
-    /// Everybody who uses one of `devices` now; why nobody can tell, which counts as everybody.
+    /// Returns all current holders of `devices`. An error means that the holders are unknown, which counts as in use.
     fn holders(&self, devices: &[Device]) -> Result<Vec<Holder>, String>;
 
-    /// Says more of those whose process id is known, for people to read.
+    /// Adds details, such as the program name, to holders whose process ID is known.
     fn describe(&self, holders: &mut [Holder]);
 
-    /// Nothing of these devices is given to pods until what is returned is dropped. To be called before [`Self::holders`] is asked
-    /// for the last time: who was given something before that is among them. `None` where others give devices out.
+    /// Stops allocation of these devices until the returned guard is dropped. Call it before the last call of
+    /// [`Self::holders`], which then includes every earlier allocation. `None` if another device plugin allocates the
+    /// devices.
     fn close(&self, _devices: &[PciAddress]) -> Option<Closed> {
         None
     }
 }
 
-/// A witness on a node where this very program gives devices to pods.
+/// Usage on a node where the built-in device plugin allocates devices.
 #[derive(Debug)]
 pub struct Giving {
     others: Arc<dyn Witness>,
@@ -41,7 +42,7 @@ pub struct Giving {
 }
 
 impl Giving {
-    /// What `others` tell, and all that somebody has of what is given out at `gate`.
+    /// Combines the holders reported by `others` with all allocations made through `gate`.
     pub fn new(others: Arc<dyn Witness>, gate: Arc<Gate>) -> Self {
         Self { others, gate }
     }
@@ -49,12 +50,14 @@ impl Giving {
 
 impl Witness for Giving {
     fn holders(&self, devices: &[Device]) -> Result<Vec<Holder>, String> {
-        // In this order: what kubelet begins to tell of in between is then told twice, and not missed.
+        // Read the gate first: an allocation that the kubelet starts to report in between is then listed twice instead
+        // of missed.
         let held = self.gate.held();
         let mut all = self.others.holders(devices)?;
         let held = holder::of_pods(&held, devices).holders;
         if held.iter().any(|holder| !all.contains(holder)) {
-            // Kubelet does not tell of it now: it is released, or kubelet was started again and has not heard of its pods.
+            // The kubelet does not report this allocation now: either it was released, or the kubelet restarted and has
+            // not yet loaded its pods.
             self.gate.doubt();
         }
         all.extend(held);
@@ -72,38 +75,38 @@ impl Witness for Giving {
     }
 }
 
-/// What a node tells of itself: who has a device or a partition open, by procfs, and which pods were given one, by the
-/// kubelet.
+/// Usage reported by the node: open device files from procfs, and allocations to pods from the kubelet.
 #[derive(Debug)]
 pub struct Node {
     proc_root: PathBuf,
-    /// Absent where the settings say that there is no kubelet.
+    /// `None` if the settings say that there is no kubelet.
     kubelet: Option<Kubelet>,
 }
 
-/// The kubelet, whose answers are shared: it answers a few questions at once, and as many threads ask as there are devices.
+/// The kubelet, whose responses are shared: it limits concurrent queries, and every device has a thread that queries
+/// it.
 #[derive(Debug)]
 struct Kubelet {
-    /// Whether this runs in a pod, so that there is a kubelet for certain.
+    /// Whether this process runs in a pod, which means that a kubelet must exist.
     in_pod: bool,
     desk: Mutex<Desk>,
 }
 
-/// Where it is asked, by one at a time.
+/// The kubelet client and its last response, used by one thread at a time.
 #[derive(Debug)]
 struct Desk {
     asker: Asker,
     last: Option<Answer>,
 }
 
-/// The pods that have a process, by procfs.
+/// The pods that have a running process, read from procfs.
 #[derive(Debug)]
 pub struct Processes {
     proc_root: PathBuf,
 }
 
 impl Processes {
-    /// As the process file system at `proc_root` tells.
+    /// Reads the process file system at `proc_root`.
     pub fn new(proc_root: &Path) -> Self {
         Self {
             proc_root: proc_root.to_owned(),
@@ -117,20 +120,21 @@ impl Living for Processes {
     }
 }
 
-/// What the kubelet said, and when it began to be asked.
+/// A response of the kubelet, and when its query started.
 #[derive(Debug)]
 struct Answer {
     asked: Instant,
     given: Result<Vec<PodDevice>, String>,
 }
 
-/// The kubelet answers from memory.
+/// Time limit of a kubelet query. The kubelet answers from memory.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Longer than looking through all processes takes; a file of a process that hangs may never be read.
+/// Time limit of a usage query, above the duration of a full procfs scan. Reading a file of a hung process may never
+/// return.
 const LONGEST_LOOK: Duration = Duration::from_secs(30);
 
 impl Node {
-    /// As `settings` say.
+    /// Creates a probe from `settings`.
     pub fn new(settings: &EngineSettings) -> Self {
         Self {
             proc_root: settings.proc_root().to_owned(),
@@ -174,7 +178,7 @@ impl Witness for Node {
 }
 
 impl Kubelet {
-    /// Which containers were given which devices, by an answer that was begun after this was called.
+    /// Returns the allocations of containers, from a query that started after this call.
     fn given(&self) -> Result<Vec<PodDevice>, String> {
         let now = Instant::now();
         let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
@@ -196,7 +200,7 @@ impl Kubelet {
             .build()
             .map_err(|error| error.to_string())?;
         match runtime.block_on(asker.ask(PATIENCE)) {
-            // Also where there is a record: it has nothing of claims.
+            // Also where checkpoints exist: they do not include resource claims.
             Ok(heard) if heard.is_young => Err(pod_resources::YOUNG.to_owned()),
             Ok(heard) => Ok(heard.given),
             Err(PodResourcesError::Absent { .. }) if !self.in_pod => Ok(Vec::new()),
@@ -209,15 +213,16 @@ impl Kubelet {
     }
 }
 
-/// Whether a resource is made of GPUs or partitions, by its name: NVIDIA has others, such as network cards.
+/// Returns whether a resource consists of GPUs or partitions, by name. NVIDIA has other resources, such as network
+/// cards.
 fn is_of_gpus(resource: &str) -> bool {
     resource == "gpu.nvidia.com"
         || resource.starts_with("nvidia.com/gpu")
         || resource.starts_with("nvidia.com/mig-")
 }
 
-/// Everybody who uses a device of a node, whom its driver names and all others; asked on a thread where that may block. Why not
-/// all of them are told, where that is so.
+/// Returns all users of the devices in `inventory`: the processes that the driver lists and all other holders. Queries
+/// on a thread that may block. The second value is the reason why the list is incomplete.
 pub(super) async fn everybody(
     witness: &Arc<dyn Witness>,
     inventory: &Inventory,

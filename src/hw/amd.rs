@@ -1,13 +1,13 @@
-//! What AMD's kernel drivers tell in sysfs: amdgpu of each device, and KFD of what programs see of it.
+//! AMD hardware from sysfs: amdgpu's files of each device, and KFD's topology of what programs see.
 //!
 //! ```text
 //! bus/pci/devices/<address>/     amdgpu's files of a device     files.rs
 //! class/kfd/kfd/topology/nodes/  what programs see              kfd.rs
 //! ```
 //!
-//! All of it is read at every look: partitions change while the driver runs. Nothing is written, and no device node is opened: who holds
-//! one keeps others from changing partitions. `amdgpu_xcp_*`, where the DRM nodes of partitions are, is not read: some of those lead
-//! nowhere, and which ones are real is what KFD tells.
+//! All of it is read in every scan, because partitions can change while the driver is loaded. Nothing is written and no
+//! device node is opened: an open device node prevents others from changing partitions. `amdgpu_xcp_*`, which hold the
+//! DRM nodes of partitions, are not read: some are dangling, and KFD reports which ones are real.
 
 mod files;
 mod kfd;
@@ -26,20 +26,21 @@ const MODULE: &str = "module/amdgpu";
 const DRIVER: &str = "amdgpu";
 const AMD: u16 = 0x1002;
 
-/// Virtual functions: MI210, MI300X, MI325X, V710, V620. Source: AMD GPU Operator, its rule for node-feature-discovery (`amd-vgpu`).
+/// PCI device IDs of virtual functions: MI210, MI300X, MI325X, V710, V620. Source: AMD GPU Operator, its
+/// node-feature-discovery rule (`amd-vgpu`).
 const VIRTUAL: [u16; 5] = [0x7410, 0x74b5, 0x74b9, 0x7461, 0x73ae];
 
-/// What the drivers say of a device.
+/// Values that the kernel drivers report for a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) amd: Amd,
     pub(crate) product_name: Option<String>,
-    /// All of its memory; a driver that does not tell that does not answer.
+    /// Total memory. A driver that does not report it counts as failing.
     pub(crate) memory: Option<Mebibytes>,
     pub(crate) problems: Vec<Problem>,
 }
 
-/// Asks for each function that amdgpu drives.
+/// Reads the values of each function that is bound to amdgpu.
 pub(crate) fn look(sys: &Sysfs, functions: &mut [PciFunction]) {
     if !functions.iter().any(is_driven) {
         return;
@@ -66,7 +67,7 @@ fn is_virtual(ids: PciIds) -> bool {
     VIRTUAL.contains(&ids.device)
 }
 
-/// amdgpu's own files. Source: Linux, "Misc AMDGPU driver information".
+/// Reads amdgpu's own files of a device. Source: Linux, "Misc AMDGPU driver information".
 fn device(sys: &Sysfs, function: &PciFunction) -> Told {
     let mut module = Files::below(sys, MODULE.to_owned());
     let driver_version = module.version("version");

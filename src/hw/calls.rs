@@ -1,9 +1,9 @@
-//! Which driver calls are running right now, so that somebody else can say when one does not return.
+//! Record of running driver calls, so that other threads can report a call that does not return.
 //!
-//! NVML can hang inside the kernel, where nothing can interrupt it; the thread that called it is gone until it returns.
-//! So the thread writes down what it is about to call, and readers compare the time. The clock starts anew with every
-//! call: a driver that answers slowly is slow, only one that does not answer is stalled. While devices are changed there
-//! may be a thread for each, and so a call for each.
+//! NVML can hang inside the kernel, where it cannot be interrupted, and its thread is lost until the call returns. The
+//! calling thread therefore records each call before making it, and readers compare its start time with the deadline.
+//! The time starts with each call: a slow driver is not stalled, only one that does not return is. While devices are
+//! being changed, each may have its own thread and call.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::domain::id::PciAddress;
 
-/// The record of the calls in flight, shared by the threads that call and those that watch.
+/// Record of the calls in flight, shared by the calling and the observing threads.
 #[derive(Debug, Clone)]
 pub struct CallWatch {
     record: Arc<Mutex<Record>>,
@@ -22,26 +22,26 @@ pub struct CallWatch {
 
 #[derive(Debug, Default)]
 struct Record {
-    /// By serial, so the oldest is the first.
+    /// By serial number, so the oldest call is first.
     running: BTreeMap<u64, InFlight>,
     started: u64,
     overran: bool,
 }
 
-/// A call that has begun and not returned.
+/// A call that has started and not returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InFlight {
     /// The NVML function.
     pub function: &'static str,
-    /// The device it was asked about.
+    /// The device that the call concerns.
     pub device: Option<PciAddress>,
-    /// Tells two calls of the same function apart.
+    /// Distinguishes two calls of the same function.
     pub serial: u64,
     since: Instant,
 }
 
 impl CallWatch {
-    /// A record with no call in flight; a call is overdue after `deadline`.
+    /// Creates an empty record in which a call is overdue after `deadline`.
     pub fn new(deadline: Duration) -> Self {
         Self {
             record: Arc::default(),
@@ -49,7 +49,7 @@ impl CallWatch {
         }
     }
 
-    /// Makes a call, and has it on record until it returns.
+    /// Runs `call` and records it until it returns.
     pub fn during<T>(
         &self,
         function: &'static str,
@@ -78,40 +78,40 @@ impl CallWatch {
         answer
     }
 
-    /// The call that has been running for longer than the deadline; of several the oldest.
+    /// Returns the oldest call that has been running longer than the deadline.
     pub fn stalled(&self) -> Option<InFlight> {
         self.running(self.deadline)
     }
 
-    /// The call that has been running for at least this long; of several the oldest.
+    /// Returns the oldest call that has been running for at least `least`.
     pub fn running(&self, least: Duration) -> Option<InFlight> {
         self.oldest().filter(|call| call.since.elapsed() >= least)
     }
 
-    /// How long to wait until [`Self::stalled`] can have changed from `None`.
+    /// Returns the time until [`Self::stalled`] can change from `None`.
     pub fn patience(&self) -> Duration {
         self.oldest().map_or(self.deadline, |call| {
             self.deadline.saturating_sub(call.since.elapsed())
         })
     }
 
-    /// After this time, a call that has not returned counts as stalled.
+    /// Returns the time after which a running call counts as stalled.
     pub fn deadline(&self) -> Duration {
         self.deadline
     }
 
-    /// Calls that began earlier are overdue earlier, as all have the same time.
+    /// Returns the oldest call, which is overdue first because all calls have the same deadline.
     fn oldest(&self) -> Option<InFlight> {
         let record = self.lock();
         record.running.first_key_value().map(|(_, call)| *call)
     }
 
-    /// Whether a call has overrun its deadline and returned since this was asked last.
+    /// Returns whether a call has overrun its deadline and returned since the last call of this method.
     pub(crate) fn take_overran(&self) -> bool {
         std::mem::take(&mut self.lock().overran)
     }
 
-    /// A panic while the record is held leaves a record that is still true, so poison is of no interest.
+    /// Ignores poison: a panic while the record is locked leaves it valid.
     fn lock(&self) -> MutexGuard<'_, Record> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -151,7 +151,7 @@ mod tests {
         let calls = CallWatch::new(Duration::from_secs(10));
         assert_eq!(calls.patience(), Duration::from_secs(10));
         let (mut first, mut second) = (Duration::ZERO, Duration::ZERO);
-        // The record is what is tested, and a paused clock only goes on where a test awaits.
+        // The clock is paused and advances only at an await, so the test manipulates the record directly.
         let first_since = Instant::now();
         tokio::time::advance(Duration::from_secs(4)).await;
         calls.during("nvmlDeviceSetMigMode", None, || {

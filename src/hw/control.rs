@@ -1,25 +1,25 @@
-//! The port through which devices are changed.
+//! The interface through which devices are changed.
 //!
-//! Changing a device is given to the thread that owns the driver as a piece of work, so that nothing is read while it is
-//! being changed. Within it each device has a control of its own, which may be used on a thread of its own: NVML may be called
-//! from many threads, and devices share nothing but, on some boards, a reset.
+//! Changes run as a unit of work on the thread that owns the driver, so that nothing is read during a change. Within
+//! it, each device has its own control, which may be used on its own thread: NVML is thread-safe, and devices share
+//! nothing except, on some boards, a reset.
 
 use crate::domain::call::{Call, Done, Failure};
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Device, Process};
 use crate::hw::calls::CallWatch;
 
-/// One device that can be changed.
+/// A device that can be changed.
 pub trait GpuControl: Send {
-    /// Which device.
+    /// Returns the device's PCI address.
     fn pci(&self) -> PciAddress;
 
-    /// Everybody who has a context on it. That nobody tells is an error here, and never an empty list.
+    /// Returns all processes that have a context on the device. An unknown list is an error, never an empty list.
     fn processes(&mut self, calls: &CallWatch) -> Result<Vec<Process>, Failure>;
 
-    /// Makes a call that changes it.
+    /// Runs a call that changes the device.
     fn call(&mut self, call: Call, calls: &CallWatch) -> Result<Done, Failure>;
 
-    /// Reads it, as [`crate::hw::GpuDriver::observe`] does.
+    /// Reads the device like [`crate::hw::GpuDriver::observe`].
     fn read(&mut self, calls: &CallWatch) -> Result<Device, Failure>;
 }

@@ -1,7 +1,8 @@
-//! The driver's device files: which there are, and with what numbers.
+//! The driver's device files and their device numbers.
 //!
-//! The numbers of GPUs and of the capabilities of instances are those that the kernel and the driver list, so nothing has to lie
-//! in this container's `/dev`. Of the others only those count that do lie there: not every machine has each.
+//! The numbers of GPUs and of instance capabilities come from the kernel's and the driver's tables, so these files need
+//! not exist in this container's `/dev`. The other files count only if they exist there, because not every machine has
+//! each of them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,9 +17,10 @@ use super::holders::nodes::{Capability, Nodes, gone};
 use crate::domain::id::PciAddress;
 use crate::domain::sharing::delivery::{DeviceFile, DeviceNumber, Files};
 
-/// Where device files are on a host. Source: NVIDIA driver, README, "Device files"; open-gpu-kernel-modules, `nv-caps.c`.
+/// Directory of device files on a host. Source: NVIDIA driver, README, "Device files"; open-gpu-kernel-modules,
+/// `nv-caps.c`.
 const DEV: &str = "/dev";
-/// Source: NVIDIA Container Toolkit, what it gives to every container beside its GPUs.
+/// Files that every container with a GPU needs. Source: NVIDIA Container Toolkit.
 const COMMON: [&str; 4] = [
     "nvidiactl",
     "nvidia-uvm",
@@ -26,28 +28,28 @@ const COMMON: [&str; 4] = [
     "nvidia-modeset",
 ];
 
-/// Why it is not known which files the driver's devices have.
+/// An error that makes the driver's device files unknown.
 #[derive(Debug, Error)]
 pub enum DeviceFilesError {
-    /// The kernel lists no such devices.
+    /// The kernel lists no NVIDIA devices.
     #[error("the kernel has no devices of NVIDIA's driver: it is not loaded")]
     NoDriver,
     /// The driver's tables cannot be read.
     #[error("cannot tell which device files the driver has")]
     Tables(#[source] HoldersError),
-    /// A device file cannot be looked at.
+    /// A device file cannot be inspected.
     #[error("cannot look at {}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
 }
 
-/// The files of the devices with these minor numbers, on the machine whose process file system is at `proc` and whose device
-/// files are seen at `dev`. The paths are those that a host has.
+/// Returns the device files of the devices with these minor numbers. `proc` is the machine's process file system and
+/// `dev` its device directory as mounted here; the returned paths are those on the host.
 pub fn read(
     proc: &Path,
     dev: &Path,
@@ -131,8 +133,8 @@ mod tests {
     const TABLE: &str =
         "config 1\nmonitor 2\ngpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\ngpu5/gi2/access 700\n";
 
-    /// A `/proc` with these devices and this table of capabilities, and a `/dev` whose files have the numbers of null and zero:
-    /// only root may make others.
+    /// Creates a `/proc` with these devices and capabilities, and a `/dev` whose files have the device numbers of
+    /// `null` and `zero`, because creating others requires root.
     fn machine(devices: &str) -> (TempDir, TempDir) {
         let (proc, dev) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::write(proc.path().join("devices"), devices).unwrap();
@@ -141,7 +143,7 @@ mod tests {
         fs::write(tables.join("mig-minors"), TABLE).unwrap();
         symlink("/dev/null", dev.path().join("nvidiactl")).unwrap();
         symlink("/dev/zero", dev.path().join("nvidia-uvm")).unwrap();
-        // Something else of that name.
+        // A regular file of that name.
         fs::write(dev.path().join("nvidia-modeset"), "").unwrap();
         (proc, dev)
     }
@@ -163,7 +165,7 @@ mod tests {
         assert_eq!(common, ["/dev/nvidiactl 1:3", "/dev/nvidia-uvm 1:5"]);
         let devices: Vec<String> = files.devices.values().map(told).collect();
         assert_eq!(devices, ["/dev/nvidia0 195:0", "/dev/nvidia3 195:3"]);
-        // Of the GPU with the minor number 5, which is not ours to give, nothing.
+        // Nothing of the GPU with minor number 5, which is not in the list.
         let instances: Vec<String> = files.instances.values().map(told).collect();
         assert_eq!(
             instances,

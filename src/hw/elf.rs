@@ -1,8 +1,8 @@
-//! Whether a file is a whole ELF library, asked before the loader maps it.
+//! Checks that a file is a complete ELF library before it is loaded.
 //!
-//! The loader maps what a library's headers promise and the kernel kills whoever touches a page that the file does not
-//! have. A driver container that is still copying its files leaves exactly such a library behind, and opening a pipe or a
-//! device in its place waits for ever. Source of offsets: ELF-64 object file format, version 1.5.
+//! The loader maps the segments that the headers announce, and the kernel kills a process that touches a page beyond
+//! the end of the file. A driver container that is still copying its files leaves such a library behind. Opening a FIFO
+//! or device at its path would block forever. Source of the offsets: ELF-64 object file format, version 1.5.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -12,10 +12,10 @@ use crate::files::{self, ReadError};
 
 const HEADER: usize = 64;
 const PROGRAM_HEADER: usize = 56;
-/// 64-bit, least significant byte first: every machine that an NVIDIA driver runs on.
+/// 64-bit, little-endian: every machine that an NVIDIA driver runs on.
 const MAGIC: [u8; 6] = [0x7f, b'E', b'L', b'F', 2, 1];
 
-/// Why the file cannot be a library that is worth loading; `None` when nothing speaks against it.
+/// Returns why the file cannot be a loadable library, or `None` if it can.
 pub(crate) fn objection(path: &Path) -> io::Result<Option<String>> {
     let mut file = match files::open(path) {
         Ok(file) => file,
@@ -32,7 +32,8 @@ pub(crate) fn objection(path: &Path) -> io::Result<Option<String>> {
         .then(|| format!("it has {there} bytes of {promised}; perhaps it is still being copied")))
 }
 
-/// The length that the headers promise: the end of the last segment, and of the section table, which lies behind all else.
+/// Returns the length that the headers announce: the end of the last segment or of the section table, which is at the
+/// end of the file.
 fn promised_length(file: &mut File, header: &[u8; HEADER]) -> u64 {
     let sections = number(header, 0x28, 8)
         .saturating_add(number(header, 0x3c, 2).saturating_mul(number(header, 0x3a, 2)));
@@ -53,7 +54,7 @@ fn promised_length(file: &mut File, header: &[u8; HEADER]) -> u64 {
     end
 }
 
-/// The number of `width` bytes at `offset`, least significant first.
+/// Reads the little-endian number of `width` bytes at `offset`.
 fn number(bytes: &[u8], offset: usize, width: usize) -> u64 {
     let field = bytes.iter().skip(offset).take(width).rev();
     field.fold(0, |number, byte| (number << 8) | u64::from(*byte))

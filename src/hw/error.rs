@@ -1,4 +1,4 @@
-//! What a driver answers when it does not do what it was asked, and what that calls for.
+//! Driver errors and the action that each requires.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,68 +7,68 @@ use thiserror::Error;
 
 use crate::domain::call::{Failure, FailureKind};
 
-/// A driver call that failed.
+/// A failed driver call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{call}: {code}")]
 pub struct DriverError {
     /// The NVML function.
     pub call: &'static str,
-    /// What it answered.
+    /// The returned code.
     pub code: Code,
 }
 
-/// What NVML answers instead of success.
+/// Error code returned by NVML.
 ///
-/// Our own list, because nvml-wrapper's ends at 22 and the numbers that partitioning is about come after it.
+/// This is our own list, because nvml-wrapper's ends at 22 and the codes relevant for partitioning come after it.
 /// Source: `nvmlReturn_t` in `nvml.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Code {
-    /// The library has no such function: it is older than we are.
+    /// The library is too old to have this function.
     NoSuchFunction,
-    /// The answer was no text.
+    /// The response was not valid text.
     NotText,
-    /// The answer has no PCI address.
+    /// The response has no PCI address.
     NoAddress,
-    /// A number of `nvmlReturn_t`.
+    /// A value of `nvmlReturn_t`.
     Nvml(u32),
 }
 
-/// What an error calls for.
+/// The action that an error requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remedy {
-    /// Nothing is wrong; it may work the next time.
+    /// Try again; nothing is wrong.
     Retry,
-    /// The library has lost its driver: drop it and start anew.
+    /// Unload the library and initialize it again: it has lost its driver.
     Reinitialise,
-    /// The device is out of service until somebody resets it.
+    /// Reset the device, which is out of service until then.
     Reset,
-    /// The device or the library does not have what was asked for.
+    /// None: the device or the library does not support the request.
     Unavailable,
-    /// Refused as asked: for lack of a right, of room, or of the object.
+    /// None: the request was refused for lack of permission or space, or because the object does not exist.
     Refused,
-    /// Our mistake or the driver's.
+    /// Report a bug in Octavo or the driver.
     Bug,
 }
 
 impl Code {
-    /// A driver that was not initialised.
+    /// The driver is not initialized.
     pub const UNINITIALIZED: Self = Self::Nvml(1);
-    /// An argument without meaning; past the end of a list, too.
+    /// Invalid argument, also returned past the end of a list.
     pub const INVALID_ARGUMENT: Self = Self::Nvml(2);
-    /// Not on this device.
+    /// Not supported by this device.
     pub const NOT_SUPPORTED: Self = Self::Nvml(3);
-    /// The caller lacks a right.
+    /// Insufficient permission.
     pub const NO_PERMISSION: Self = Self::Nvml(4);
-    /// A buffer is too small, or its size was asked for.
+    /// The buffer is too small, or its size was queried.
     pub const INSUFFICIENT_SIZE: Self = Self::Nvml(7);
-    /// Nothing happened in the time given.
+    /// No event within the timeout.
     pub const TIMEOUT: Self = Self::Nvml(10);
     /// The device fell off the bus.
     pub const GPU_IS_LOST: Self = Self::Nvml(15);
-    /// The library and the kernel driver are of different versions.
+    /// The library and the kernel driver have different versions.
     pub const VERSION_MISMATCH: Self = Self::Nvml(18);
 
-    /// What this answer calls for. Source of the classes: the meaning of each number in `nvml.h`.
+    /// Returns the required action. Source: the meaning of each number in `nvml.h`.
     pub fn remedy(self) -> Remedy {
         match self {
             Self::NoSuchFunction => Remedy::Unavailable,
@@ -85,17 +85,17 @@ impl Code {
     }
 }
 
-/// What a call that changes a device speaks of, which decides what an argument without meaning is.
+/// The object of a call that changes a device. Determines the meaning of "invalid argument".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Concerns {
-    /// An instance that was there once, by its id or its handle: when that has no meaning, it is there no more.
+    /// An instance that existed, by ID or handle: an invalid argument means that it no longer exists.
     Instance,
-    /// Anything else.
+    /// Any other object.
     Otherwise,
 }
 
 impl DriverError {
-    /// What this answer to a call that changes a device is for whoever asked for the change.
+    /// Converts the error of a call that changes a device.
     pub(crate) fn failure(self, concerns: Concerns) -> Failure {
         Failure {
             kind: self.code.failure_kind(concerns),
@@ -166,64 +166,64 @@ impl fmt::Display for Code {
 }
 
 impl DriverError {
-    /// What this error calls for.
+    /// Returns the action that this error requires.
     pub fn remedy(self) -> Remedy {
         self.code.remedy()
     }
 
-    /// Whether `self` is the answer `code`.
+    /// Returns whether the error has this code.
     pub fn is(self, code: Code) -> bool {
         self.code == code
     }
 }
 
-/// Why there is no working driver library.
+/// Reason why no driver library is loaded.
 #[derive(Debug, Error)]
 pub enum LoadError {
-    /// No file of that name at any of the places.
+    /// The file was not found in any directory.
     #[error("no NVML library {name} (looked in {looked})")]
     NotFound {
-        /// The file's name.
+        /// The file name.
         name: String,
-        /// Where it was looked for, in short.
+        /// The searched directories, abbreviated.
         looked: String,
     },
-    /// The operating system's loader refuses the file.
+    /// The dynamic loader rejected the file.
     #[error("cannot load {path}: {reason}")]
     Unloadable {
         /// The file.
         path: PathBuf,
-        /// The loader's words.
+        /// The dynamic loader's error.
         reason: String,
     },
-    /// The file is a library, and not NVML.
+    /// The file is a library other than NVML.
     #[error("{path} is not an NVML library: it lacks {missing}")]
     NotNvml {
         /// The file.
         path: PathBuf,
-        /// The functions it lacks.
+        /// The missing functions.
         missing: String,
     },
-    /// NVML does not start.
+    /// NVML failed to initialize.
     #[error("cannot start NVML from {path}")]
     Refused {
         /// The file.
         path: PathBuf,
-        /// What it answered.
+        /// The returned error.
         source: DriverError,
     },
-    /// The driver's version has an unknown form.
+    /// The driver version has an unknown format.
     #[error("cannot read the driver's version from {path}")]
     Version {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The parse error.
         source: crate::domain::quantity::DriverVersionError,
     },
 }
 
 impl LoadError {
-    /// Whether another file may do better; a library that NVML's own answer came from is the right one.
+    /// Returns whether another file may work. After an error from NVML itself, the file is the right one.
     pub fn is_about_the_file(&self) -> bool {
         match self {
             Self::NotFound { .. } | Self::Unloadable { .. } | Self::NotNvml { .. } => true,

@@ -1,9 +1,9 @@
-//! Who uses a GPU, as `/proc` tells it: [`open()`] finds those who have one or a partition open, [`describe`] says what stands
-//! behind a process id.
+//! GPU usage from procfs: [`open()`] finds the processes that have a GPU or partition open, and [`describe`] adds
+//! details of a process.
 //!
-//! What [`describe`] says is for people to read: a process that ended since, or one that this program may not look at, keeps
-//! its number and has nothing more said of it. Nothing is decided by it. By what [`open()`] finds it is decided what may be
-//! destroyed, so there whatever cannot be told is an error, and never nobody.
+//! The details are informational: a process that has ended, or that this program cannot inspect, keeps its process ID
+//! without them. The result of [`open()`] decides what may be destroyed, so unknown usage is an error and never an
+//! empty list.
 
 mod error;
 pub(super) mod nodes;
@@ -22,10 +22,11 @@ pub use self::origin::{is_elsewhere, origins, pods};
 pub use self::programs::programs;
 use crate::domain::holder::{Holder, Pod, Who};
 
-/// Longest command line that is kept, in characters; what a person looks for is at its beginning.
+/// Maximum length of a stored command line in characters; its beginning is enough to recognize it.
 const LONGEST_COMMAND: usize = 400;
 
-/// Adds what the `/proc` at `root` tells: the command, when it began, the pod. The ids must be of its process namespace.
+/// Adds the command, start time and pod from the procfs at `root`. The process IDs must belong to its process
+/// namespace.
 pub fn describe(root: &Path, holders: &mut [Holder]) {
     let boot = boot_time(root);
     for holder in holders {
@@ -48,7 +49,7 @@ fn add(process: &Process, boot: Option<u64>, who: &mut Who) {
     });
 }
 
-/// The command line as it is typed, on one line; `None` for one that was wiped or never was, such as a kernel thread's.
+/// Returns the command line on one line; `None` if it is empty, such as that of a kernel thread.
 fn command(process: &Process) -> Option<String> {
     let words = process.cmdline().ok()?;
     let line: String = words.join(" ").chars().take(LONGEST_COMMAND).collect();
@@ -59,7 +60,7 @@ fn command(process: &Process) -> Option<String> {
     (!line.is_empty()).then(|| line.join(" "))
 }
 
-/// When the machine booted, in seconds since 1970. Source: `btime` of `/proc/stat`.
+/// Returns the boot time in seconds since 1970. Source: `btime` of `/proc/stat`.
 fn boot_time(root: &Path) -> Option<u64> {
     KernelStats::from_file(root.join("stat"), current_system_info())
         .ok()
@@ -86,8 +87,8 @@ mod tests {
         }
     }
 
-    /// A process that lives until its standard input ends. What it was given came back, so it is what was started: a
-    /// process that is on its way from one program to the next has no command line.
+    /// Starts a process that runs until its standard input ends. Waits for its output to be sure that `execve` has
+    /// happened: in between, a process has no command line.
     fn waiting(arguments: &[&str]) -> Child {
         let mut child = Command::new("cat")
             .arg("-")
@@ -122,7 +123,8 @@ mod tests {
         let began = u64::try_from(jiff::Timestamp::now().as_second()).unwrap();
         let who = told(&mut waiting(&[]));
         assert_eq!(who.command.as_deref(), Some("cat -"));
-        // The kernel counts from a boot that it knows to the second, and the wall's clock may have been set since.
+        // The kernel counts from a boot time with a resolution of one second, and the wall clock may have been set
+        // since.
         assert!(who.since.unwrap().abs_diff(began) < 600, "{who:?} {began}");
     }
 

@@ -1,20 +1,20 @@
-//! Where `libnvidia-ml.so.1` may lie. Pure, but for the one question whether a file exists.
+//! Search paths of `libnvidia-ml.so.1`. Pure except for checks whether a file exists.
 //!
-//! The kernel driver and the library must be of the same build, so the search follows the places where drivers are
-//! installed: the host's own, a driver container's, GKE's. `LD_LIBRARY_PATH` is none of them on purpose: inside a
-//! container everybody can write there.
+//! The kernel driver and the library must be of the same build, so the search covers the directories where drivers are
+//! installed: the host's own, a driver container's, GKE's. `LD_LIBRARY_PATH` is deliberately not searched, because any
+//! process in a container can set it.
 
 use std::path::{Path, PathBuf};
 
 use crate::hw::error::LoadError;
 
-/// The library's name.
+/// The library's file name.
 pub const LIBRARY_NAME: &str = "libnvidia-ml.so.1";
 
-/// Where drivers are installed: on the host, by a driver container, by GKE.
+/// Driver installation roots: the host, a driver container, GKE.
 pub const DRIVER_ROOTS: [&str; 3] = ["/", "/run/nvidia/driver", "/home/kubernetes/bin/nvidia"];
 
-/// Below a root, in the order of the distributions that have them.
+/// Library directories below a root, in order of precedence.
 const DIRECTORIES: [&str; 6] = [
     "usr/lib/x86_64-linux-gnu",
     "usr/lib/aarch64-linux-gnu",
@@ -24,7 +24,7 @@ const DIRECTORIES: [&str; 6] = [
     "lib",
 ];
 
-/// Every place below `roots`, most promising first.
+/// Returns all candidate paths below `roots`, in order of precedence.
 pub fn candidates(roots: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
     roots.iter().flat_map(|root| {
         DIRECTORIES
@@ -33,8 +33,8 @@ pub fn candidates(roots: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// The files to try. A library that was asked for by `chosen` is the only one; otherwise the loader's own search comes
-/// last, which knows the system's cache.
+/// Returns the files to try. If `chosen` is set, it is the only one. Otherwise the dynamic loader's own search, which
+/// uses the system's cache, comes last.
 pub(crate) fn find(chosen: Option<&Path>, roots: &[PathBuf]) -> Result<Vec<PathBuf>, LoadError> {
     if let Some(path) = chosen {
         return if path.exists() {
@@ -60,7 +60,7 @@ fn not_found(path: &Path) -> LoadError {
     }
 }
 
-/// The places that were looked through, in short words.
+/// Returns the searched directories for a message.
 pub(crate) fn looked_in(roots: &[PathBuf]) -> String {
     let mut places: Vec<String> = roots
         .iter()

@@ -1,6 +1,6 @@
-//! One inventory out of what NVML says, what the PCI bus shows and what the machine says of itself. Pure.
+//! Merges NVML's observation, the PCI bus and machine data into one inventory. Pure.
 //!
-//! NVML wins wherever it speaks; the bus adds what NVML does not tell, and every device that NVML is silent about.
+//! NVML takes precedence. The bus adds values that NVML does not report and devices that NVML does not list.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use crate::hw::calls::InFlight;
 use crate::hw::pci::PciFunction;
 use crate::hw::{Observation, Unnamed};
 
-/// NVIDIA's PCI vendor id.
+/// NVIDIA's PCI vendor ID.
 const NVIDIA: u16 = 0x10de;
 
-/// The node's inventory, before its devices have names. `observation` is absent while no driver answers.
+/// Returns the node's inventory before devices are named. `observation` is `None` while no driver responds.
 pub(crate) fn merge(
     machine: Machine,
     functions: &[PciFunction],
@@ -39,7 +39,7 @@ pub(crate) fn merge(
         let on_bus = functions
             .iter()
             .filter(|function| may_be_unnamed(function) && !is_named(function.address));
-        // One function for each of them. Where the bus shows fewer, the others still exist and fail.
+        // Each matches one function. If the bus shows fewer, the other devices still exist and are failing.
         for unnamed in observation.unnamed.iter().skip(on_bus.count()) {
             let device = without_address(unnamed);
             devices.insert(device.pci, device);
@@ -53,7 +53,7 @@ pub(crate) fn merge(
     }
 }
 
-/// What was read last, now that `call` does not return.
+/// Returns the last inventory, marked as stalled in `call`.
 pub(crate) fn stalled(last: &Inventory, call: InFlight) -> Inventory {
     let mut inventory = last.clone();
     inventory.nvml = NvmlState::Stalled {
@@ -73,14 +73,15 @@ pub(crate) fn stalled(last: &Inventory, call: InFlight) -> Inventory {
     inventory
 }
 
-/// Whether NVML may count this function as a device without naming it: an NVIDIA device that no other kernel driver holds.
+/// Returns whether NVML may count this function without naming it: an NVIDIA device that is not bound to another kernel
+/// driver.
 fn may_be_unnamed(function: &PciFunction) -> bool {
     let driver = function.kernel_driver.as_deref();
     Vendor::from_pci(function.ids.vendor) == Vendor::Nvidia
         && matches!(driver, None | Some("nvidia"))
 }
 
-/// A device that NVML counts without an address, and that the bus does not show.
+/// Returns a device that NVML counts without an address and that is not on the bus.
 fn without_address(unnamed: &Unnamed) -> Device {
     let ids = PciIds {
         vendor: NVIDIA,
@@ -97,7 +98,7 @@ fn without_address(unnamed: &Unnamed) -> Device {
     device
 }
 
-/// A device that NVML did not name.
+/// Returns a device that NVML did not name.
 fn from_bus(function: &PciFunction, observation: Option<&Observation>) -> Device {
     let mut device = Device::new(function.address, function.ids);
     device.numa_node = function.numa_node;
@@ -116,7 +117,7 @@ fn from_bus(function: &PciFunction, observation: Option<&Observation>) -> Device
     device
 }
 
-/// AMD's driver tells all that is read of it through the kernel, so it speaks wherever it is bound. MIG is not among what it has.
+/// Adds amdgpu's values, which are available wherever the driver is bound. AMD devices have no MIG.
 fn from_kernel(device: &mut Device, told: &Told) {
     device.condition = match told.memory {
         Some(_) => Condition::Working,

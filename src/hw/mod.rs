@@ -1,4 +1,4 @@
-//! The hardware edge: everything that asks a driver or reads sysfs.
+//! Hardware access: everything that calls a driver or reads sysfs.
 //!
 //! ```text
 //!  agent, cli --> Handle --+            +--> DriverLoader --> GpuDriver, EventSource   (hw::nvml: the only unsafe code)
@@ -7,9 +7,10 @@
 //!                          +--- CallWatch: the call in flight, read by the handle
 //! ```
 //!
-//! One OS thread owns the driver, because NVML may hang in the kernel and a thread is what can be given up then; callers
-//! hold a [`Handle`], which answers whatever the driver does. The traits are the ports that the thread uses, in the
-//! domain's words and not in NVML's, so that its own logic (late, lost, replaced, hanging drivers) is tested without any.
+//! One OS thread owns the driver, because NVML can hang in the kernel and only a thread can be abandoned then. Callers
+//! hold a [`Handle`], which responds whatever the driver does. The traits are the interfaces that the thread uses, in
+//! terms of the domain instead of NVML, so that its handling of slow, lost, replaced and hanging drivers is tested
+//! without a driver.
 
 mod amd;
 pub mod calls;
@@ -42,18 +43,18 @@ use crate::domain::inventory::{Device, Driver};
 use crate::domain::reading::Reading;
 use crate::domain::sharing::health::Xid;
 
-/// Where the hardware is looked for, and how patiently.
+/// Hardware discovery settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// The NVML library; when given, no other is tried.
+    /// The NVML library; if set, no other is tried.
     pub library: Option<PathBuf>,
-    /// Roots of driver installations, in the order they are looked through.
+    /// Roots of driver installations, in search order.
     pub driver_roots: Vec<PathBuf>,
-    /// Where sysfs is mounted.
+    /// Mount point of sysfs.
     pub sys_root: PathBuf,
-    /// The node's setting of logical `NeuronCore`s.
+    /// The node's configuration file for logical `NeuronCore`s.
     pub neuron_logical_config: PathBuf,
-    /// Products that an administrator's catalogue adds.
+    /// Products added by an administrator's catalog.
     pub own: Arc<Own>,
     /// After this time, a driver call that has not returned counts as stalled.
     pub call_deadline: Duration,
@@ -67,74 +68,74 @@ impl Default for Settings {
             sys_root: PathBuf::from(sysfs::ROOT),
             neuron_logical_config: PathBuf::from(neuron::LOGICAL_CONFIG),
             own: Arc::default(),
-            // Above what a healthy driver needs for its slowest call: the first one, while no daemon keeps the GPUs awake.
+            // Longer than the slowest call of a healthy driver: the first one without a persistence daemon.
             call_deadline: Duration::from_secs(10),
         }
     }
 }
 
-/// What a driver says in one reading.
+/// Result of one driver observation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observation {
-    /// The driver itself.
+    /// The driver.
     pub driver: Driver,
-    /// The devices it speaks for. What only the machine knows of them (NUMA node, class) and what only the catalogue
-    /// knows (identity) is left absent.
+    /// The devices that the driver lists. Values that come from the machine (NUMA node, class) or the catalog
+    /// (identity) are `None`.
     pub devices: Vec<Device>,
-    /// Further devices that it counts, without a PCI address.
+    /// Devices that the driver counts without a PCI address.
     pub unnamed: Vec<Unnamed>,
 }
 
-/// A device that a driver counts and whose PCI address it does not report.
+/// A device that the driver counts without reporting its PCI address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unnamed {
-    /// The driver's index for it.
+    /// The driver's index of the device.
     pub index: u32,
-    /// The call that failed, and how.
+    /// The failed call and its error.
     pub reason: String,
 }
 
-/// Finds and starts a driver library.
+/// Finds and loads a driver library.
 pub trait DriverLoader: Send {
-    /// Looks for libraries without loading any; at least one, the most promising first.
+    /// Finds libraries without loading any. Returns at least one, in order of precedence.
     fn find(&mut self) -> Result<Vec<PathBuf>, LoadError>;
 
-    /// Loads and starts the library `path`. Nothing of it stays behind on failure.
+    /// Loads and initializes the library `path`. Leaves nothing loaded on failure.
     fn open(&mut self, path: &Path, calls: &CallWatch) -> Result<Box<dyn GpuDriver>, LoadError>;
 }
 
-/// One started driver library. Dropping it shuts the driver down and unloads the library, unless an [`EventSource`] of
-/// it is left: then dropping that one does.
+/// A loaded and initialized driver library. Dropping it shuts the driver down and unloads the library, unless an
+/// [`EventSource`] of it still exists; dropping that one then does.
 pub trait GpuDriver: Send {
-    /// Reads every device. What a single device does not answer is that device's problem; an error means that the
-    /// library as a whole does not answer. What never changes is asked once in a driver's life.
+    /// Reads every device. A failure of one device is that device's problem; an error means that the whole library
+    /// fails. Constant values are read once in a driver's life.
     fn observe(&mut self, calls: &CallWatch) -> Result<Observation, DriverError>;
 
-    /// What the devices read last say of themselves now; one that does not answer is left out. None of it is part of an
-    /// [`Observation`].
+    /// Returns current readings of the devices of the last observation, which does not include them. Omits devices that
+    /// do not respond.
     fn readings(&mut self, last: &[Device], calls: &CallWatch)
     -> Result<Vec<Reading>, DriverError>;
 
-    /// A source of events of the devices read last; `None` when none of them has any.
+    /// Returns an event source for the devices of the last observation; `None` if none of them supports events.
     fn events(&mut self, calls: &CallWatch) -> Result<Option<Box<dyn EventSource>>, DriverError>;
 
-    /// Controls of those of `devices` that were read before, in the driver's order.
+    /// Returns controls of those of `devices` that were observed before, in the driver's order.
     fn controls<'a>(&'a mut self, devices: &[PciAddress]) -> Vec<Box<dyn GpuControl + 'a>>;
 }
 
-/// Waits for what the hardware says by itself.
+/// Waits for hardware events.
 pub trait EventSource: Send {
-    /// Blocks until something happened, or for some seconds. What has happened already is told all at once, up to a bound.
+    /// Blocks until an event occurs or a few seconds have passed. Returns all pending events together, up to a limit.
     fn wait(&mut self) -> Result<Heard, DriverError>;
 }
 
-/// The end of a wait for events.
+/// Result of a wait for events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard {
-    /// A changed partition, or whatever else makes the devices worth another look.
+    /// A partition changed, or another event requires a new observation.
     Something,
-    /// Errors of devices, in the order in which they happened; something else may have happened too.
+    /// Xid errors in order of occurrence. Other events may have occurred, too.
     Xids(Vec<Xid>),
-    /// The time is up.
+    /// The wait timed out.
     Nothing,
 }

@@ -1,15 +1,16 @@
-//! AWS Neuron devices, by the files that their kernel driver has in sysfs. No tool and no library of the vendor is needed.
+//! AWS Neuron devices, read from the files of their kernel driver in sysfs. Requires no tool or library of the vendor.
 //!
 //! ```text
-//! class/neuron_device/neuronN   one folder a device             (here)
-//!   which file is where         known, or found by its name     files.rs
-//!   what a file may say         a value, or it is told why not  values.rs
-//! a logical core's size         the node's file or the chip     logical.rs
+//! class/neuron_device/neuronN   one directory per device          (here)
+//!   path of each file           known, or found by file name      files.rs
+//!   content of each file        a value, or a reported problem    values.rs
+//! size of a logical core        configuration file or chip        logical.rs
 //! ```
 //!
-//! Every file is optional, and what stands in it is believed only where it can be true: what cannot is absent, and a problem of its device.
-//! Rights differ by release (some files are root's until 2.28), so that a file that may not be read is a problem and no failure.
-//! Source of paths, forms and limits: the driver's releases 2.24 to 2.26 and AWS Neuron's documentation of its sysfs tree.
+//! Every file is optional, and values are checked for plausibility: an implausible value is absent and a problem of its
+//! device. Permissions differ by release (some files are readable only by root before 2.28), so an unreadable file is a
+//! problem and not a failure. Source of paths, formats and limits: the driver's releases 2.24 to 2.26 and AWS Neuron's
+//! documentation of its sysfs tree.
 
 mod files;
 mod logical;
@@ -32,16 +33,16 @@ use files::{Files, Place};
 const MODULE: &str = "module/neuron";
 const VERSION: &str = "module/neuron/version";
 
-/// Where a node's setting of logical cores is, written by its start-up script.
+/// Configuration file for logical cores, written by the node's start-up script.
 pub(crate) const LOGICAL_CONFIG: &str = "/opt/aws/neuron/logical_nc_config";
 
-/// Where the devices are, the usual place first: the class is made of links to the other.
+/// Directories of the devices. The first consists of links to the second.
 const CLASSES: [&str; 2] = ["class/neuron_device", "devices/virtual/neuron_device"];
 
-/// The driver's own limit; that of devices is in `values`.
+/// The driver's own limit. The limit of devices is in `values`.
 const MOST_CORES: usize = 8;
 
-/// So many that are called like devices, or like cores, are looked at.
+/// Maximum number of entries named like devices, or like cores, that are read.
 const MOST_ENTRIES: usize = 1024;
 
 const CORE_COUNT: &str = "core_count";
@@ -60,13 +61,13 @@ const CORE_ARCHITECTURE: Place = Place {
     known: "info/architecture/arch_type",
     name: "arch_type",
 };
-/// What is in use now. `present` beside it is the size of what was asked for or given back last.
+/// Memory currently in use. The neighboring file `present` is the size of the last allocation or release.
 const CORE_MEMORY: Place = Place {
     known: "stats/memory_usage/device_mem/total",
     name: "device_mem/total",
 };
 
-/// What the class itself says where the node is a part of an `UltraServer`: Trainium2's, then Trainium3's own.
+/// Class attributes of a node that is part of an `UltraServer`: Trainium2's, then Trainium3's.
 const ULTRASERVER: [&str; 7] = [
     "ultraserver_mode",
     "server_id_2",
@@ -79,13 +80,13 @@ const ULTRASERVER: [&str; 7] = [
 
 const AMAZON: u16 = 0x1d0f;
 
-/// The Neuron driver's files of a machine.
+/// Reads the Neuron driver's files of a machine.
 #[derive(Debug)]
 pub(crate) struct Reader {
     sys: Sysfs,
-    /// The node's setting of how many physical cores are one logical core.
+    /// The configuration file with the number of physical cores per logical core.
     logical_config: PathBuf,
-    /// What was read of the devices last, for as long as nobody can look which there are.
+    /// The devices read last, retained while they cannot be listed.
     last: Vec<NeuronDevice>,
 }
 
@@ -98,10 +99,11 @@ impl Reader {
         }
     }
 
-    /// What the driver says now; `None` where it is not loaded. `functions` are those of the bus, to be held against it.
+    /// Reads the driver's current state; `None` if it is not loaded. Compares the device count with `functions`, those
+    /// on the bus.
     pub(crate) fn read(&mut self, functions: &[PciFunction]) -> Option<Neuron> {
         let listed = self.numbers();
-        // A folder, and not what somebody may not look at: that may be anything.
+        // Require a readable directory: an inaccessible path may be anything.
         let is_loaded = [MODULE]
             .iter()
             .chain(&CLASSES)
@@ -146,7 +148,8 @@ impl Reader {
         })
     }
 
-    /// In the driver's own words. They are files of the class and of no device, so that only the class has them.
+    /// Returns the `UltraServer` attributes verbatim. They belong to the class and not to a device, so only the class
+    /// directory has them.
     fn ultraserver(&self, problems: &mut Vec<Problem>) -> BTreeMap<String, String> {
         let mut said = BTreeMap::new();
         for name in ULTRASERVER {
@@ -162,7 +165,7 @@ impl Reader {
         said
     }
 
-    /// The numbers of the devices, and the folder that they are in. An error where one of the folders may have some.
+    /// Returns the device numbers and their directory. Fails if a directory that may contain devices cannot be read.
     fn numbers(&self) -> io::Result<(&'static str, Vec<u32>)> {
         let mut nothing = Ok(("", Vec::new()));
         for class in CLASSES {
@@ -185,14 +188,14 @@ impl Reader {
     }
 }
 
-/// The numbers N of the folders `<stem>N` in a folder, in their order as numbers. What else is in there is not looked at.
+/// Returns the numbers N of the subdirectories `<stem>N` in ascending order. Ignores other entries.
 fn numbered(sys: &Sysfs, folder: &str, stem: &str) -> io::Result<Vec<u32>> {
     let numbers = values::numbered(&sys.names(folder)?, stem).into_iter();
     let is_folder = |number: &u32| sys.is_folder(&format!("{folder}/{stem}{number}"));
     Ok(numbers.take(MOST_ENTRIES).filter(is_folder).collect())
 }
 
-/// Those that the driver may give; of others it is told that they are there.
+/// Returns the numbers within the driver's limit. Reports the others as a problem.
 fn possible(numbers: Vec<u32>, problems: &mut Vec<Problem>) -> Vec<u32> {
     let (numbers, others): (Vec<u32>, Vec<u32>) = numbers
         .into_iter()
@@ -242,7 +245,8 @@ fn device(number: u32, files: &mut Files<'_>) -> NeuronDevice {
     device
 }
 
-/// How many cores the driver says, or else how many folders of them there are: the count is root's to read until 2.28.
+/// Returns the number of cores that the driver reports, or the number of core directories: the count is readable only
+/// by root before 2.28.
 fn cores(files: &mut Files<'_>) -> Option<u32> {
     let folders = u32::try_from(files.cores()).ok().filter(|n| *n > 0);
     let told = files.value(CORE_COUNT, values::cores);
@@ -255,7 +259,8 @@ fn cores(files: &mut Files<'_>) -> Option<u32> {
     told.or(folders)
 }
 
-/// The sum over all cores, and nothing where one of them does not tell: less than what is used would look like room.
+/// Returns the sum over all cores, or `None` if a core does not report its memory: a partial sum would overstate the
+/// free memory.
 fn memory(files: &mut Files<'_>, cores: Option<u32>) -> Option<Mebibytes> {
     let told: Vec<u64> = (0..files.cores())
         .filter_map(|core| files.core_value(core, CORE_MEMORY, values::count))
@@ -280,7 +285,7 @@ fn memory(files: &mut Files<'_>, cores: Option<u32>) -> Option<Mebibytes> {
     sum.map(Mebibytes::from_bytes)
 }
 
-/// No device uses more than it has.
+/// Rejects a value above the device's memory.
 fn within(used: Mebibytes, most: Mebibytes, files: &mut Files<'_>) -> Option<Mebibytes> {
     if used > most {
         let error = format!("{used} in use, and there is no more than {most}");
@@ -290,7 +295,8 @@ fn within(used: Mebibytes, most: Mebibytes, files: &mut Files<'_>) -> Option<Meb
     Some(used)
 }
 
-/// The bus and the driver must count alike. Which function is which device cannot be read, so no more than the counts is compared.
+/// Reports a difference between the device counts of the bus and the driver. The files do not show which function is
+/// which device, so only the counts are compared.
 fn miscounted(told: usize, functions: &[PciFunction]) -> Option<Problem> {
     let is_ours = |ids: PciIds| ids.vendor == AMAZON;
     let on_bus = functions

@@ -1,7 +1,7 @@
-//! The accelerators that the PCI bus shows, with or without a driver, and what the machine's firmware says of itself.
+//! Accelerators on the PCI bus, with or without a driver, and the machine's firmware data.
 //!
-//! This is what is left when no driver library speaks, and what NVML does not tell when it does: the class code, the
-//! NUMA node, the kernel driver, and whether a GPU is a virtual one.
+//! This is the only data available without a driver library. It also provides values that NVML does not report: the
+//! class code, the NUMA node, the kernel driver, and whether a GPU is virtual.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const NVIDIA: u16 = 0x10de;
 const AMAZON: u16 = 0x1d0f;
 const NEURON_DRIVER: &str = "neuron";
 
-/// Longer names than this no machine has.
+/// Maximum length of a product name in bytes.
 const LONGEST_NAME: usize = 128;
 
 /// A PCI function that is an accelerator.
@@ -29,37 +29,38 @@ pub(crate) struct PciFunction {
     pub(crate) numa_node: Option<u32>,
     pub(crate) kernel_driver: Option<String>,
     pub(crate) vgpu: Option<VgpuHost>,
-    /// What AMD's drivers say of it, where they drive it.
+    /// Values from AMD's drivers, if they are bound to it.
     pub(crate) amd: Option<Told>,
 }
 
-/// What is known of a function.
+/// Classification of a function.
 #[derive(Debug)]
 enum Known {
     Accelerator(Box<PciFunction>),
     Other,
-    /// Amazon's and no accelerator, unless the Neuron driver takes it: which driver holds it is looked at every time.
+    /// An Amazon function that is an accelerator only if bound to the Neuron driver. Its driver is checked in every
+    /// scan.
     Amazons,
 }
 
-/// What a function is could not be read: its files are still to come, or it just went.
+/// The function could not be read: its files do not exist yet, or it was just removed.
 struct Unread;
 
-/// The bus, with what is known of each function on it.
+/// The PCI bus, with the cached classification of each function.
 ///
-/// What a function is never changes, so its files are read when it appears, until that was possible: a large server has hundreds of
-/// functions, and reading a configuration space may wake a sleeping device. Which driver holds it is read every time, and so is what that
-/// driver shows here.
+/// The type of a function never changes, so its files are read once, when it appears: a large server has hundreds of
+/// functions, and reading a configuration space may wake a sleeping device. The bound driver is read every time, and so
+/// are the files of that driver.
 #[derive(Debug)]
 pub(crate) struct Bus {
     sys: Sysfs,
-    /// Products that an administrator's catalogue adds.
+    /// Products added by an administrator's catalog.
     own: Arc<Own>,
     /// By name in sysfs.
     known: BTreeMap<String, Known>,
-    /// What was read of the bus last, for as long as it cannot be read.
+    /// The result of the last successful scan, retained while the bus cannot be read.
     last: Vec<PciFunction>,
-    /// Why it cannot be.
+    /// The error of the last scan.
     error: Option<String>,
 }
 
@@ -74,7 +75,8 @@ impl Bus {
         }
     }
 
-    /// Every accelerator on the bus now, ordered by address. Of a bus that cannot be read, those that were there: it is not an empty one.
+    /// Returns every accelerator on the bus, ordered by address. If the bus cannot be read, returns the last result
+    /// instead of an empty list.
     pub(crate) fn scan(&mut self) -> Vec<PciFunction> {
         match self.sys.names(DEVICES) {
             Ok(names) => {
@@ -90,7 +92,7 @@ impl Bus {
         let mut before = std::mem::take(&mut self.known);
         for name in names {
             let known = before.remove(&name).filter(|known| match known {
-                // One that is known by its ids is shown without its class, which may only have been late.
+                // A function can be identified by its IDs before its class is readable; read it again until it is.
                 Known::Accelerator(function) => function.ids.class.is_some(),
                 Known::Other => true,
                 Known::Amazons => !is_neurons(&self.sys, &name),
@@ -114,7 +116,7 @@ impl Bus {
         functions
     }
 
-    /// The machine's own facts; `functions` say whether it is a guest with a virtual GPU.
+    /// Returns the machine's data. `functions` determine whether it is a guest with a virtual GPU.
     pub(crate) fn machine(&self, functions: &[PciFunction]) -> Machine {
         let name = self.sys.text("class/dmi/id/product_name");
         Machine {
@@ -128,7 +130,7 @@ impl Bus {
     }
 }
 
-/// What a function is.
+/// Reads and classifies a function.
 fn function(sys: &Sysfs, name: &str, own: &Own) -> Result<Known, Unread> {
     let Ok(address) = name.parse() else {
         return Ok(Known::Other);
@@ -142,7 +144,7 @@ fn function(sys: &Sysfs, name: &str, own: &Own) -> Result<Known, Unread> {
         subsystem_device: id("subsystem_device").unwrap_or(0),
         class: sys.hex(&at("class")),
     };
-    // A virtual function whose physical one is on this machine too is that device once more.
+    // If the physical function of a virtual function is on this machine, both are the same device.
     let is_amazons = ids.vendor == AMAZON;
     let is_one = is_accelerator(ids, own) || (is_amazons && is_neurons(sys, name));
     if !is_one || sys.link(&at("physfn")).is_some() {
@@ -164,33 +166,35 @@ fn function(sys: &Sysfs, name: &str, own: &Own) -> Result<Known, Unread> {
         vgpu: config.as_deref().and_then(vgpu_host),
         amd: None,
     };
-    // What went while it was read may have had more to say.
+    // A function that was removed while it was read may be incomplete.
     let is_there = sys.is_there(&at("vendor"));
     is_there
         .then_some(Known::Accelerator(Box::new(function)))
         .ok_or(Unread)
 }
 
-/// Whether the Neuron driver holds it, which takes nothing else: a chip of the next generation says no more of itself.
+/// Returns whether the function is bound to the Neuron driver, which binds to nothing else. Identifies chips that are
+/// not yet in the catalog.
 fn is_neurons(sys: &Sysfs, name: &str) -> bool {
     let driver = sys.link(&format!("{DEVICES}/{name}/driver"));
     driver.as_deref() == Some(NEURON_DRIVER)
 }
 
-/// Whether people can read it: what was no UTF-8 has become a replacement character by now.
+/// Returns whether the text is printable. Invalid UTF-8 has become a replacement character by now.
 fn is_name(text: &str) -> bool {
     let odd = |c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER;
     text.len() <= LONGEST_NAME && !text.contains(odd)
 }
 
-/// What the catalogue lists is one, whatever it calls itself: Inferentia and Trainium say that they are system peripherals.
-/// What it lists as none is none; for the rest the class decides. What has a screen (VGA) is a console, a processor's own graphics or a
-/// desktop's card, unless NVIDIA made it, whose cards all compute with one driver.
+/// Returns whether a function is an accelerator. The catalog takes precedence over the class: Inferentia and Trainium
+/// report themselves as system peripherals. Otherwise the class decides. A VGA function is a console, integrated
+/// graphics or a desktop GPU and does not count, except for NVIDIA's, which all compute with the same driver.
 fn is_accelerator(ids: PciIds, own: &Own) -> bool {
     let is_owns = own.lists(ids);
     match accelerators::no_accelerator(ids) {
-        // Who lists one device knows more of it than who lists all displays of its maker as none. An id that is listed as none itself
-        // cannot be in a catalogue of one's own: that is refused where it is read, with its place.
+        // A custom entry for one device is more specific than a catalog entry that excludes all displays of its vendor.
+        // A device ID that is excluded itself cannot be in a custom catalog: its parser rejects it and reports the
+        // position.
         Some(other) if other.device.is_none() && is_owns => return true,
         Some(_) => return false,
         None => {}
@@ -206,10 +210,10 @@ fn is_accelerator(ids: PciIds, own: &Own) -> bool {
     }
 }
 
-/// The host behind a virtual GPU, from the vendor capability that its configuration space has then.
+/// Returns the host of a virtual GPU, from a vendor capability in its configuration space.
 ///
-/// Layout: capability id 9, next pointer, length, `VF`, then records of an id, a length with these two bytes, and the
-/// contents; record 0 holds the host driver's version and branch, ten bytes each.
+/// Layout: capability ID 9, next pointer, length, `VF`, then records of an ID, a length that includes these two bytes,
+/// and the content. Record 0 contains the host driver's version and branch, ten bytes each.
 fn vgpu_host(config: &[u8]) -> Option<VgpuHost> {
     const STATUS: usize = 0x06;
     const HAS_CAPABILITIES: u8 = 0x10;
@@ -220,7 +224,7 @@ fn vgpu_host(config: &[u8]) -> Option<VgpuHost> {
         return None;
     }
     let mut at = usize::from(byte(FIRST_CAPABILITY)? & !3);
-    // A loop in the list ends here: there is no room for more capabilities than this.
+    // Terminates on a cyclic list: the space cannot hold more capabilities than this.
     for _ in 0..48 {
         if at == 0 {
             return None;
@@ -251,7 +255,7 @@ fn host_driver_record(mut records: &[u8]) -> Option<VgpuHost> {
                 driver_branch: text(records.get(12..22)?),
             });
         }
-        // A record that claims to be empty would be read for ever.
+        // A record with length 0 would cause an endless loop.
         records = records.get(length.max(2)..)?;
     }
 }

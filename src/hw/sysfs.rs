@@ -1,7 +1,7 @@
-//! Reads below a given sysfs root: the only place that opens its files.
+//! File access below a sysfs root.
 //!
-//! Every file is optional and every read is bounded: a file that is missing, unreadable or empty is `None`, never a
-//! zero, because kernels, drivers and container runtimes each leave some of them out.
+//! Every file is optional and every read is bounded. A missing, unreadable or empty file is `None` and never zero,
+//! because kernels, drivers and container runtimes each omit some files.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -11,16 +11,16 @@ use std::path::PathBuf;
 use crate::domain::quantity::Mebibytes;
 use crate::files::{self, ReadError};
 
-/// Where Linux mounts it.
+/// Linux's mount point.
 pub(crate) const ROOT: &str = "/sys";
 
-/// No attribute that we read is longer; sysfs itself hands out a page at most.
+/// Size limit of an attribute in bytes; sysfs itself returns at most one page.
 const LONGEST_TEXT: u64 = 4096;
 
-/// No machine has more functions on its bus than a PCI segment has addresses.
+/// Maximum number of directory entries: the number of addresses in a PCI segment.
 const MOST_NAMES: usize = 1 << 16;
 
-/// No device has more memory: sixteen tebibytes, more than a hundred times what any has.
+/// Upper bound of a device's memory: 16 TiB, more than a hundred times that of any device.
 pub(crate) const MOST_MEMORY: Mebibytes = Mebibytes::new(16 << 20);
 
 /// A mounted sysfs.
@@ -29,10 +29,10 @@ pub(crate) struct Sysfs {
     root: PathBuf,
 }
 
-/// Something that lies below a folder.
+/// A file or directory found by [`Sysfs::below`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Below {
-    /// From the root on.
+    /// Relative to the sysfs root.
     pub(crate) path: String,
     pub(crate) is_folder: bool,
 }
@@ -42,12 +42,12 @@ impl Sysfs {
         Self { root }
     }
 
-    /// A text attribute without the blanks around it.
+    /// Returns a trimmed text attribute.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
         self.attribute(path).ok().flatten()
     }
 
-    /// The same, and why it cannot be read where it is there and cannot. One that is not there, or holds nothing, is `None`.
+    /// Returns a trimmed text attribute, or the read error. `None` if the file is missing or empty.
     pub(crate) fn attribute(&self, path: &str) -> Result<Option<String>, ReadError> {
         let bytes = match files::beginning(&self.root.join(path), LONGEST_TEXT) {
             Ok(bytes) => bytes,
@@ -59,14 +59,14 @@ impl Sysfs {
         Ok((!text.is_empty()).then(|| text.to_owned()))
     }
 
-    /// A hexadecimal attribute, such as a PCI id.
+    /// Returns a hexadecimal attribute, such as a PCI ID.
     pub(crate) fn hex(&self, path: &str) -> Option<u32> {
         let text = self.text(path)?;
         u32::from_str_radix(text.trim_start_matches("0x"), 16).ok()
     }
 
-    /// At most `limit` bytes of a file. A configuration space is asked of the device itself, which may not answer: whoever reads it is
-    /// on record with the call, and waits. For what is no file, such as a FIFO, nobody waits.
+    /// Returns at most `limit` bytes of a file. A configuration space is read from the device, which may not respond;
+    /// callers record this like a driver call. A FIFO or other special file is not opened.
     pub(crate) fn bytes(&self, path: &str, limit: u64) -> Option<Vec<u8>> {
         let path = self.root.join(path);
         if !fs::metadata(&path).ok()?.is_file() {
@@ -78,12 +78,12 @@ impl Sysfs {
         Some(bytes)
     }
 
-    /// A text attribute as it is, or why there is none.
+    /// Returns a text attribute untrimmed, or the read error.
     pub(crate) fn told(&self, path: &str) -> Result<String, ReadError> {
         files::text(&self.root.join(path), LONGEST_TEXT)
     }
 
-    /// Whether something is there, readable or not.
+    /// Returns whether the path exists, readable or not.
     pub(crate) fn is_there(&self, path: &str) -> bool {
         match fs::metadata(self.root.join(path)) {
             Ok(_) => true,
@@ -91,13 +91,13 @@ impl Sysfs {
         }
     }
 
-    /// Whether it is a folder, or a link to one.
+    /// Returns whether the path is a directory or a link to one.
     pub(crate) fn is_folder(&self, path: &str) -> bool {
         fs::metadata(self.root.join(path)).is_ok_and(|found| found.is_dir())
     }
 
-    /// The paths of what lies below a folder, at most so deep and at most so many, nearest first. Links are left out: in sysfs they lead to
-    /// other devices.
+    /// Returns the paths below a directory, limited in depth and number, shallowest first. Links are omitted, because
+    /// in sysfs they lead to other devices.
     pub(crate) fn below(&self, path: &str, depth: usize, most: usize) -> Vec<Below> {
         let mut found: Vec<Below> = Vec::new();
         let mut folders = VecDeque::from([(path.to_owned(), 1)]);
@@ -131,13 +131,14 @@ impl Sysfs {
         found
     }
 
-    /// The last part of what a symbolic link points to.
+    /// Returns the last component of a symbolic link's target.
     pub(crate) fn link(&self, path: &str) -> Option<String> {
         let target = fs::read_link(self.root.join(path)).ok()?;
         Some(target.file_name()?.to_string_lossy().into_owned())
     }
 
-    /// The names in a directory, sorted: of its first entries, of which there are more than any driver makes. None where there is no directory.
+    /// Returns the sorted names in a directory, truncated at [`MOST_NAMES`] entries. Empty if there is no such
+    /// directory.
     pub(crate) fn names(&self, path: &str) -> io::Result<Vec<String>> {
         files::names(&self.root.join(path), MOST_NAMES)
     }

@@ -1,6 +1,7 @@
-//! What drivers leave on a machine beside what they say: kernel modules, entries in sysfs, device files.
+//! Traces of drivers outside their own interfaces: kernel modules, sysfs entries, device files.
 //!
-//! Nothing is opened but small texts of sysfs, and no device file at all: whoever opens one may wake a device, or stand in somebody's way.
+//! Only small text files of sysfs are opened. Device files are never opened: that could wake a device or block a
+//! change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +13,7 @@ use crate::domain::doctor::{Files, GroupVersion, Groups, Installed, PodGroups, T
 use crate::files;
 use crate::hw::sysfs::Sysfs;
 
-/// Modules that drive accelerators, or keep others from it. Source: the drivers themselves.
+/// Kernel modules that drive accelerators or reserve them for other uses. Source: the drivers themselves.
 const MODULES: [&str; 6] = [
     "nvidia",
     "nouveau",
@@ -21,30 +22,30 @@ const MODULES: [&str; 6] = [
     "vfio_pci",
     "habanalabs",
 ];
-/// Where the Neuron driver has its devices.
+/// Device class of the Neuron driver.
 const NEURON: &str = "class/neuron_device";
 const KFD: &str = "class/kfd/kfd/topology/nodes";
 
-/// Folders of device files beside the first one.
+/// Subdirectories with device files.
 const FOLDERS: [&str; 2] = ["dri", "nvidia-caps"];
-/// Names that accelerators' device files begin with.
+/// Name prefixes of accelerators' device files.
 const NAMES: [&str; 5] = ["nvidia", "neuron", "kfd", "renderD", "card"];
-/// More than any machine has; a folder with more is not read to its end.
+/// Maximum number of entries read from a directory.
 const MOST_FILES: usize = 1 << 14;
 
-/// Where control groups are, below the root of sysfs. Source: `cgroups(7)`; systemd, "The New Control Group Interfaces".
+/// Control group directory, below the root of sysfs. Source: `cgroups(7)`; systemd, "The New Control Group Interfaces".
 const GROUPS: &str = "fs/cgroup";
-/// What is in a folder of the second version, and of no other.
+/// A file that exists only in cgroup v2.
 const SECOND: &str = "cgroup.controllers";
-/// The controller of device files, where each controller has its own folder.
+/// The device controller, which has its own directory in cgroup v1.
 const FIRST: &str = "devices";
 
-/// The longest `modules.dep` is below a megabyte.
+/// Size limit in bytes; the longest `modules.dep` is below 1 MB.
 const LONGEST_LIST: u64 = 16 << 20;
-/// A kernel's release is a line.
+/// Size limit in bytes; a kernel release is one line.
 const LONGEST_RELEASE: u64 = 4096;
 
-/// What drivers leave in the sysfs at `root`.
+/// Reads the traces of drivers in the sysfs at `root`.
 pub fn read(root: &Path) -> Traces {
     let sys = Sysfs::new(root.to_owned());
     let mut modules = BTreeMap::new();
@@ -58,7 +59,7 @@ pub fn read(root: &Path) -> Traces {
             }
             Ok(_) => {}
             Err(error) if files::is_missing(&error) => {}
-            // What may not be looked at is not absent.
+            // A module directory that cannot be inspected is not absent.
             Err(error) => {
                 untold.insert(module.to_owned(), error.to_string());
             }
@@ -81,12 +82,13 @@ pub fn read(root: &Path) -> Traces {
     }
 }
 
-/// Which of the modules there are for the kernel that runs: `modules` is the folder that has one for each kernel, `proc` where procfs is
-/// mounted. `None` where the kernel or its list is not told, as in most containers.
+/// Returns the modules that are installed for the running kernel. `modules` is the directory with one subdirectory per
+/// kernel, and `proc` is where procfs is mounted. `None` if the kernel's release or its list is unavailable, as in most
+/// containers.
 pub fn installed(modules: &Path, proc: &Path) -> Option<Installed> {
     let release = files::text(&proc.join("sys/kernel/osrelease"), LONGEST_RELEASE).ok()?;
     let release = release.trim();
-    // It names a folder, and nothing above it.
+    // The release must be a single path component.
     if release.is_empty() || release.contains('/') || release.starts_with('.') {
         return None;
     }
@@ -95,7 +97,7 @@ pub fn installed(modules: &Path, proc: &Path) -> Option<Installed> {
     let found = list.lines().filter_map(|line| {
         let (path, _) = line.split_once(':')?;
         let (name, _) = path.rsplit('/').next()?.split_once(".ko")?;
-        // Files are called with hyphens where modules are with underscores. Source: `modprobe(8)`.
+        // File names may have hyphens where module names have underscores. Source: `modprobe(8)`.
         let name = name.replace('-', "_");
         MODULES.contains(&name.as_str()).then_some(name)
     });
@@ -105,7 +107,8 @@ pub fn installed(modules: &Path, proc: &Path) -> Option<Installed> {
     })
 }
 
-/// How pods' control groups are made, as the sysfs at `root` shows them, and which device files in `dev` systemd would not find.
+/// Returns how pods' control groups are managed, from the sysfs at `root`, and the device files in `dev` that systemd
+/// would not find.
 pub fn groups(root: &Path, dev: Option<&Path>) -> Told<Groups> {
     let folder = root.join(GROUPS);
     let is_folder = |path: &str| folder.join(path).is_dir();
@@ -134,7 +137,7 @@ pub fn groups(root: &Path, dev: Option<&Path>) -> Told<Groups> {
     })
 }
 
-/// NVIDIA's device files that have no link by their numbers. Those of other makers get theirs from the kernel.
+/// Returns NVIDIA's device files without a link in `/dev/char`. The kernel creates these links for other vendors.
 fn unlinked(dev: &Path) -> Told<Vec<String>> {
     let Files(names) = files(dev)?;
     let is_unlinked = |name: &String| {
@@ -148,7 +151,7 @@ fn unlinked(dev: &Path) -> Told<Vec<String>> {
         .collect())
 }
 
-/// The accelerators' device files in the folder `dev`.
+/// Returns the accelerators' device files in the directory `dev`.
 pub fn files(dev: &Path) -> Told<Files> {
     let mut names = BTreeSet::new();
     collect(dev, "", &mut names)
@@ -171,7 +174,7 @@ fn collect(path: &Path, prefix: &str, names: &mut BTreeSet<String>) -> io::Resul
         if !NAMES.iter().any(|known| name.starts_with(known)) {
             continue;
         }
-        // Through links: containers are given some by links.
+        // Follow links: containers may have device files as links.
         let is_device =
             fs::metadata(entry.path()).is_ok_and(|file| file.file_type().is_char_device());
         if is_device && prefix.is_empty() {
@@ -183,7 +186,7 @@ fn collect(path: &Path, prefix: &str, names: &mut BTreeSet<String>) -> io::Resul
     Ok(())
 }
 
-/// The number behind a prefix, written as the kernel does.
+/// Parses the number after a prefix, written as the kernel does.
 fn number(name: &str, prefix: &str) -> Option<u32> {
     let digits = name.strip_prefix(prefix)?;
     let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -228,7 +231,7 @@ mod tests {
     fn a_module_that_may_not_be_looked_at_is_neither_loaded_nor_absent() {
         let sys = tempfile::tempdir().unwrap();
         fs::create_dir_all(sys.path().join("module/neuron")).unwrap();
-        // Root may look at everything, and at a loop of links nobody can.
+        // Root can inspect everything, but no user can follow a cyclic link.
         symlink("nvidia", sys.path().join("module/nvidia")).unwrap();
         let traces = read(sys.path());
         let loaded: Vec<&String> = traces.modules.keys().collect();
@@ -293,7 +296,7 @@ mod tests {
         assert_eq!(read(), Ok(of(GroupVersion::Two, None)));
         make("fs/cgroup/kubepods.slice");
         assert_eq!(read(), Ok(of(GroupVersion::Two, Some(PodGroups::Systemd))));
-        // A device of the kernel's in the place of NVIDIA's, which only root could make: its numbers are 1 and 3.
+        // A link to `/dev/null`, with device number 1:3, stands for an NVIDIA device, which only root could create.
         symlink("/dev/null", at("dev/nvidia0")).unwrap();
         symlink("/dev/null", at("dev/kfd")).unwrap();
         assert_eq!(read().unwrap().unlinked, Ok(vec!["nvidia0".to_owned()]));

@@ -7,11 +7,10 @@
 //!                         +-Ended- [ thread "nvml-events" ] --> pulses
 //! ```
 //!
-//! Only the first thread reads devices, so a reading never meets another one, nor a change: who changes devices does so as a
-//! piece of work on that thread. The second one waits for events, which
-//! blocks for seconds at a time; it says "look again" to whoever listens and needs the first thread for nothing, so it
-//! does so even while that one hangs. A library is only opened again when both have let go of it, or the loader would
-//! hand out the old one.
+//! Only the first thread reads devices, and changes run as work on that thread, so reads and changes never overlap. The
+//! second thread waits for events, which blocks for seconds at a time. It notifies listeners without the first thread,
+//! so it does so even while that one hangs. A library is opened again only after both threads have released it;
+//! otherwise the dynamic loader would return the old one.
 
 mod claim;
 mod events;
@@ -48,41 +47,41 @@ use claim::{Claim, Job, Release};
 use events::Events;
 use xids::Xids;
 
-/// What the thread is told.
+/// A message to the driver thread.
 enum Message {
-    /// Read the devices and answer.
+    /// Observe the devices and reply.
     Observe(oneshot::Sender<Arc<Inventory>>),
-    /// Do a piece of work with the driver.
+    /// Run a unit of work with the driver.
     Work(Job),
-    /// Read what changes from moment to moment, of the devices read last.
+    /// Take readings of the devices of the last observation.
     Readings(oneshot::Sender<Result<Vec<Reading>, Unread>>),
-    /// Let go of the library and say when nothing has it any more.
+    /// Release the library and reply when neither thread uses it.
     Release(oneshot::Sender<Result<Released, NoDriver>>),
-    /// Take the library again.
+    /// Open the library again.
     Resume,
-    /// The events thread of the driver's `life` has let go of the library.
+    /// The events thread of driver instance `life` has released the library.
     EventsEnded {
         life: u64,
         error: Option<DriverError>,
     },
-    /// It is time to look for the driver.
+    /// The time to search for the driver has come.
     Due,
-    /// Nobody holds a handle any more.
+    /// All handles were dropped.
     Stop,
 }
 
-/// What the threads show to those who listen.
+/// State of the driver thread, published to listeners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Pulse {
-    /// Grows when the devices are worth another look.
+    /// Incremented when a new observation is needed.
     news: u64,
     /// Driver calls are being made, so one may stall.
     busy: bool,
-    /// Who has the driver.
+    /// The current user of the driver.
     claim: Claim,
 }
 
-/// What the threads and the handles share.
+/// State shared by the threads and the handles.
 #[derive(Debug)]
 struct Shared {
     calls: CallWatch,
@@ -93,24 +92,24 @@ struct Shared {
 }
 
 impl Shared {
-    /// Keeps them before it says so: who looks then finds them.
+    /// Stores the Xids before it notifies, so that a listener finds them.
     fn say_xids(&self, heard: &[Xid]) {
         self.xids().hear(heard);
         self.say_news();
     }
 
     fn xids(&self) -> MutexGuard<'_, Xids> {
-        // What is kept is whole after each step, so that of a thread that died with the lock it is as good.
+        // Every step leaves the data consistent, so it is valid even after a panic.
         self.xids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// By what devices are named now.
+    /// Returns the current naming of devices.
     fn naming(&self) -> Naming {
         self.lock_naming().clone()
     }
 
     fn lock_naming(&self) -> MutexGuard<'_, Naming> {
-        // One assignment is all that is done with it.
+        // The lock only guards single assignments.
         self.naming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -120,7 +119,7 @@ impl Shared {
     }
 }
 
-/// Starts the thread. It ends when the last [`Handle`] is dropped and the driver lets it.
+/// Starts the thread. It ends after the last [`Handle`] is dropped, unless a driver call hangs.
 pub fn spawn(loader: Box<dyn DriverLoader>, settings: &Settings) -> io::Result<Handle> {
     let (outbox, inbox) = mpsc::channel();
     let first = Inventory {
@@ -168,12 +167,12 @@ struct Worker {
     shared: Arc<Shared>,
     outbox: mpsc::Sender<Message>,
     link: State,
-    /// When to look for the driver again.
+    /// When to search for the driver again.
     due: Option<Instant>,
     found: Vec<PathBuf>,
     driver: Option<Box<dyn GpuDriver>>,
     observation: Option<Observation>,
-    /// Counts the drivers that were opened; tells a late message about an earlier one.
+    /// Number of drivers opened so far; identifies late messages about an earlier one.
     life: u64,
     events: Events,
     release: Release,
@@ -205,12 +204,12 @@ impl Worker {
         self.unload();
     }
 
-    /// From here on a driver call may stall.
+    /// Marks the start of work in which a driver call may stall.
     fn begin(&self) {
         self.shared.pulse.send_modify(|pulse| pulse.busy = true);
     }
 
-    /// The end of what [`Self::begin`] began; a call that stalled meanwhile and came back is news.
+    /// Marks the end of what [`Self::begin`] started. Notifies listeners if a call stalled and returned meanwhile.
     fn rest(&self) {
         self.shared.pulse.send_modify(|pulse| {
             pulse.busy = false;
@@ -220,7 +219,7 @@ impl Worker {
         });
     }
 
-    /// The next message; `None` when nobody is left to send one.
+    /// Returns the next message; `None` when all senders are gone.
     fn next(&mut self, inbox: &Receiver<Message>) -> Option<Message> {
         let Some(due) = self.due else {
             return inbox.recv().ok();
@@ -235,7 +234,7 @@ impl Worker {
         }
     }
 
-    /// Reads once for everybody who asked before the reading began.
+    /// Observes once for all requests received before the observation starts.
     fn answer(&mut self, asker: oneshot::Sender<Arc<Inventory>>, inbox: &Receiver<Message>) {
         let mut askers = vec![asker];
         let mut others = Vec::new();
@@ -254,7 +253,7 @@ impl Worker {
         self.observe();
         let inventory = self.publish();
         for asker in askers {
-            // Who gave up waiting has read the latest inventory instead.
+            // A requester that timed out has used the latest inventory instead.
             let _gone = asker.send(Arc::clone(&inventory));
         }
         for other in others {
@@ -272,13 +271,13 @@ impl Worker {
                 self.feed(Event::Answered);
                 self.listen();
             }
-            // What was read before is still the best there is.
+            // The previous observation is still the best available.
             Err(error) if error.remedy() == Remedy::Retry && self.observation.is_some() => {}
             Err(error) => self.feed(Event::Lost(error.to_string())),
         }
     }
 
-    /// Drives the link by one event and everything that follows from it.
+    /// Applies an event to the link's state machine and performs the resulting effects.
     fn feed(&mut self, event: Event) {
         let was_ready = matches!(self.link, State::Ready { .. });
         let link = std::mem::replace(&mut self.link, State::start().0);
@@ -304,7 +303,7 @@ impl Worker {
     }
 
     fn search(&mut self) {
-        // The events thread says when it has let go; then it is searched.
+        // The search continues once the events thread has released the library.
         if matches!(self.events, Events::Listening { .. }) {
             return;
         }
@@ -317,7 +316,7 @@ impl Worker {
         }
     }
 
-    /// Tries the files in turn, until one is NVML: beside the right one there may be one for another architecture.
+    /// Tries the found files in turn until one is NVML: a library of another architecture may be next to the right one.
     fn initialise(&mut self) {
         self.publish();
         let mut reasons = Vec::new();
@@ -357,12 +356,12 @@ impl Worker {
         calls.during("nvmlShutdown", None, || drop(driver));
     }
 
-    /// Shows what is known now. While the library is let go of, that stays what was known before.
+    /// Publishes the current inventory. While the library is released, the previous inventory stays.
     fn publish(&mut self) -> Arc<Inventory> {
         if self.is_released() {
             return Arc::clone(&self.shared.latest.borrow());
         }
-        // On record like a driver's call: a file of a dying device may not return either.
+        // Recorded like a driver call: reading a file of a failing device may not return either.
         let (bus, neuron) = (&mut self.bus, &mut self.neuron);
         let (functions, machine, neuron) =
             self.shared.calls.during(NvmlState::READING_SYS, None, || {

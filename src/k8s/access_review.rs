@@ -1,5 +1,6 @@
-//! Asking the API server whose token somebody shows (`TokenReview`) and what they may do (`SubjectAccessReview`). What follows is
-//! for [`domain::access`](crate::domain::access) to say. Called by the aggregator's gate for people and programs.
+//! Authentication (`TokenReview`) and authorization (`SubjectAccessReview`) of clients through the API server.
+//! [`domain::access`](crate::domain::access) decides on the results. Used by the aggregator's access control for users
+//! and programs.
 
 use std::path::Path;
 
@@ -17,7 +18,7 @@ use crate::domain::access::{Caller, GROUP, Proof, Question};
 use crate::domain::credential::{Audience, Token};
 use crate::domain::hardware_profile::ProfileKind;
 
-/// Asks about people and programs.
+/// Client for reviews of users and programs.
 #[derive(Clone)]
 pub struct Asker {
     tokens: Api<TokenReview>,
@@ -26,8 +27,8 @@ pub struct Asker {
 }
 
 impl Asker {
-    /// One that asks the cluster of `kubeconfig`, or the one whose pod this is. Tokens are for `audience`, or for the API server
-    /// itself. Nothing is asked yet.
+    /// Connects to the cluster of `kubeconfig`, or to the one of the current pod. Tokens must be for `audience` or,
+    /// without it, for the API server. Sends no request yet.
     pub async fn connect(
         kubeconfig: Option<&Path>,
         audience: Option<Audience>,
@@ -40,7 +41,7 @@ impl Asker {
         })
     }
 
-    /// What the API server says of a token: one request, never repeated.
+    /// Reviews a token, with one request and no retries.
     pub async fn whose(&self, token: &Token) -> Result<Proof, ReviewError> {
         let audience = self.audience.iter();
         let audiences = audience.map(|audience| audience.as_str().to_owned());
@@ -60,7 +61,7 @@ impl Asker {
         answer.status.map(of).ok_or(ReviewError::NoStatus)
     }
 
-    /// Whether somebody may do what is asked: one request, never repeated.
+    /// Returns whether the caller is authorized, with one request and no retries.
     pub async fn may(&self, caller: &Caller, question: &Question) -> Result<bool, ReviewError> {
         let asked = SubjectAccessReview {
             spec: asked(caller, question),
@@ -84,7 +85,7 @@ impl std::fmt::Debug for Asker {
     }
 }
 
-/// The API server's answer as data. What it leaves out counts as not said.
+/// Converts the API server's response. Missing fields get default values.
 fn of(status: TokenReviewStatus) -> Proof {
     let user = status.user.unwrap_or_default();
     Proof {

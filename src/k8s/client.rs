@@ -1,7 +1,7 @@
-//! The connection to the API server: where it is, who we are to it, and how patient we are.
+//! API server connections: address, credentials and timeouts.
 //!
-//! Token and certificates are read again when they were replaced, so a rotated one needs no restart. Nothing is retried in here:
-//! who asks decides whether and when to ask again, so that requests can be counted.
+//! Tokens and certificates are reloaded when they are replaced, so rotation needs no restart. Nothing is retried here:
+//! the caller decides whether and when to retry, so that requests can be limited.
 
 use std::error::Error as StdError;
 use std::path::{Path, PathBuf};
@@ -17,12 +17,12 @@ use tower::limit::RateLimitLayer;
 
 use crate::domain::error::chain;
 
-/// How long a connection may take to be made.
+/// Connection timeout.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How long one request may take, its answer included; watches apart.
+/// Timeout of one request including its response; does not apply to watches.
 pub const REQUEST: Duration = Duration::from_secs(10);
 
-/// Which program sends the requests; the `User-Agent` in the audit log of the API server.
+/// The program that sends requests, which is the `User-Agent` in the API server's audit log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
     /// The agent.
@@ -43,18 +43,18 @@ impl Program {
     }
 }
 
-/// Why there is no way to reach an API server.
+/// Error that prevents creation of a client.
 #[derive(Debug, Error)]
 pub enum ConnectError {
-    /// The file cannot be used.
+    /// The kubeconfig cannot be used.
     #[error("cannot use the kubeconfig {}", path.display())]
     Kubeconfig {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: Box<KubeconfigError>,
     },
-    /// This is no pod with a service account.
+    /// This is not a pod with a service account.
     #[error("there is no service account of a pod here; outside of a pod give a --kubeconfig")]
     InCluster(#[source] Box<dyn StdError + Send + Sync>),
     /// The credentials cannot be used.
@@ -62,19 +62,21 @@ pub enum ConnectError {
     Client(#[source] Box<kube::Error>),
 }
 
-/// What an agent may ask at most, whatever goes wrong: so many requests in such a time.
+/// Rate limit of an agent: number of requests per interval.
 const MOST: (u64, Duration) = (20, Duration::from_secs(4));
-/// A watch is silent until something happens, and ended by the server before this.
+/// Read timeout. A watch is silent until an event occurs, and the server ends it before this time.
 const SILENCE: Duration = Duration::from_mins(5);
 
-/// A client for the cluster of `kubeconfig`, or for the one whose pod this is. Nothing is asked yet, so the API server may be away.
+/// Creates a client for the cluster of `kubeconfig`, or for the one of the current pod. Sends no request yet, so the
+/// API server may be unavailable.
 pub async fn connect(kubeconfig: Option<&Path>, program: Program) -> Result<Client, ConnectError> {
     let config = config(kubeconfig, program).await?;
     let builder = ClientBuilder::try_from(config).map_err(unusable)?;
     Ok(builder.build())
 }
 
-/// A client that asks no more than one agent has reason to, also of a server that ends every answer as soon as it has begun it.
+/// Creates a client with an agent's rate limit, which also bounds the requests to a server that ends every response
+/// immediately.
 pub async fn connect_agent(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
     let (count, time) = MOST;
     let limit = RateLimitLayer::new(count, time);
@@ -111,12 +113,12 @@ async fn of_file(path: &Path) -> Result<Config, ConnectError> {
     let mut config = Config::from_custom_kubeconfig(file, &options)
         .await
         .map_err(unusable)?;
-    // Read again when it was replaced, as in a pod.
+    // Reloaded when it is replaced, as in a pod.
     config.root_cert_file = authority;
     Ok(config)
 }
 
-/// The file of authorities of the context that counts, where it is one.
+/// Returns the certificate authority file of the current context, if it has one.
 fn authority(file: &Kubeconfig) -> Option<PathBuf> {
     let context = file.current_context.as_ref()?;
     let context = file.contexts.iter().find(|one| one.name == *context)?;
@@ -126,7 +128,7 @@ fn authority(file: &Kubeconfig) -> Option<PathBuf> {
     Some(PathBuf::from(path))
 }
 
-/// What went wrong, in words for a person: the client's own print the whole answer.
+/// Formats an API error for users: the client's own format prints the whole response.
 pub fn told(error: &kube::Error) -> String {
     let kube::Error::Api(status) = error else {
         return chain(error);
@@ -145,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// The `User-Agent` of one request that `client` sends to `server`.
+    /// Returns the `User-Agent` of a request that `client` sends to `server`.
     async fn user_agent(server: &TcpListener, client: Client) -> Option<String> {
         let request = async move { client.apiserver_version().await };
         let answer = async {

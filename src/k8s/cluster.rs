@@ -1,11 +1,11 @@
-//! The whole cluster followed: every Node and every Pod, as far as they decide what may still be placed where.
+//! Watches all Nodes and Pods of the cluster, with the fields that scheduling depends on.
 //!
 //! ```text
-//!  API server --> chase (list, watch) --> read (what is kept) --> sight (changes gathered) --> whoever has a receiver
+//!  API server --> chase (list, watch) --> read (relevant fields) --> sight (batched changes) --> receivers
 //! ```
 //!
-//! A [`Follower`] runs in the aggregator beside whoever counts what is free. It never writes. What it gives out never changes under
-//! its readers, and says how old it may be: a cluster on which nothing happens is not an old one.
+//! A [`Follower`] runs in the aggregator and never writes to the cluster. Its snapshots are immutable and report their
+//! age; a cluster without changes is not stale.
 
 mod chase;
 mod object;
@@ -26,22 +26,22 @@ use self::sight::Sight;
 use super::client::{ConnectError, Program, connect};
 use crate::domain::cluster::{ClusterNode, ClusterPod, Sights};
 
-/// A cluster as it was known at one moment.
+/// A snapshot of the cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Followed {
-    /// Its nodes and pods. Pods that have ended are not among them.
+    /// Nodes and pods, without terminated pods.
     pub sights: Arc<Sights>,
-    /// When both were last known to be complete and current; `None` before they were listed once.
+    /// When both were last known to be complete and current; `None` before the first list.
     pub heard: Option<Instant>,
-    /// Why it is not followed now, in words; `None` where it is.
+    /// Why the cluster is currently not watched; `None` if it is.
     pub trouble: Option<String>,
-    /// Nodes and pods of which something could not be understood. They count with the rest of what they say.
+    /// Number of nodes and pods with unparsable fields. Their other fields count.
     pub odd: usize,
 }
 
-/// Words that wait to be taken: enough for the objects of half a page, so that reading one does not wait for each.
+/// Channel capacity, half a page of objects, so that reading a page rarely waits.
 const WAITING: usize = 256;
-/// What is said before anything is known.
+/// The error before the first snapshot.
 const NOT_YET: &str = "the nodes and pods of the cluster have not been read yet";
 
 impl Default for Followed {
@@ -55,7 +55,7 @@ impl Default for Followed {
     }
 }
 
-/// Follows a cluster, to be run.
+/// Watches a cluster.
 pub struct Follower {
     client: Client,
     followed: watch::Sender<Arc<Followed>>,
@@ -70,12 +70,12 @@ impl std::fmt::Debug for Follower {
 }
 
 impl Follower {
-    /// Of the cluster of `kubeconfig`, or of the one whose pod this is. Nothing is asked yet.
+    /// Connects to the cluster of `kubeconfig`, or to the one of the current pod. Sends no request yet.
     pub async fn connect(kubeconfig: Option<&Path>) -> Result<Self, ConnectError> {
         Ok(Self::new(connect(kubeconfig, Program::Aggregator).await?))
     }
 
-    /// The same with a client that is there.
+    /// Creates a watcher with an existing client.
     pub fn new(client: Client) -> Self {
         Self {
             client,
@@ -83,12 +83,12 @@ impl Follower {
         }
     }
 
-    /// What is known, from now on. It changes a few times a second at most, however much happens.
+    /// Subscribes to snapshots, which are published a few times per second at most.
     pub fn followed(&self) -> watch::Receiver<Arc<Followed>> {
         self.followed.subscribe()
     }
 
-    /// Follows it for ever.
+    /// Runs forever.
     pub async fn run(self) {
         let (nodes, of_nodes) = mpsc::channel(WAITING);
         let (pods, of_pods) = mpsc::channel(WAITING);
@@ -117,7 +117,8 @@ impl Kind for object::Node {
 impl Kind for object::Pod {
     const PATH: &str = "/api/v1/pods";
     const NAME: &str = "pods";
-    // Those that have ended take nothing any more, and there can be many: they go as if deleted. Source: the scheduler's informer.
+    // Terminated pods use no resources, and there can be many. They are removed as if deleted. Source: the scheduler's
+    // informer.
     const FIELDS: Option<&str> = Some("status.phase!=Succeeded,status.phase!=Failed");
     type Kept = ClusterPod;
 

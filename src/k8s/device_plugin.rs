@@ -1,9 +1,9 @@
-//! The device plugin: what is listed to kubelet, and what happens when kubelet asks for it.
+//! The built-in device plugin: devices listed to the kubelet, and allocations.
 //!
 //! ```text
-//!   Gate <-- who decides what is listed (Gate::list)        Manager: sockets, registrations
-//!    |  <-- who destroys things (Gate::close)                  |  one Service for each resource
-//!    |  <-- what kubelet tells of its pods (follow)            v
+//!   Gate <-- devices to list (Gate::list)                    Manager: sockets, registrations
+//!    |  <-- destructive changes (Gate::close)                   |  one Service per resource
+//!    |  <-- allocations reported by the kubelet (follow)        v
 //!    +--- Allocate, all under one lock <------------------- kubelet
 //! ```
 //!

@@ -1,7 +1,8 @@
-//! Kubelet's own record of what it gave to whom, which names pods by UID: the list that it tells names them by namespace and name.
+//! The kubelet's checkpoint of allocations, which identifies pods by UID. The pod-resources API identifies them by
+//! namespace and name.
 //!
-//! Source: Kubernetes, `pkg/kubelet/cm/devicemanager/checkpoint`. It is a file of kubelet's own, so whatever is not as expected means that
-//! nothing is known by it. It may make something look taken, and never free.
+//! Source: Kubernetes, `pkg/kubelet/cm/devicemanager/checkpoint`. The file is internal to the kubelet, so unexpected
+//! content means that it is ignored. It can make a device count as allocated, but never as free.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -15,48 +16,48 @@ use crate::domain::holder::PodDevice;
 use crate::domain::sharing::join::Given;
 use crate::files;
 
-/// Its name in the folder where kubelet and device plugins meet.
+/// File name in the device plugin directory.
 const FILE: &str = "kubelet_internal_checkpoint";
-/// A thousand pods are about a megabyte.
+/// Size limit in bytes. A thousand pods take about a megabyte.
 const LONGEST: u64 = 16 << 20;
 
-/// Why the record is not known.
+/// Error that makes the checkpoint unusable.
 #[derive(Debug, Error)]
 pub enum RecordError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// It is not what kubelet of today writes.
+    /// The file does not have the kubelet's current format.
     #[error("{} is not as kubelet writes it", path.display())]
     Unknown {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The parse error.
         #[source]
         source: serde_json::Error,
     },
 }
 
-/// UIDs of pods by resource, id and container.
+/// UIDs of pods by resource, ID and container.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Record(BTreeMap<(String, String, String), BTreeSet<String>>);
 
-/// That a container was given an id.
+/// An allocation of an ID to a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry<'a> {
     /// The UID of its pod.
     pub uid: &'a str,
-    /// Its name.
+    /// The container's name.
     pub container: &'a str,
     /// The resource.
     pub resource: &'a str,
-    /// The id.
+    /// The allocated ID.
     pub id: &'a str,
 }
 
@@ -68,12 +69,12 @@ struct Checkpoint {
 
 #[derive(Deserialize)]
 struct Data {
-    /// `null` where nothing was given yet.
+    /// `null` before the first allocation.
     #[serde(rename = "PodDeviceEntries", default)]
     entries: Option<Vec<Written>>,
 }
 
-/// The other half of the same file, which is read apart from the first: neither is lost to a mistake in the other.
+/// The other part of the same file. It is parsed separately, so that an error in one part does not affect the other.
 #[derive(Deserialize)]
 struct Registrations {
     #[serde(rename = "Data")]
@@ -82,7 +83,8 @@ struct Registrations {
 
 #[derive(Deserialize)]
 struct Registered {
-    /// Healthy devices by resource; `null` where none was ever registered, and for a resource all of whose devices are unhealthy.
+    /// Healthy devices by resource. `null` if no resource was ever registered, and for a resource with only unhealthy
+    /// devices.
     #[serde(rename = "RegisteredDevices", default)]
     registered: Option<BTreeMap<String, Option<Vec<String>>>>,
 }
@@ -99,7 +101,7 @@ struct Written {
     ids: Ids,
 }
 
-/// By NUMA node, since Kubernetes 1.20; a plain list before.
+/// IDs by NUMA node since Kubernetes 1.20, a plain list before.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Ids {
@@ -107,12 +109,12 @@ enum Ids {
     Plain(Vec<String>),
 }
 
-/// Reads the record in `folder`. It blocks.
+/// Reads the checkpoint in `folder`. Blocks.
 pub fn read(folder: &Path) -> Result<Record, RecordError> {
     load(folder).map(entered)
 }
 
-/// How many healthy devices each resource has that a plugin registered, by the record in `folder`. It blocks.
+/// Returns the number of healthy devices of each registered resource, from the checkpoint in `folder`. Blocks.
 pub fn registered(folder: &Path) -> Result<BTreeMap<String, usize>, RecordError> {
     let all: Registrations = load(folder)?;
     let counts = all.data.registered.unwrap_or_default().into_iter();
@@ -148,7 +150,7 @@ fn entered(checkpoint: Checkpoint) -> Record {
 }
 
 impl Record {
-    /// The same with the UID of the pod, where the record has it.
+    /// Adds the UID of the pod, if the checkpoint has it.
     pub fn name(&self, device: PodDevice) -> Given {
         let key = (
             device.resource.clone(),
@@ -156,12 +158,12 @@ impl Record {
             device.container.clone(),
         );
         let mut uids = self.0.get(&key).into_iter().flatten();
-        // A pod that has ended stays in it for a while, and then nobody knows which of the two it is.
+        // A terminated pod stays in the checkpoint for a while, which makes the UID ambiguous.
         let uid = uids.next().filter(|_| uids.next().is_none()).cloned();
         Given { device, uid }
     }
 
-    /// All of it.
+    /// Returns all allocations.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         self.0.iter().flat_map(|((resource, id, container), uids)| {
             uids.iter().map(move |uid| Entry {

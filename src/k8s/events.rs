@@ -1,7 +1,8 @@
-//! Events, one request each.
+//! Creates events, with one request each.
 //!
-//! They are created and never changed, so `create` is the only permission they need. An event waits in an [`EventQueue`] until the API server
-//! accepts it. While the API server is away or refuses events, only the latest event of each subject is kept.
+//! Events are created and never modified, so `create` is the only permission needed. An event waits in an
+//! [`EventQueue`] until the API server accepts it. While the API server is unavailable or refuses events, only the
+//! latest event of each subject is retained.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,19 +25,19 @@ use crate::domain::node::telling::Event;
 use crate::domain::reason::Reason;
 use crate::domain::sharing::guard::PodRef;
 
-/// Namespace of events about what has none. Source: Kubernetes, `client-go/tools/record`.
+/// Namespace of events about cluster-scoped objects. Source: Kubernetes, `client-go/tools/record`.
 const DEFAULT: &str = "default";
-/// Longest wait before the next attempt where the API server refuses events: it may take an administrator to end that.
+/// Maximum delay before the next attempt if the API server refuses events, which may take an administrator to fix.
 const MAX_REFUSED_WAIT: Duration = Duration::from_mins(5);
-/// Events of pods are dropped after this. Source: Kubernetes, kube-apiserver, `--event-ttl`, default.
+/// Pod events are dropped after this time. Source: Kubernetes, kube-apiserver, default of `--event-ttl`.
 const MAX_POD_EVENT_AGE: Duration = Duration::from_hours(1);
 
-/// What an event is about.
+/// The object of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum About {
-    /// This machine's Node, by its UID.
+    /// This machine's Node, by UID.
     Node(String),
-    /// A pod of it.
+    /// A pod on this machine.
     Pod(PodRef),
 }
 
@@ -49,12 +50,12 @@ pub(super) struct Writer {
     refused: bool,
 }
 
-/// What becomes of an event that the API server refuses.
+/// Handling of an event that the API server refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OnRefusal {
-    /// It is sent again: its subject stays.
+    /// Retry: its object continues to exist.
     Retry,
-    /// It is dropped: its subject may be in a namespace that is gone or ends.
+    /// Drop: its namespace may be deleted or terminating.
     Drop,
 }
 
@@ -76,7 +77,7 @@ impl Writer {
         }
     }
 
-    /// Creates the event; the error is how long to wait before the next attempt. An event that is invalid is dropped.
+    /// Creates the event. The error is the delay before the next attempt. An invalid event is dropped.
     async fn create(&mut self, about: &About, event: &Event) -> Result<(), Duration> {
         let Some(body) = body(&self.node, about, event) else {
             return Ok(());
@@ -116,7 +117,7 @@ impl Writer {
     }
 }
 
-/// Events that wait to be sent.
+/// The queue of unsent events.
 #[derive(Debug)]
 struct Shared<S> {
     queue: Mutex<Option<EventQueue<S>>>,
@@ -124,15 +125,15 @@ struct Shared<S> {
     began: Instant,
 }
 
-/// Adds events to a queue, which ends when this is dropped.
+/// Adds events to a queue. Dropping it closes the queue.
 #[derive(Debug)]
 pub(super) struct Sender<S>(Arc<Shared<S>>);
 
-/// Takes events from a queue.
+/// Sends the events of a queue.
 #[derive(Debug)]
 pub(super) struct Receiver<S>(Arc<Shared<S>>);
 
-/// The two ends of a queue.
+/// Creates both ends of a queue.
 pub(super) fn channel<S>(queue: EventQueue<S>) -> (Sender<S>, Receiver<S>) {
     let shared = Arc::new(Shared {
         queue: Mutex::new(Some(queue)),
@@ -143,14 +144,14 @@ pub(super) fn channel<S>(queue: EventQueue<S>) -> (Sender<S>, Receiver<S>) {
 }
 
 impl<S> Shared<S> {
-    /// `None` after the end.
+    /// The queue is `None` after it was closed.
     fn lock(&self) -> MutexGuard<'_, Option<EventQueue<S>>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<S: Clone + Ord> Sender<S> {
-    /// Adds an event; without one, the unsent events of the subject are dropped.
+    /// Adds an event. Without one, drops the unsent events of the subject.
     pub(super) fn change(&self, subject: S, event: Option<Event>) {
         let now = self.0.began.elapsed();
         if let Some(queue) = &mut *self.0.lock() {
@@ -191,7 +192,7 @@ impl<S: Clone + Ord> Receiver<S> {
         }
     }
 
-    /// Waits for the next event; `None` after the end.
+    /// Waits for the next event; `None` after the queue was closed.
     async fn next(&self) -> Option<InFlight<S>> {
         loop {
             let wait = {
@@ -220,14 +221,14 @@ impl About {
     }
 }
 
-/// Why an event was not created.
+/// Reason why an event was not created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Failure {
-    /// The API server does not answer, or cannot serve the request now.
+    /// The API server does not respond or cannot serve the request now.
     Away,
-    /// It refuses the request, which a change of its configuration can end.
+    /// The API server refuses the request, which a configuration change can fix.
     Refused,
-    /// It will never accept this event.
+    /// The API server will never accept this event.
     Invalid,
 }
 
@@ -258,7 +259,7 @@ fn body(node: &str, about: &About, event: &Event) -> Option<ApiEvent> {
         ),
     };
     let body = json!({
-        // Unique, and no longer than a name may be.
+        // Unique and within the length limit of names.
         "metadata": {"generateName": format!("{}.", name.get(..200).unwrap_or(name)), "namespace": about.namespace()},
         "involvedObject": object,
         "type": event.reason.kind().as_str(),
@@ -274,20 +275,20 @@ fn body(node: &str, about: &About, event: &Event) -> Option<ApiEvent> {
     serde_json::from_value(body).ok()
 }
 
-/// To the second, as these fields have it.
+/// Formats a time in seconds, as these fields require.
 fn whole(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// What an event about a pod reports.
+/// The subject of a pod event.
 type PodSubject = (PodRef, PodFact);
 
-/// A fact about a pod. A later event about it replaces an earlier one.
+/// A fact about a pod. A later event about the same fact replaces an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum PodFact {
-    /// Whether a container uses more than its share.
+    /// Whether a container exceeds its memory share.
     Share,
-    /// All else, by its reason.
+    /// Any other fact, by reason.
     Other(Reason),
 }
 
@@ -295,7 +296,7 @@ enum PodFact {
 #[derive(Debug, Clone)]
 pub struct PodEvents(Arc<Sender<PodSubject>>);
 
-/// What sends them, to be run.
+/// Sends pod events; run it as a task.
 #[derive(Debug)]
 pub struct Herald {
     writer: Writer,
@@ -303,7 +304,7 @@ pub struct Herald {
 }
 
 impl PodEvents {
-    /// Where events are given to, and what sends them.
+    /// Creates a handle to report events and the task that sends them.
     pub fn new(client: Client, node: &NodeName) -> (Self, Herald) {
         let (sender, queue) = channel(EventQueue::unlimited(MAX_POD_EVENT_AGE));
         let writer = Writer::new(client, node, OnRefusal::Drop);
@@ -326,7 +327,7 @@ impl PodEvents {
 }
 
 impl Herald {
-    /// Sends events, one after the other, until none can come.
+    /// Sends events until all handles are dropped.
     pub async fn run(self) {
         let Self { writer, queue } = self;
         let about = |(pod, _): &PodSubject| Some(About::Pod(pod.clone()));

@@ -1,8 +1,8 @@
-//! The node's pods, listed and told to end while somebody wants that, by way of the Eviction API: it asks disruption budgets, and
-//! a pod has as long to end as it says itself.
+//! Lists and evicts the node's pods on request, through the Eviction API, which respects disruption budgets and each
+//! pod's termination grace period.
 //!
-//! Whoever wants it has a [`Door`] and never waits: it says what shall be, and sees what came of it. One request at a time, so
-//! that what else this agent has to say is not held up by many pods. Source: Kubernetes, "API-initiated Eviction".
+//! Callers have a [`Door`] and never wait: they set the desired evictions and read the results. Only one request runs
+//! at a time, so that many pods do not delay the agent's other requests. Source: Kubernetes, "API-initiated Eviction".
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,22 +22,22 @@ use crate::domain::node::{EFFECT, REPARTITIONING};
 use crate::k8s::client::{REQUEST, told};
 use crate::k8s::node::patience;
 
-/// A pod whose budget allows nothing is asked about again after this; with many of them after so much each, for the API server's
-/// sake.
+/// Retry interval of a pod that its disruption budget protects; `EACH` per pod if there are many, to limit the load on
+/// the API server.
 const AGAIN: Duration = Duration::from_secs(5);
 const EACH: Duration = Duration::from_millis(500);
-/// However often something failed, it is tried again after this: a drain has a deadline.
+/// Maximum retry delay after any number of failures, because a drain has a deadline.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// The end of an [`Usher`] that others have; it ends when this is dropped.
+/// Handle to an [`Usher`], which ends when the handle is dropped.
 #[derive(Debug)]
 pub struct Door {
     orders: watch::Sender<Orders>,
-    /// What the API server says.
+    /// The API server's responses.
     pub heard: watch::Receiver<Heard>,
 }
 
-/// Lists and evicts, to be run.
+/// Lists and evicts pods; run it as a task.
 #[derive(Debug)]
 pub struct Usher {
     pods: Api<ApiPod>,
@@ -47,21 +47,21 @@ pub struct Usher {
     began: Instant,
     listed: Option<Duration>,
     lists: Pace<()>,
-    /// After a failure.
+    /// Earliest time of the next list after a failure.
     not_listed_before: Duration,
     asked: BTreeMap<PodId, Asked>,
 }
 
-/// A pod that shall go.
+/// State of a pod to evict.
 #[derive(Debug, Default)]
 struct Asked {
     pace: Pace<()>,
-    /// When it is asked about again; `None` where the answer was the last.
+    /// When to retry; `None` after a final response.
     due: Option<Duration>,
 }
 
 impl Door {
-    /// One, and the other ends of it.
+    /// Creates a handle and the evictor's ends of its channels.
     pub(crate) fn new() -> (Self, watch::Receiver<Orders>, watch::Sender<Heard>) {
         let (order, orders) = watch::channel(Orders::default());
         let (hear, heard) = watch::channel(Heard::default());
@@ -72,7 +72,7 @@ impl Door {
         (door, orders, hear)
     }
 
-    /// Wants this from now on.
+    /// Sets the desired lists and evictions.
     pub fn order(&self, orders: Orders) {
         self.orders.send_if_modified(|known| {
             let differs = *known != orders;
@@ -83,7 +83,7 @@ impl Door {
 }
 
 impl Usher {
-    /// For the pods of `node`; nothing is asked before it runs and something is wanted.
+    /// Creates an evictor for the pods of `node`. Sends no request before it runs and has orders.
     pub fn new(client: Client, node: &NodeName) -> (Door, Self) {
         let (door, orders, heard) = Door::new();
         let usher = Self {
@@ -100,7 +100,7 @@ impl Usher {
         (door, usher)
     }
 
-    /// Does what is wanted until the other end is dropped.
+    /// Runs until the handle is dropped.
     pub async fn run(mut self) {
         loop {
             let orders = self.orders.borrow_and_update().clone();
@@ -115,10 +115,10 @@ impl Usher {
         }
     }
 
-    /// What is not wanted any more is nobody's business.
+    /// Forgets results that are no longer wanted.
     fn forget(&mut self, orders: &Orders) {
         let is_on = orders.list.is_some();
-        // Who was told to end is not told again by whoever wants it once more a moment later.
+        // A pod that was evicted must not be evicted again if the same order is repeated shortly after.
         let is_wanted = |id: &PodId, is_done: bool| orders.evict.contains(id) || (is_on && is_done);
         self.asked
             .retain(|id, asked| is_wanted(id, asked.due.is_none()));
@@ -138,7 +138,7 @@ impl Usher {
         });
     }
 
-    /// Asks one thing that is due; says when the next is.
+    /// Sends one request that is due. Returns the delay until the next.
     async fn step(&mut self, orders: &Orders) -> Option<Duration> {
         let now = self.began.elapsed();
         let mut next: Option<Duration> = None;
@@ -166,7 +166,7 @@ impl Usher {
     }
 
     async fn list(&mut self) {
-        // What the API server has in memory will do: an eviction names the pod's UID.
+        // The API server's cache suffices, because an eviction names the pod's UID.
         let params = ListParams::default()
             .fields(&format!("spec.nodeName={}", self.node))
             .match_any();
@@ -241,20 +241,21 @@ impl Usher {
     }
 }
 
-/// How long the server asks to be left alone.
+/// Returns the delay that the server requests.
 fn asks_for<T, E>(answer: &Result<kube::Result<T>, E>) -> Option<Duration> {
     let Ok(Err(error)) = answer else { return None };
     patience(error)
 }
 
-/// When what has just failed is tried again: not as late as anything else, where the server does not ask for that.
+/// Returns the next attempt's time after a failure. The delay is capped at `LONGEST` unless the server requests a
+/// longer one.
 fn after(pace: &mut Pace<()>, now: Duration, patience: Option<Duration>) -> Duration {
     pace.failed(now, None);
     let wait = pace.wait(now, &()).unwrap_or_default().min(LONGEST);
     now.saturating_add(wait.max(patience.unwrap_or_default()))
 }
 
-/// The UID keeps a pod of the same name that was made since from being told to end. How long it may take is the pod's to say.
+/// Returns the eviction of this pod. The UID protects a later pod of the same name. The grace period is the pod's own.
 fn body(id: &PodId) -> Value {
     json!({
         "apiVersion": "policy/v1",
@@ -264,8 +265,8 @@ fn body(id: &PodId) -> Value {
     })
 }
 
-/// What an answer that is no success means. Source: Kubernetes, `pkg/registry/core/pod/storage/eviction.go`: a budget is told from
-/// other reasons for patience by the cause `DisruptionBudget`.
+/// Converts an error response. Source: Kubernetes, `pkg/registry/core/pod/storage/eviction.go`: the cause
+/// `DisruptionBudget` distinguishes a budget from other reasons for 429.
 fn answer(error: &kube::Error) -> Answer {
     let refused = || Answer::Refused(told(error));
     let kube::Error::Api(status) = error else {
@@ -279,13 +280,13 @@ fn answer(error: &kube::Error) -> Answer {
         404 => Answer::Gone,
         409 if status.message.contains("UID") => Answer::Gone,
         429 if budget => Answer::Budget,
-        // A webhook that denies says the same code, and may think otherwise later.
+        // A denying webhook returns the same code, but may decide otherwise later.
         403 if status.message.contains("cannot create resource") => Answer::Forbidden,
         _ => refused(),
     }
 }
 
-/// What of a pod concerns us.
+/// Extracts the relevant fields of a pod.
 fn pod(pod: ApiPod) -> Pod {
     let meta = pod.metadata;
     let spec = pod.spec.unwrap_or_default();
@@ -311,7 +312,8 @@ fn pod(pod: ApiPod) -> Pod {
     }
 }
 
-/// Whether a pod with this goes where our taint is. Source: Kubernetes, `Toleration.ToleratesTaint`: our taint has no value.
+/// Returns whether a pod with this toleration tolerates our taint, which has no value. Source: Kubernetes,
+/// `Toleration.ToleratesTaint`.
 fn tolerates(toleration: &Toleration) -> bool {
     let all = |text: &Option<String>, one: &str| {
         let text = text.as_deref().unwrap_or_default();

@@ -1,12 +1,12 @@
-//! Hardware profiles of a cluster and the queues that they may name, followed; and a new profile, made.
+//! Watches hardware profiles and the queues that they can reference, and creates profiles.
 //!
 //! ```text
-//!  API server --> follow (each kind by itself) --> wire: read --> Profiles, shared --> aggregator
-//!  command line, aggregator --> write: who am I, is it there, apply
+//!  API server --> follow (each kind separately) --> wire: parse --> Profiles, shared --> aggregator
+//!  command line, aggregator --> write: identify, check for existing, apply
 //! ```
 //!
-//! A cluster need not have any of the kinds: that is a state, which is looked at again, and no error. Following never writes.
-//! Called by the aggregator, and for making one by the command line and, where it was started for that, by the aggregator.
+//! A cluster without a kind is a normal state, which is checked again periodically. Watching never writes. Used by the
+//! aggregator. Profiles are created by the command line and, if enabled, by the aggregator.
 
 mod follow;
 mod write;
@@ -25,29 +25,29 @@ pub use self::write::{
 use super::client::{ConnectError, Program, connect};
 use crate::domain::hardware_profile::{HardwareProfile, ProfileKey, ProfileKind, Queues};
 
-/// What a cluster has of profiles and queues.
+/// Profiles and queues of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Profiles {
     /// The profiles.
     pub all: BTreeMap<(ProfileKind, ProfileKey), Arc<HardwareProfile>>,
-    /// Whether the cluster knows each kind.
+    /// Whether the cluster has each kind.
     pub kinds: BTreeMap<ProfileKind, Presence>,
     /// Kueue's queues.
     pub queues: Queues,
-    /// Why some of it may not be how it is now, by what cannot be followed.
+    /// Errors that may make parts outdated, by the kind that cannot be watched.
     pub troubles: BTreeMap<&'static str, String>,
 }
 
-/// Whether a cluster knows a kind of objects.
+/// Whether a cluster has a kind of object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Presence {
-    /// It does not: there can be none.
+    /// It does not, so there are no objects.
     Absent,
-    /// It does, and these are all.
+    /// It does, and all objects are listed.
     There,
 }
 
-/// Follows the profiles of a cluster, to be run.
+/// Watches the profiles of a cluster; run it as a task.
 pub struct ProfileFollower {
     client: Client,
     known: watch::Sender<Arc<Profiles>>,
@@ -61,7 +61,7 @@ impl std::fmt::Debug for ProfileFollower {
 }
 
 impl Profiles {
-    /// Whether each kind has been asked about.
+    /// Returns whether the state of every kind is known.
     pub fn is_read(&self) -> bool {
         ProfileKind::ALL
             .iter()
@@ -70,12 +70,12 @@ impl Profiles {
 }
 
 impl ProfileFollower {
-    /// Of the cluster of `kubeconfig`, or of the one whose pod this is. Nothing is asked yet.
+    /// Connects to the cluster of `kubeconfig`, or to the one of the current pod. Sends no request yet.
     pub async fn connect(kubeconfig: Option<&Path>) -> Result<Self, ConnectError> {
         Ok(Self::new(connect(kubeconfig, Program::Aggregator).await?))
     }
 
-    /// The same with a client that is there.
+    /// Creates a watcher with an existing client.
     pub fn new(client: Client) -> Self {
         Self {
             client,
@@ -83,12 +83,12 @@ impl ProfileFollower {
         }
     }
 
-    /// What is known, from now on.
+    /// Subscribes to the profiles.
     pub fn known(&self) -> watch::Receiver<Arc<Profiles>> {
         self.known.subscribe()
     }
 
-    /// Follows them for ever.
+    /// Runs forever.
     pub async fn run(self) {
         let Self { client, known } = self;
         let of = |kind| profiles(client.clone(), kind, &known);

@@ -1,7 +1,7 @@
-//! The Lease that says which of several programs writes, held and given back.
+//! Leader election with a Lease: acquires, renews and releases it.
 //!
-//! What is to be done is [`Election`]'s to say; here it is asked for. Started by the aggregator, as a task of its own, so that nothing
-//! else that is slow keeps it from saying in time that it still holds the Lease. Who writes has a [`Lead`], and asks it each time.
+//! [`Election`] decides the next step, and this module sends the request. Started by the aggregator as a separate task,
+//! so that no slow operation delays a renewal. Writers have a [`Lead`] and check it before each write.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -21,12 +21,12 @@ use tracing::{debug, info, warn};
 use super::client::told;
 use crate::domain::lease::{DURATION, Election, Sight, Step};
 
-/// How long a request may take: less than it takes until the Lease must not be used any more.
+/// Request timeout, shorter than the time until the Lease expires.
 const REQUEST: Duration = Duration::from_secs(3);
-/// Giving it back must not hold up the end of the program.
+/// Release timeout, which must not delay the program's shutdown.
 const GIVE_BACK: Duration = Duration::from_secs(2);
 
-/// Holds the Lease, to be run.
+/// Holds the Lease; run it as a task.
 pub struct Keeper {
     leases: Api<Lease>,
     name: String,
@@ -34,25 +34,25 @@ pub struct Keeper {
     election: Election,
     began: Instant,
     until: watch::Sender<Option<Instant>>,
-    /// How often it changed hands, as was read last.
+    /// Number of transitions in the last read Lease.
     transitions: i32,
     was_held: bool,
     trouble: Option<String>,
 }
 
-/// Whether we are the one that writes, and until when.
+/// Leadership state, with its expiry.
 #[derive(Debug, Clone)]
 pub struct Lead {
     until: watch::Receiver<Option<Instant>>,
 }
 
-/// Why it was not read or written.
+/// Reason why the Lease was not read or written.
 #[derive(Debug, Error)]
 enum LeaseError {
-    /// The API server refused it or could not be reached.
+    /// The API server refused the request or is unreachable.
     #[error("{}", told(.0))]
     Refused(Box<kube::Error>),
-    /// No answer came.
+    /// No response.
     #[error("the API server does not answer within {REQUEST:?}")]
     Late,
 }
@@ -64,22 +64,23 @@ impl fmt::Debug for Keeper {
 }
 
 impl Lead {
-    /// Until when nothing keeps us from writing; `None` where we are not the one.
+    /// Returns until when this process is the leader; `None` if it is not.
     pub fn until(&self) -> Option<Instant> {
         self.until.borrow().filter(|until| *until > Instant::now())
     }
 
-    /// Waits until that becomes another one; `false` once nobody holds the Lease for us any more.
+    /// Waits for a change of the state. Returns `false` after the task has ended.
     pub async fn changed(&mut self) -> bool {
         self.until.changed().await.is_ok()
     }
 }
 
 impl Keeper {
-    /// For this Lease, under a name that begins so and is nobody else's. Nothing is asked before it runs.
+    /// Creates an elector for this Lease with a unique identity that starts with `who`. Sends no request before it
+    /// runs.
     pub fn new(client: Client, (namespace, name): (&str, &str), who: &str) -> (Lead, Self) {
         let (until, lead) = watch::channel(None);
-        // A program that was killed and begun again is another one: its predecessor's last request may still be on its way.
+        // A restarted program needs a new identity, because the last request of its predecessor may still be in flight.
         let me = format!("{who}_{:016x}", RandomState::new().hash_one(0));
         let keeper = Self {
             leases: Api::namespaced(client, namespace),
@@ -95,7 +96,7 @@ impl Keeper {
         (Lead { until: lead }, keeper)
     }
 
-    /// Holds it, or waits for it, until it shall stop; then gives it back.
+    /// Acquires and renews the Lease until `stop` is set, then releases it.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
         loop {
             tokio::select! {
@@ -110,11 +111,12 @@ impl Keeper {
     async fn turn(&mut self) {
         let asked = self.began.elapsed();
         let step = self.election.step(asked);
-        // What is to be made can only be there already; where its namespace is missing nobody was faster.
+        // Creation can only conflict with an existing Lease. A 404 on creation means that the namespace does not exist,
+        // not that another process was faster.
         let makes = step == Step::Create;
         let done = match step {
             Step::Wait(wait) => {
-                // Whoever stops being the one says so then, and not at the next request.
+                // An expiring leader publishes that at the expiry, not at its next request.
                 let left = self.election.holds(asked).unwrap_or(wait);
                 sleep(wait.min(left)).await;
                 return;
@@ -164,7 +166,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Writes us into the Lease of this version, or makes it.
+    /// Writes this holder into the Lease of this version, or creates the Lease.
     async fn write(
         &mut self,
         asked: Duration,
@@ -184,7 +186,7 @@ impl Keeper {
             spec.acquire_time = Some(now);
         }
         let answer = if let Some(version) = version {
-            // What else somebody has put on it stays.
+            // A merge patch preserves other fields and annotations.
             let body = json!({"metadata": {"resourceVersion": version}, "spec": spec});
             let (params, patch) = (PatchParams::default(), Patch::Merge(body));
             timeout(REQUEST, self.leases.patch(&self.name, &params, &patch)).await
@@ -204,7 +206,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Tells those who write.
+    /// Publishes the current leadership state.
     fn publish(&mut self) {
         let left = self.election.holds(self.began.elapsed());
         let until = left.and_then(|left| Instant::now().checked_add(left));
@@ -227,7 +229,7 @@ impl Keeper {
         });
     }
 
-    /// So that another one need not wait until it has run out.
+    /// Releases the Lease, so that another process does not have to wait for its expiry.
     async fn give_back(mut self) {
         let was_held = self.until.send_replace(None).is_some();
         let version = self.election.resign();
@@ -242,8 +244,8 @@ impl Keeper {
         }
     }
 
-    /// Gives it back if it is ours, and says whether it was. What was on its way when it was given up may have been done all the same,
-    /// and then the Lease has another version than the one that was read last.
+    /// Releases the Lease if we hold it and returns whether we did. A request that was canceled may have been
+    /// processed, and then the Lease has a newer version than the last one read.
     async fn released(&self, version: Option<String>) -> kube::Result<bool> {
         if let Some(version) = version {
             match self.release(version).await {
@@ -279,7 +281,7 @@ fn answered<T, E>(answer: Result<kube::Result<T>, E>) -> Result<T, LeaseError> {
     }
 }
 
-/// Whether somebody wrote it meanwhile, made it, or took it away.
+/// Returns whether the request lost a race: the Lease was modified, created or deleted concurrently.
 fn is_race(error: &kube::Error, makes: bool) -> bool {
     let kube::Error::Api(status) = error else {
         return false;
@@ -301,7 +303,7 @@ mod tests {
 
     use super::*;
 
-    /// An API server with one Lease. Who says that he still holds it is heard and is never answered.
+    /// An API server with one Lease. Renewals are processed but receive no response.
     #[derive(Debug, Default)]
     struct Server {
         lease: Mutex<Option<Value>>,

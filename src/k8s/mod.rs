@@ -1,4 +1,4 @@
-//! Kubernetes: the API server, and what kubelet tells of this node's pods.
+//! Kubernetes clients: the API server, and the kubelet's interfaces on this node.
 
 pub mod access_review;
 pub mod client;

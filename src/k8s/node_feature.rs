@@ -1,7 +1,8 @@
-//! The NodeFeature of this node, through which node-feature-discovery makes labels, and rules look at single devices.
+//! The `NodeFeature` object of this node, from which node-feature-discovery creates labels and which its rules can
+//! match by device.
 //!
-//! It is one object of ours, so it is applied as a whole; what the API server has is asked for at the start and now and then, and
-//! nothing is written while it is what it shall be. Source: node-feature-discovery, `api/nfd/v1alpha1/types.go`.
+//! The object belongs to Octavo and is applied as a whole. It is read at the start and periodically, and written only
+//! if it differs. Source: node-feature-discovery, `api/nfd/v1alpha1/types.go`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,11 +19,11 @@ use crate::domain::node::MANAGER;
 use crate::domain::node::pace::Pace;
 use crate::k8s::client::{REQUEST, told};
 
-/// How often it is looked whether the object is still what was written.
+/// Interval of reading the object.
 const LOOK: Duration = Duration::from_mins(10);
 const NODE_NAME: &str = "nfd.node.kubernetes.io/node-name";
 
-/// What a node's object shall say.
+/// Desired content of a node's object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Feature {
     /// Labels of the Node.
@@ -31,34 +32,34 @@ pub struct Feature {
     pub devices: Vec<BTreeMap<String, String>>,
 }
 
-/// What shall be said, and whether it is.
+/// Handle that sets the desired content.
 #[derive(Debug)]
 pub struct Post {
     wanted: watch::Sender<(u64, Wanted)>,
     said: watch::Receiver<Said>,
 }
 
-/// How saying it goes.
+/// Progress and errors.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Said {
-    /// The last turn that is said.
+    /// The last generation that was applied.
     pub turn: Option<u64>,
-    /// What is wrong.
+    /// The current error.
     pub trouble: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 enum Wanted {
-    /// Nothing was read yet: whatever is there.
+    /// Nothing was set yet: leave the object unchanged.
     #[default]
     Anything,
-    /// No object.
+    /// The object must not exist.
     Nothing,
-    /// This.
+    /// The object must have this content.
     This(Feature),
 }
 
-/// Keeps the object, to be run.
+/// Keeps the object in its desired state; run it as a task.
 #[derive(Debug)]
 pub struct Publisher {
     objects: Api<DynamicObject>,
@@ -68,12 +69,12 @@ pub struct Publisher {
 }
 
 impl Post {
-    /// Says this from now on.
+    /// Sets the desired content.
     pub fn say(&self, feature: Feature) {
         self.want(Wanted::This(feature));
     }
 
-    /// Takes the object away.
+    /// Deletes the object.
     pub fn unsay(&self) {
         self.want(Wanted::Nothing);
     }
@@ -87,21 +88,21 @@ impl Post {
         });
     }
 
-    /// Waits until the API server has it, however long that takes.
+    /// Waits until the API server has the desired state. Has no timeout.
     pub async fn settled(&self) {
         let turn = self.wanted.borrow().0;
         let mut said = self.said.clone();
         let _gone = said.wait_for(|said| said.turn >= Some(turn)).await;
     }
 
-    /// How it goes.
+    /// Returns progress and errors.
     pub fn said(&self) -> Said {
         self.said.borrow().clone()
     }
 }
 
 impl Publisher {
-    /// For the node, in the client's own namespace; nothing is asked before it runs.
+    /// Creates a writer for the node in the client's own namespace. Sends no request before it runs.
     pub fn new(client: Client, node: &NodeName) -> (Post, Self) {
         let kind = GroupVersionKind::gvk("nfd.k8s-sigs.io", "v1alpha1", "NodeFeature");
         let kind = ApiResource::from_gvk(&kind);
@@ -118,13 +119,13 @@ impl Publisher {
         (post, publisher)
     }
 
-    /// Keeps the object as it shall be until the other end is dropped.
+    /// Runs until the handle is dropped.
     pub async fn run(mut self) {
         let began = Instant::now();
         let mut pace = Pace::default();
-        // What the API server has, once it was asked.
+        // The last known object, if it was read.
         let mut there: Option<Option<Value>> = None;
-        // What it made of what was written: others may have added to it, which is theirs.
+        // The last written content and the resulting object, to which others may have added fields.
         let mut accepted: Option<(Want, Option<Value>)> = None;
         loop {
             let (turn, wanted) = self.wanted.borrow_and_update().clone();
@@ -172,7 +173,7 @@ impl Publisher {
         }
     }
 
-    /// Asks what there is, or writes; what there is then.
+    /// Reads or writes the object. Returns the current object.
     async fn step(&self, known: bool, want: &Want) -> Result<Option<Value>, String> {
         let name = name(&self.node);
         let asked = async {
@@ -223,7 +224,7 @@ impl Publisher {
     }
 }
 
-/// What is wanted, as the API server has it.
+/// The desired object in the API's format.
 #[derive(Debug, Clone, PartialEq)]
 enum Want {
     Anything,
@@ -283,7 +284,7 @@ fn body(node: &str, feature: &Feature) -> Value {
     })
 }
 
-/// What of an object is compared.
+/// Returns the compared parts of an object.
 fn essence(object: DynamicObject) -> Value {
     let labels = object.metadata.labels.unwrap_or_default();
     let spec = object.data.get("spec").cloned().unwrap_or_default();

@@ -1,7 +1,8 @@
-//! What the API server knows of NVIDIA's device plugin: its `ConfigMap`, the `DaemonSets` that run it, its pods on this node.
+//! State of NVIDIA's device plugin in the API server: its `ConfigMap`, the `DaemonSets` that run it, and its pods on
+//! this node.
 //!
-//! Whoever wants to know has a [`Watch`] and never waits: it says what it wants to know, and sees what was found. It is asked only
-//! while somebody wants that, and ever more seldom. What we may not look at is said, like everything else.
+//! Callers have a [`Watch`] and never wait: they set the wanted information and read the result. Requests are only sent
+//! while it is wanted, at increasing intervals. Missing permissions are part of the result.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,24 +22,24 @@ use crate::domain::sharing::hand_off::course::{Heard, Orders};
 use crate::k8s::client::{REQUEST, told};
 use crate::k8s::plugin_config::MANAGER;
 
-/// First and longest wait between two looks at the `ConfigMap`: a whole fleet may wait for it.
+/// Initial and maximum interval between reads of the `ConfigMap`, for which a whole fleet may wait.
 const LOOKS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
-/// The same between two looks at what is in the way.
+/// Initial and maximum interval between investigations of a blocked change.
 const INVESTIGATIONS: [Duration; 2] = [Duration::from_secs(30), Duration::from_mins(10)];
-/// What runs the plugin, and what follows the Node's label, by its program. Source: NVIDIA k8s-device-plugin,
+/// Program names of the plugin and of the program that follows the Node's label. Source: NVIDIA k8s-device-plugin,
 /// `deployments/helm`; NVIDIA GPU Operator, `assets/state-device-plugin`.
 const PLUGIN: &str = "nvidia-device-plugin";
 const FOLLOWER: &str = "config-manager";
 
-/// The end of a [`Scout`] that others have; it ends when this is dropped.
+/// Handle of a [`Scout`], which ends when the handle is dropped.
 #[derive(Debug)]
 pub struct Watch {
     orders: watch::Sender<Orders>,
-    /// What was found.
+    /// The results.
     pub heard: watch::Receiver<Heard>,
 }
 
-/// Looks, to be run.
+/// Reads the plugin's state; run it as a task.
 #[derive(Debug)]
 pub struct Scout {
     maps: Api<ApiConfigMap>,
@@ -52,7 +53,7 @@ pub struct Scout {
     investigation: Due,
 }
 
-/// When something is due, and how long is waited after it.
+/// Schedule with increasing intervals.
 #[derive(Debug)]
 struct Due {
     at: Instant,
@@ -61,7 +62,7 @@ struct Due {
 }
 
 impl Watch {
-    /// Wants to know this.
+    /// Sets the wanted information.
     pub fn order(&self, orders: Orders) {
         self.orders.send_if_modified(|known| {
             let differs = *known != orders;
@@ -72,7 +73,8 @@ impl Watch {
 }
 
 impl Scout {
-    /// For the `ConfigMap` `name` of `namespace` and the plugin beside it; nothing is asked before it runs.
+    /// Creates a watcher for the `ConfigMap` `name` in `namespace` and the plugin in the same namespace. Sends no
+    /// request before it runs.
     pub fn new(client: Client, (namespace, name): (&str, &str), node: &NodeName) -> (Watch, Self) {
         let (order, orders) = watch::channel(Orders::default());
         let (hear, heard) = watch::channel(Heard::default());
@@ -94,7 +96,7 @@ impl Scout {
         (watch, scout)
     }
 
-    /// Looks at what is wanted until the other end is dropped.
+    /// Runs until the handle is dropped.
     pub async fn run(mut self) {
         let mut known = Orders::default();
         loop {
@@ -117,7 +119,7 @@ impl Scout {
         }
     }
 
-    /// What nobody wants to know any more is not kept: it grows old.
+    /// Drops results that are no longer wanted, because they become outdated.
     fn forget(&self, orders: &Orders) {
         self.hear(|heard| {
             let key = orders.key.clone().unwrap_or_default();
@@ -133,7 +135,7 @@ impl Scout {
         });
     }
 
-    /// Looks at what is due; says when the next is.
+    /// Reads what is due. Returns the delay until the next read.
     async fn step(&mut self, orders: &Orders) -> Option<Duration> {
         let key = orders.key.as_deref()?;
         if orders.investigate {
@@ -141,7 +143,7 @@ impl Scout {
                 self.investigate(key).await;
                 self.investigation.done();
             }
-            // A key that was waited for in vain is still waited for.
+            // Continue to wait for a key that has not appeared yet.
             if self.look.is_now() {
                 let map = self.config_map(key).await;
                 self.hear(|heard| heard.config_map = Some(map));
@@ -176,7 +178,7 @@ impl Scout {
     }
 
     async fn config_map(&self, key: &str) -> Found<ConfigMap> {
-        // What the API server has in memory will do: it is looked at again.
+        // The API server's cache suffices, because the object is read again.
         let params = GetParams::any();
         let asked = self.maps.get_with(&self.name, &params);
         found(timeout(REQUEST, asked).await, |map| seen(map, key))
@@ -239,7 +241,7 @@ impl Due {
     }
 }
 
-/// What an answer means.
+/// Converts a response.
 fn found<T, U, E>(answer: Result<kube::Result<T>, E>, of: impl FnOnce(T) -> U) -> Found<U> {
     match answer {
         Ok(Ok(object)) => Found::There(of(object)),
@@ -263,12 +265,12 @@ fn seen(map: ApiConfigMap, key: &str) -> ConfigMap {
     }
 }
 
-/// A clock that is behind the API server's says just now.
+/// Returns the time since `then`; zero if the local clock is behind the API server's.
 fn ago(then: Timestamp) -> Duration {
     Duration::try_from(Timestamp::now().duration_since(then)).unwrap_or_default()
 }
 
-/// What of a `DaemonSet` that runs the plugin concerns us.
+/// Extracts the relevant fields of a `DaemonSet` that runs the plugin.
 fn plugin(set: DaemonSet) -> Option<Plugin> {
     let spec = set.spec?.template.spec?;
     let mut runners = spec.containers.iter().filter(|one| is_plugin(one));
@@ -295,7 +297,7 @@ fn is_follower(container: &Container) -> bool {
     container.name == FOLLOWER || has_word(container, FOLLOWER)
 }
 
-/// Whether it runs this program.
+/// Returns whether the container runs this program.
 fn has_word(container: &Container, program: &str) -> bool {
     let words = container.command.iter().chain(&container.args).flatten();
     let mut names = words.filter_map(|word| word.rsplit('/').next());
@@ -328,7 +330,7 @@ fn pod(pod: Pod, plugins: &BTreeSet<&str>) -> Option<PluginPod> {
     })
 }
 
-/// What a container says of itself when it does not run. Source: Kubernetes, `ContainerState`.
+/// Returns why a container does not run. Source: Kubernetes, `ContainerState`.
 fn trouble(status: &ContainerStatus) -> Option<String> {
     let state = status.state.as_ref()?;
     let name = &status.name;

@@ -1,7 +1,7 @@
-//! The `ConfigMap` of NVIDIA's device plugin, written: some keys of ours in it, and all others left alone.
+//! Writes our keys to the `ConfigMap` of NVIDIA's device plugin and leaves all others unchanged.
 //!
-//! Keys are applied on the server's side by a manager of our own, so the server knows which are ours, and refuses what would take
-//! one from somebody else. Nobody is asked to remember them: they are read where they are.
+//! Keys are written by server-side apply with our own field manager. The server therefore records which keys are ours
+//! and rejects changes to keys of others, and no local state is needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,10 +16,10 @@ use tokio::time::timeout;
 
 use super::client::{ConnectError, Program, REQUEST, connect, told};
 
-/// Who we are among those who write to it.
+/// Our field manager.
 pub const MANAGER: &str = "octavo-aggregator";
 
-/// The `ConfigMap`, to be read and written.
+/// Client of the `ConfigMap`.
 #[derive(Clone)]
 pub struct Shelf {
     maps: Api<ConfigMap>,
@@ -27,31 +27,31 @@ pub struct Shelf {
     name: String,
 }
 
-/// What it says.
+/// The content of the `ConfigMap`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Contents {
-    /// All of it, by key.
+    /// All keys and values.
     pub all: BTreeMap<String, String>,
     /// Keys that we applied.
     pub ours: BTreeSet<String>,
-    /// Keys that somebody else has, and who.
+    /// Keys of other managers, with the manager's name.
     pub others: BTreeMap<String, String>,
-    /// Changes with every change; absent where it is not there.
+    /// The resource version; `None` if the object does not exist.
     pub version: Option<String>,
 }
 
-/// Why it was not read or written.
+/// Reason why the `ConfigMap` was not read or written.
 #[derive(Debug, Error)]
 pub enum ShelfError {
-    /// The API server refused it or could not be reached.
+    /// The API server refused the request or is unreachable.
     #[error("ConfigMap {name}: {}", told(.source))]
     Refused {
-        /// Which.
+        /// The `ConfigMap`.
         name: String,
-        /// Why.
+        /// The cause.
         source: Box<kube::Error>,
     },
-    /// No answer came.
+    /// No response.
     #[error("ConfigMap {0}: the API server does not answer within {REQUEST:?}")]
     Late(String),
 }
@@ -63,7 +63,7 @@ impl std::fmt::Debug for Shelf {
 }
 
 impl Shelf {
-    /// That of the cluster of `kubeconfig`, or of the one whose pod this is. Nothing is asked yet.
+    /// Connects to the cluster of `kubeconfig`, or to the one of the current pod. Sends no request yet.
     pub async fn connect(
         kubeconfig: Option<&Path>,
         place: (&str, &str),
@@ -72,7 +72,7 @@ impl Shelf {
         Ok(Self::new(client, place))
     }
 
-    /// The same with a client that is there.
+    /// Creates a `Shelf` with an existing client.
     pub fn new(client: Client, (namespace, name): (&str, &str)) -> Self {
         Self {
             maps: Api::namespaced(client, namespace),
@@ -81,19 +81,19 @@ impl Shelf {
         }
     }
 
-    /// What it is called: `gpu-operator/plugin-config`.
+    /// Returns the namespace and name, such as `gpu-operator/plugin-config`.
     pub fn name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// What it says now; nothing where it is not there.
+    /// Reads the content; empty if the object does not exist.
     pub async fn read(&self) -> Result<Contents, ShelfError> {
         let answer = timeout(REQUEST, self.maps.get_opt(&self.name)).await;
         let map = self.answered(answer)?;
         Ok(map.map(contents).unwrap_or_default())
     }
 
-    /// Makes these, and no others, be the keys that are ours, if it still is what was `seen`; it is made where it is not there.
+    /// Replaces all of our keys with these if the object is still as `seen`. Creates the object if it does not exist.
     pub async fn apply(
         &self,
         keys: &BTreeMap<String, String>,
@@ -103,13 +103,13 @@ impl Shelf {
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": self.name, "namespace": self.namespace},
         });
-        // Another one of us may have written since, for its own nodes.
+        // Another aggregator may have written keys for its own nodes in between.
         if let Some(metadata) = body.get_mut("metadata").and_then(|one| one.as_object_mut())
             && let Some(version) = &seen.version
         {
             metadata.insert("resourceVersion".to_owned(), json!(version));
         }
-        // Who says nothing at all is no manager any more, where not even an empty set is given.
+        // Omit an empty set, so that a manager without any field is removed from the managed fields.
         if let Some(fields) = body.as_object_mut().filter(|_| !keys.is_empty()) {
             fields.insert("data".to_owned(), json!(keys));
         }
@@ -157,7 +157,7 @@ fn contents(map: ConfigMap) -> Contents {
     contents
 }
 
-/// Ours is only what we applied.
+/// Only keys that we applied are ours.
 fn is_ours(entry: &ManagedFieldsEntry) -> bool {
     entry.manager.as_deref() == Some(MANAGER) && entry.operation.as_deref() == Some("Apply")
 }

@@ -1,7 +1,7 @@
-//! Kubelet's pod-resources socket: which container was given which device, also while it does not use it.
+//! Client of the kubelet's pod-resources API, which reports the devices allocated to each container, used or not.
 //!
-//! Source: Kubernetes, "Device Plugins", "Monitoring device plugin resources"; `proto/kubelet`. There is no way to be told of
-//! changes, so it is asked whenever somebody wants to know. Kubelet refuses more than a hundred questions a second.
+//! Source: Kubernetes, "Device Plugins", "Monitoring device plugin resources"; `proto/kubelet`. The API has no change
+//! notifications, so it is queried on demand. The kubelet rejects more than a hundred queries per second.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,86 +26,87 @@ use crate::proto::pod_resources::{
     ListPodResourcesResponse,
 };
 
-/// NVIDIA's resources begin like this: `nvidia.com/gpu`, `nvidia.com/mig-1g.10gb`.
+/// Prefix of NVIDIA's resource names, such as `nvidia.com/gpu` and `nvidia.com/mig-1g.10gb`.
 const RESOURCES: &str = "nvidia.com/";
-/// NVIDIA's driver that allocates GPUs and partitions to claims. Source: dra-driver-nvidia-gpu.
+/// NVIDIA's DRA driver, which allocates GPUs and partitions to resource claims. Source: dra-driver-nvidia-gpu.
 const DRIVER: &str = "gpu.nvidia.com";
-/// The longest answer. A node's few hundred pods are some ten kilobytes; what is asked for is a root's socket, so this is
-/// against mistakes and not against attacks.
+/// Size limit of a response in bytes. A node's few hundred pods take some ten kilobytes. The socket belongs to root, so
+/// the limit protects against errors and not against attacks.
 const LONGEST_ANSWER: usize = 4 << 20;
-/// What a peer may send ahead of its being read.
+/// Flow-control window in bytes.
 const WINDOW: u32 = 1 << 20;
-/// Nobody reads it: a Unix socket has no name of a host.
+/// Placeholder that is never used, because a Unix socket has no host name.
 const HOST: &str = "http://localhost";
 
-/// What is to be said of an answer of a kubelet that [`is_young`].
+/// Message for a response from a kubelet that [`is_young`].
 pub const YOUNG: &str = "kubelet was started just now, and may not tell of all pods' devices yet";
 
-/// Ids by the name of their resource.
+/// IDs by resource name.
 pub type Allocatable = BTreeMap<String, BTreeSet<String>>;
 
-/// Why it is not known which pod has which device.
+/// Error that makes the allocations to pods unknown.
 #[derive(Debug, Error)]
 pub enum PodResourcesError {
-    /// There is not even the folder that the socket would be in: no kubelet ever ran here, so there is nobody to ask, and no
-    /// pod.
+    /// Not even the socket's directory exists: no kubelet ever ran here, so there are no pods.
     #[error("there is no {}", folder.display())]
     Absent {
-        /// The folder.
+        /// The directory.
         folder: PathBuf,
     },
-    /// Nobody listens. Kubelet does not run or is being restarted, and its pods go on meanwhile.
+    /// No process listens. The kubelet is not running or is restarting, and its pods keep running.
     #[error("cannot connect to kubelet at {}", socket.display())]
     Unreachable {
         /// The socket.
         socket: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// Whoever listens does not speak gRPC.
+    /// The listening process does not speak gRPC.
     #[error("whoever listens at {} does not speak as kubelet does", socket.display())]
     NotKubelet {
         /// The socket.
         socket: PathBuf,
-        /// What is wrong.
+        /// The cause.
         #[source]
         source: tonic::transport::Error,
     },
-    /// The answer is not there in time.
+    /// No response in time.
     #[error("kubelet did not tell its pods' devices within {} s", deadline.as_secs_f32())]
     TimedOut {
-        /// How long it had.
+        /// The timeout.
         deadline: Duration,
     },
-    /// The answer is longer than that of any node.
+    /// The response exceeds the size limit.
     #[error("kubelet's list of its pods' devices is longer than {limit} bytes")]
     TooLarge {
-        /// The most that is read.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// Kubelet refused, or its answer cannot be read.
+    /// The kubelet refused the query, or its response cannot be parsed.
     #[error("kubelet did not tell its pods' devices")]
     Refused(#[source] Box<tonic::Status>),
 }
 
-/// Which containers were given NVIDIA devices, asked of the kubelet that listens at `socket`, all within `deadline`.
+/// Returns the allocations of NVIDIA devices to containers, from the kubelet that listens at `socket`, within
+/// `deadline`.
 ///
-/// Resources of all names that begin with `nvidia.com/` are listed, and what claims were allocated by `gpu.nvidia.com`, the
-/// ids of which are `<pool>/<device>`.
+/// Includes all resources whose names start with `nvidia.com/`, and devices that `gpu.nvidia.com` allocated to resource
+/// claims, whose IDs are `<pool>/<device>`.
 ///
-/// An error means that nobody knows, and what is not known counts as in use; save [`PodResourcesError::Absent`], which is what
-/// a machine without kubelet answers. A socket that is missing in its folder is no such answer: kubelet removes it when it
-/// ends, and its pods stay.
+/// An error means that the allocations are unknown, which counts as in use. The exception is
+/// [`PodResourcesError::Absent`], which means a machine without a kubelet. A missing socket in an existing directory is
+/// not such a case: the kubelet removes the socket when it ends, and its pods keep running.
 pub async fn list(socket: &Path, deadline: Duration) -> Result<Vec<PodDevice>, PodResourcesError> {
     timeout(deadline, ask(socket))
         .await
         .unwrap_or(Err(PodResourcesError::TimedOut { deadline }))
 }
 
-/// Whether the kubelet that listens at `socket` was started so short a time ago that it may not have heard of its pods: it answers
-/// at once, and hears of them from the API server. It makes its socket anew when it starts. A clock that was set meanwhile makes a
-/// kubelet old, or nobody would know anything before it is right again.
+/// Returns whether the kubelet that listens at `socket` started so recently that it may not have loaded its pods: it
+/// responds immediately, but gets its pods from the API server. Its start time is the creation time of its socket. If
+/// the clock was set in the meantime, the kubelet counts as old, because allocations would otherwise stay unknown until
+/// the clock is right again.
 pub fn is_young(socket: &Path) -> bool {
     let made = fs::metadata(socket).and_then(|file| file.modified());
     made.is_ok_and(|made| is_recent(SystemTime::from(Timestamp::now()), made))
@@ -116,8 +117,8 @@ fn is_recent(now: SystemTime, made: SystemTime) -> bool {
     apart.unwrap_or_else(|ahead| ahead.duration()) < UNHEARD
 }
 
-/// Which ids kubelet would give out under each of NVIDIA's names: those that a plugin says are healthy. `None` where this kubelet
-/// does not tell.
+/// Returns the IDs that the kubelet may allocate under each of NVIDIA's resource names, which are those that a plugin
+/// reports as healthy. `None` if this kubelet does not support the query.
 pub async fn allocatable(
     socket: &Path,
     deadline: Duration,
@@ -129,7 +130,7 @@ pub async fn allocatable(
     }))
 }
 
-/// The same under everybody's names.
+/// Like [`allocatable`], for the resource names of all vendors.
 pub async fn allocatable_of_all(
     socket: &Path,
     deadline: Duration,
@@ -139,7 +140,7 @@ pub async fn allocatable_of_all(
         .unwrap_or(Err(PodResourcesError::TimedOut { deadline }))
 }
 
-/// Whether a plugin's resource is NVIDIA's.
+/// Returns whether a plugin's resource is NVIDIA's.
 pub(super) fn is_of_nvidia(resource: &str) -> bool {
     resource.starts_with(RESOURCES)
 }
@@ -168,7 +169,7 @@ async fn ask(socket: &Path) -> Result<Vec<PodDevice>, PodResourcesError> {
         PodResourcesListerClient::new(channel).max_decoding_message_size(LONGEST_ANSWER);
     match kubelet.list(ListPodResourcesRequest {}).await {
         Ok(answer) => Ok(devices(answer.into_inner())),
-        // Source: tonic's decoder. Kubelet has no use for this code.
+        // Source: tonic's decoder. The kubelet does not use this code.
         Err(status) if status.code() == Code::OutOfRange => Err(PodResourcesError::TooLarge {
             limit: LONGEST_ANSWER,
         }),
@@ -181,7 +182,7 @@ async fn connect(socket: &Path) -> Result<Channel, PodResourcesError> {
         Ok(stream) => stream,
         Err(source) => return Err(unreachable(socket, source)),
     };
-    // One question, one connection.
+    // One connection per request.
     let mut stream = Some(TokioIo::new(stream));
     let connector = service_fn(move |_: Uri| {
         let stream = stream.take();
@@ -199,7 +200,7 @@ async fn connect(socket: &Path) -> Result<Channel, PodResourcesError> {
 }
 
 fn unreachable(socket: &Path, source: io::Error) -> PodResourcesError {
-    // A bare name is in the folder that this program runs in, which is there.
+    // A bare file name is in the current directory, which exists.
     let folder = socket
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
@@ -232,7 +233,7 @@ fn devices(answer: ListPodResourcesResponse) -> Vec<PodDevice> {
     all
 }
 
-/// Resource and id of every NVIDIA device that the container was given.
+/// Returns resource and ID of every NVIDIA device allocated to the container.
 fn given(container: &ContainerResources) -> impl Iterator<Item = (&str, String)> {
     let by_plugin = container.devices.iter();
     let by_plugin = by_plugin

@@ -1,7 +1,7 @@
-//! A pod's annotations of ours, read and written, one request each.
+//! Reads and writes our annotations of a pod, with one request each.
 //!
-//! A pod is read whole, because what a node says of it is believed only if the pod is that node's; what is written is bound to the
-//! UID that was read, so that another pod of the same name does not get it. Called by the aggregator, which decides when.
+//! The pod is read first, because a node's report is only accepted for pods on that node. A write includes the UID that
+//! was read, so that it does not affect another pod of the same name. Used by the aggregator, which decides when.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,24 +18,24 @@ use super::node::patience;
 use super::plugin_config::MANAGER;
 use crate::domain::workload::{KEYS, Patch, Place, Pod};
 
-/// All pods of a cluster, to be read and annotated.
+/// Client for the pods of a cluster.
 #[derive(Clone)]
 pub struct Pods {
     client: Client,
 }
 
-/// Why a pod was not read or written.
+/// Reason why a pod was not read or written.
 #[derive(Debug, Error)]
 pub enum PodTypeError {
-    /// The API server refused it or could not be reached.
+    /// The API server refused the request or is unreachable.
     #[error("pod {place}: {}", told(.source))]
     Refused {
-        /// Which.
+        /// The pod.
         place: Place,
-        /// Why.
+        /// The cause.
         source: Box<kube::Error>,
     },
-    /// No answer came.
+    /// No response.
     #[error("pod {0}: the API server does not answer within {REQUEST:?}")]
     Late(Place),
 }
@@ -47,7 +47,7 @@ impl std::fmt::Debug for Pods {
 }
 
 impl PodTypeError {
-    /// Whether it is a matter of this very pod, so that others need not wait.
+    /// Returns whether the error concerns only this pod, so that others need not wait.
     pub fn is_of_the_pod(&self) -> bool {
         match self {
             Self::Refused { source, .. } => {
@@ -58,7 +58,7 @@ impl PodTypeError {
         }
     }
 
-    /// How long the server asks to be left alone.
+    /// Returns the delay that the server requests.
     pub fn patience(&self) -> Option<Duration> {
         match self {
             Self::Refused { source, .. } => patience(source),
@@ -68,24 +68,24 @@ impl PodTypeError {
 }
 
 impl Pods {
-    /// Those of the cluster of `kubeconfig`, or of the one whose pod this is. Nothing is asked yet.
+    /// Connects to the cluster of `kubeconfig`, or to the one of the current pod. Sends no request yet.
     pub async fn connect(kubeconfig: Option<&Path>) -> Result<Self, ConnectError> {
         let client = connect(kubeconfig, Program::Aggregator).await?;
         Ok(Self { client })
     }
 
-    /// The connection, for what else is asked of that cluster.
+    /// Returns the client, for other requests to the same cluster.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// What the API server has; `None` where there is no such pod.
+    /// Reads a pod; `None` if it does not exist.
     pub async fn read(&self, place: &Place) -> Result<Option<Pod>, PodTypeError> {
         let answer = timeout(REQUEST, self.of(place).get_opt(place.name())).await;
         Ok(answered(place, answer)?.map(pod))
     }
 
-    /// Writes what differs, if it still is that pod.
+    /// Writes the differences if it is still the same pod.
     pub async fn write(&self, place: &Place, patch: &Patch) -> Result<(), PodTypeError> {
         let params = PatchParams {
             field_manager: Some(MANAGER.to_owned()),
@@ -120,7 +120,7 @@ fn body(patch: &Patch) -> Value {
 fn pod(pod: ApiPod) -> Pod {
     let annotations = pod.metadata.annotations.unwrap_or_default().into_iter();
     let status = pod.status.unwrap_or_default();
-    // Source: Kubernetes, "Pod Lifecycle": of these two there is no way back.
+    // Source: Kubernetes, "Pod Lifecycle": these two phases are final.
     let has_ended = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
     Pod {
         uid: pod.metadata.uid.unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! Asking the API server what a token is worth (`TokenReview`). What follows from its answer is [`Rule::judge`]'s to say.
+//! Token authentication through the API server (`TokenReview`). [`Rule::judge`] decides on the result.
 //!
 //! [`Rule::judge`]: crate::domain::credential::Rule::judge
 
@@ -14,35 +14,35 @@ use tokio::time::timeout;
 use super::client::{ConnectError, Program, connect};
 use crate::domain::credential::{Audience, NODE_CLAIM, Review, Token};
 
-/// How long a review may take. The one who waits for it is an agent on its way in.
+/// Timeout of a review. An agent waits for it while it connects.
 pub const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Asks about tokens for one audience.
+/// Reviews tokens for one audience.
 #[derive(Clone)]
 pub struct Reviewer {
     reviews: Api<TokenReview>,
     audience: Audience,
 }
 
-/// Why nothing is known of a token. That says nothing against it.
+/// Reason why a review failed, which does not mean that the token is invalid.
 #[derive(Debug, Error)]
 pub enum ReviewError {
-    /// The API server cannot be asked, or we may not.
+    /// The API server cannot be reached or does not permit token reviews.
     #[error("the API server does not review tokens")]
     Api(#[source] Box<kube::Error>),
-    /// It cannot be asked, or we may not ask, what somebody may do.
+    /// The API server cannot be reached or does not permit access reviews.
     #[error("the API server does not say what somebody may do")]
     Access(#[source] Box<kube::Error>),
-    /// It took too long.
+    /// No response in time.
     #[error("the API server has not answered within {DEADLINE:?}")]
     Late,
-    /// It answered without an answer.
+    /// The response has no status.
     #[error("the API server answered without saying what it was asked")]
     NoStatus,
 }
 
 impl Reviewer {
-    /// One that asks the cluster of `kubeconfig`, or the one whose pod this is. Nothing is asked yet.
+    /// Connects to the cluster of `kubeconfig`, or to the one of the current pod. Sends no request yet.
     pub async fn connect(
         kubeconfig: Option<&Path>,
         audience: Audience,
@@ -54,7 +54,7 @@ impl Reviewer {
         })
     }
 
-    /// What the API server says of a token: one request, never repeated.
+    /// Reviews a token, with one request and no retries.
     pub async fn review(&self, token: &Token) -> Result<Review, ReviewError> {
         let asked = TokenReview {
             spec: TokenReviewSpec {
@@ -80,7 +80,7 @@ impl std::fmt::Debug for Reviewer {
     }
 }
 
-/// The API server's answer as data. What it leaves out counts as not said.
+/// Converts the API server's response. Missing fields get default values.
 fn of(status: TokenReviewStatus) -> Review {
     let user = status.user.unwrap_or_default();
     let mut extra = user.extra.unwrap_or_default();

@@ -1,12 +1,14 @@
-//! Who has which devices: what kubelet tells of its pods, and what it has in its record besides.
+//! Allocations of devices to pods, combined from the kubelet's report and its checkpoint.
 //!
-//! A kubelet that was started again tells of no pod before it has heard of it from the API server, takes pods in one after another,
-//! and hears of none while that server is away, be it for hours. All the while its record has what it gave to them.
+//! A restarted kubelet reports a pod only after it has received it from the API server, loads pods one at a time, and
+//! receives none while the API server is unavailable, possibly for hours. Its checkpoint contains the allocations all
+//! the while.
 //!
-//! The record has pods that have ended, too: kubelet drops them from its memory when it knows all its pods, and writes the record anew
-//! when it gives something out or a plugin lists something else. So what only the record has counts while kubelet is young, and after
-//! that for as long as a process of its pod is there; one that idles has that of its sandbox. This ends with the pod, whatever
-//! kubelet does. Source: Kubernetes, `pkg/kubelet/cm/devicemanager/manager.go`, `UpdateAllocatedDevices` and `writeCheckpoint`.
+//! The checkpoint also contains terminated pods. The kubelet removes them from memory once it has loaded all pods, and
+//! rewrites the checkpoint on the next allocation or list update. Entries that are only in the checkpoint therefore
+//! count while the kubelet is young, and afterwards while their pod has a process; an idle pod has its sandbox process.
+//! They end with the pod, whatever the kubelet does. Source: Kubernetes, `pkg/kubelet/cm/devicemanager/manager.go`,
+//! `UpdateAllocatedDevices` and `writeCheckpoint`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,39 +24,39 @@ use super::device_record::{self, Entry, Record};
 use super::pod_resources::{PodDevice, PodResourcesError, is_of_nvidia, is_young, list};
 use crate::domain::error::chain;
 
-/// Tells which pods live on this node.
+/// Reports the pods that are running on this node.
 pub trait Living: fmt::Debug + Send + Sync {
-    /// UIDs of all pods that have a process now; why not all of them can be told. It may block.
+    /// Returns the UIDs of all pods with a process, or why they are unknown. May block.
     fn pods(&self) -> Result<BTreeSet<String>, String>;
 }
 
-/// Asks kubelet and its record, again and again.
+/// Queries the kubelet and its checkpoint.
 #[derive(Debug)]
 pub struct Asker {
     socket: PathBuf,
-    /// The folder that the record is in.
+    /// The directory of the checkpoint.
     folder: PathBuf,
     living: Arc<dyn Living>,
-    /// Namespace and name by UID, of pods that kubelet has told of.
+    /// Namespace and name by UID, of pods that the kubelet has reported.
     names: BTreeMap<String, (String, String)>,
 }
 
-/// Who has what, as far as it is known.
+/// The known allocations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heard {
-    /// What containers have.
+    /// Allocations to containers.
     pub given: Vec<PodDevice>,
-    /// Kubelet was started just now: it may not have heard of its pods.
+    /// Whether the kubelet started recently and may not have loaded its pods.
     pub is_young: bool,
-    /// What it does not tell of its record has.
+    /// Whether the checkpoint was read, so that allocations that the kubelet does not report are included.
     pub is_recorded: bool,
 }
 
-/// The record, and the pods that live where somebody has to know.
+/// The checkpoint and, if they were needed, the running pods.
 type Looked = (Record, Option<Result<BTreeSet<String>, String>>);
 
 impl Asker {
-    /// Asks the kubelet at `socket`, the record in `folder`, and `living` where the two differ.
+    /// Queries the kubelet at `socket` and the checkpoint in `folder`, and `living` if the two differ.
     pub fn new(socket: &Path, folder: &Path, living: Arc<dyn Living>) -> Self {
         Self {
             socket: socket.to_owned(),
@@ -64,15 +66,15 @@ impl Asker {
         }
     }
 
-    /// Who has what now, all within `patience` for each that is asked.
+    /// Returns the current allocations. Each query has the timeout `patience`.
     ///
     /// # Errors
     ///
-    /// Kubelet does not tell: see [`list`]. A record that cannot be read is none; where it cannot be told which pods live, all that it
-    /// has counts.
+    /// Fails if the kubelet does not report its allocations: see [`list`]. An unreadable checkpoint is ignored. If the
+    /// running pods are unknown, all entries of the checkpoint count.
     pub async fn ask(&mut self, patience: Duration) -> Result<Heard, PodResourcesError> {
         let mut given = list(&self.socket, patience).await?;
-        // One that was started meanwhile is young.
+        // A kubelet that restarted during the query is young.
         let is_young = is_young(&self.socket);
         let Some((record, living)) = self.look(&given, is_young, patience).await else {
             return Ok(Heard {
@@ -98,7 +100,7 @@ impl Asker {
         })
     }
 
-    /// Reads the record, and looks who lives where that decides something.
+    /// Reads the checkpoint, and the running pods if they affect the result.
     async fn look(
         &self,
         given: &[PodDevice],
@@ -131,7 +133,7 @@ impl Asker {
         Some((record, Some(living)))
     }
 
-    /// Keeps the names of those that the record has, and of no others.
+    /// Stores the names of pods in the checkpoint and removes all others.
     fn learn(&mut self, given: &[PodDevice], record: &Record) {
         for one in given {
             if let Some(uid) = record.name(one.clone()).uid {
@@ -157,7 +159,7 @@ impl Asker {
     }
 }
 
-/// What the record has of NVIDIA's and kubelet tells of nobody.
+/// Returns NVIDIA devices that are in the checkpoint but not reported by the kubelet.
 fn untold<'a>(given: &[PodDevice], record: &'a Record) -> impl Iterator<Item = Entry<'a>> {
     let told: BTreeSet<(String, String)> = given
         .iter()

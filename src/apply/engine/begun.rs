@@ -1,4 +1,4 @@
-//! What was begun: the journal, and the jobs that it stands for.
+//! The engine's journal entries and the jobs built from them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use crate::domain::plan::{self, Question, plan};
 use crate::domain::reconcile::{Decision, Entry, Job, Record, State};
 
 impl Wanted<'_> {
-    /// Whether something is asked of the partitions of the device at `pci`.
+    /// Returns whether the layout has a partition target for the device at `pci`.
     pub(super) fn asks(self, pci: PciAddress) -> bool {
         let mut devices = self.targets.devices.iter();
         devices.any(|target| target.pci == pci && target.mig.is_some()) || self.is_unverified(pci)
     }
 
-    /// Whether a rule selects the device at `pci` and its state cannot be read.
+    /// Returns whether a rule selects the device at `pci` but its state cannot be read.
     pub(super) fn is_unverified(self, pci: PciAddress) -> bool {
         let mut unverified = self.targets.unverified.iter();
         unverified.any(|one| one.pci == pci)
@@ -29,20 +29,20 @@ impl Wanted<'_> {
 }
 
 impl Engine {
-    /// Devices that the journal has and that are there.
+    /// Returns the devices in the journal that are present.
     pub(super) fn unsettled(&self, inventory: &Inventory) -> BTreeSet<PciAddress> {
         let record = self.record.as_ref();
         record.map_or_else(BTreeSet::new, |record| record.interrupted(inventory))
     }
 
-    /// Devices that the journal has and that are not there now.
+    /// Returns the devices in the journal that are currently absent.
     pub(super) fn absent(&self, inventory: &Inventory) -> BTreeSet<PciAddress> {
         let record = self.record.as_ref();
         record.map_or_else(BTreeSet::new, |record| record.absent(inventory))
     }
 
-    /// Drops devices that have exactly what they had before their change: it never touched them, or was taken back. Only the
-    /// current layout counts for them.
+    /// Drops journal entries of devices that have exactly their previous partitions: the change never touched them or
+    /// was rolled back. Only the current layout applies to them.
     pub(super) fn drop_untouched(&mut self, inventory: &Inventory) {
         let Some(record) = &mut self.record else {
             return;
@@ -63,7 +63,8 @@ impl Engine {
         }
     }
 
-    /// Forgets devices whose place another one has taken: what was begun with them is of no meaning for it.
+    /// Drops journal entries of devices that have been replaced by another device at the same address: the recorded
+    /// change does not apply to it.
     pub(super) fn drop_strangers(&mut self, inventory: &Inventory) {
         let Some(record) = &mut self.record else {
             return;
@@ -85,8 +86,8 @@ impl Engine {
         }
     }
 
-    /// Devices that were being changed when the agent was killed are brought to an end, whatever is asked for now. One that is
-    /// not there waits until it is.
+    /// Adds the targets of interrupted changes, which are completed whatever the current layout asks for. The change of
+    /// an absent device waits until the device returns.
     pub(super) fn with_unfinished(&self, inventory: &Inventory, targets: &Targets) -> Targets {
         let record = self.record.as_ref();
         record.map_or_else(
@@ -95,14 +96,15 @@ impl Engine {
         )
     }
 
-    /// Devices whose interrupted change is finished, as nothing else is asked of them or can be had now.
+    /// Returns the devices whose interrupted change is completed because the current layout does not select them or
+    /// cannot be applied to them now.
     pub(super) fn others(
         &self,
         inventory: &Inventory,
         wanted: Wanted<'_>,
         decision: &Decision,
     ) -> Others {
-        // One that the layout selects and whose state cannot be read is reported with the devices of the layout.
+        // A device that the layout selects but whose state cannot be read is reported with the devices of the layout.
         let is_finished =
             |pci: PciAddress| decision.finish.contains(&pci) && !wanted.is_unverified(pci);
         let is_other = |pci: &&PciAddress| is_finished(**pci) || !wanted.asks(**pci);
@@ -111,8 +113,8 @@ impl Engine {
         devices.filter_map(layout).collect()
     }
 
-    /// Drops devices of the journal that are at their target. They get into the history even if the process that changed them was
-    /// killed before that.
+    /// Drops journal entries of devices that have reached their target. Records them in the history, even if the
+    /// process that changed them was killed before it could.
     pub(super) fn settle_reached(&mut self, inventory: &Inventory, wanted: Wanted<'_>) {
         let reached: BTreeSet<PciAddress> = self
             .node
@@ -163,7 +165,8 @@ impl Engine {
             .collect()
     }
 
-    /// Whether anything differs: on a node that has what it shall have nobody looks who uses it.
+    /// Returns whether any device differs from its target. On a node that is in its desired layout, the holders are not
+    /// queried.
     pub(super) fn has_to_do(&self, inventory: &Inventory, targets: &Targets) -> bool {
         let plan = plan(&Question {
             inventory,
@@ -172,7 +175,7 @@ impl Engine {
             policy: &self.settings.policy,
             refused: &BTreeSet::new(),
         });
-        // What cannot be read is not changed, whoever uses it.
+        // A device whose state cannot be read is not changed, regardless of its holders.
         let has_target = |pci| targets.devices.iter().any(|target| target.pci == pci);
         let unverified = |pci| {
             let mut unverified = targets.unverified.iter();
@@ -184,7 +187,7 @@ impl Engine {
         })
     }
 
-    /// What the journal says of this very device.
+    /// Returns the journal entry of this device, matched by address and UUID.
     pub(super) fn begun(&self, inventory: &Inventory, pci: PciAddress) -> Option<&Entry> {
         self.record.as_ref()?.entry(inventory, pci)
     }
@@ -225,8 +228,7 @@ impl Engine {
         }
     }
 
-    /// Discards interrupted changes of devices that are not there, and journals that could not be read: nothing else can end
-    /// these.
+    /// Discards interrupted changes of absent devices and unreadable journals, which nothing else can complete.
     pub fn discard(&mut self, inventory: &Inventory) -> Result<(), StoreError> {
         let absent = self.absent(inventory);
         if let Some(record) = &mut self.record
@@ -246,7 +248,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Brings the journal's file up to what is known.
+    /// Writes the current record to the journal file.
     pub(super) fn keep(&mut self) {
         self.stale = false;
         let kept = match &self.record {
@@ -259,7 +261,7 @@ impl Engine {
         match kept {
             Ok(()) => self.notice = None,
             Err(error) => {
-                // It says that something was begun which has ended; a later start must not take that up.
+                // The journal still lists a change that has ended; a later start must not resume it.
                 let notice = chain(&error);
                 error!("{notice}");
                 self.notice = Some(notice);

@@ -1,4 +1,5 @@
-//! Resets of GPUs, and the last resort: a reboot of the node, where it is allowed, once for each layout, and while nobody uses a GPU.
+//! GPU resets and, as the last resort, a node reboot: only if allowed, once per layout, and while no process uses a
+//! GPU.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::domain::reconcile::{Ending, State};
 use crate::hw::Handle;
 
 impl Engine {
-    /// Waits for a reset that still runs, and returns the hardware after that. Where nothing is to be changed, it does not wait.
+    /// Waits for a running reset and returns the inventory read after it. Does not wait if nothing is to be changed.
     pub(super) async fn settle(
         &self,
         hardware: &Handle,
@@ -29,7 +30,7 @@ impl Engine {
         self.settings.resets.settle(hardware, self.end).await
     }
 
-    /// Resets the devices that wait for it, one after the other. Returns those that were reset.
+    /// Resets the devices that need it, one at a time. Returns the devices that were reset.
     pub(super) async fn reset(
         &self,
         hardware: &Handle,
@@ -50,7 +51,7 @@ impl Engine {
         reset
     }
 
-    /// Reboots the node where a device waits for a reset that nothing else can do.
+    /// Reboots the node if a device needs a reset and a reboot is the only method left.
     pub(super) async fn reboot(
         &mut self,
         inventory: &Inventory,
@@ -79,7 +80,8 @@ impl Engine {
         }
     }
 
-    /// Why not, where it may not be. That it is tried is written down before, so that it is tried once.
+    /// Checks that a reboot is allowed now and returns the cause if not. Records the attempt before the reboot, so that
+    /// it happens only once.
     async fn may_reboot(&self, inventory: &Inventory, layout: &str) -> Result<(), Cause> {
         let untold = |reason: String| Cause::Untold { reason };
         let (holders, nobody_knows) = witness::everybody(&self.witness, inventory).await;
@@ -104,7 +106,7 @@ impl Engine {
         kept.map_err(|error| untold(chain(&error)))
     }
 
-    /// Where all is as it shall be, the next time is another one.
+    /// Forgets the recorded reboot when every device is applied, so that a later change may reboot again.
     pub(super) fn forget_reboot(&self) {
         let mut states = self.node.states();
         if states.all(|(_, state)| *state == State::Applied)

@@ -1,4 +1,4 @@
-//! What is told of what was done, and of what was not: the log, and the history.
+//! Logs and history entries about changes that were made and devices that were left unchanged.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::domain::reconcile::{DeviceStatus, Ending, Entry, InterruptedChange, S
 use crate::wire::history::{Attempt, DeviceAttempt};
 
 impl Engine {
-    /// Says once why a device is left as it is.
+    /// Logs once why a device is left unchanged.
     pub(super) fn say_left(&mut self, inventory: &Inventory) {
         let mut now = BTreeMap::new();
         for (pci, state) in self.node.states() {
@@ -46,7 +46,7 @@ impl Engine {
         self.said = now;
     }
 
-    /// Says which devices somebody else changed.
+    /// Logs the devices that were changed by others.
     pub(super) fn say_drifted(&mut self, inventory: &Inventory, drifted: &[PciAddress]) {
         if drifted.is_empty() {
             return;
@@ -62,7 +62,7 @@ impl Engine {
         }
     }
 
-    /// Logs and keeps how the change of a device ended.
+    /// Logs and records the result of a device's change.
     pub(super) fn ended(
         &mut self,
         (inventory, holders): (&Inventory, &[Holder]),
@@ -94,7 +94,7 @@ impl Engine {
         }
     }
 
-    /// A line of the history for each layout, that of the node last.
+    /// Writes one history entry per layout, with the node's current layout last.
     pub(super) fn remember(
         &self,
         inventory: &Inventory,
@@ -113,7 +113,8 @@ impl Engine {
         }
     }
 
-    /// Records a change that was interrupted after its last call: the device is at its target, and the history does not have it.
+    /// Records a change that was interrupted after its last call: the device has reached its target, but the history
+    /// has no entry.
     pub(super) fn remember_reached(
         &mut self,
         inventory: &Inventory,
@@ -172,7 +173,7 @@ impl Engine {
         }
     }
 
-    /// Keeps how interrupted changes ended, so that a command for another layout reports them.
+    /// Stores the results of interrupted changes, so that a command for another layout can report them.
     pub(super) fn say_interrupted(
         &mut self,
         inventory: &Inventory,
@@ -195,7 +196,8 @@ impl Engine {
         }
     }
 
-    /// Where a device stands. One that is there only because its change for another layout was interrupted names that layout.
+    /// Returns the status of a device. If the device is listed only because its change for another layout was
+    /// interrupted, the message names that layout.
     pub(super) fn device_status(
         &self,
         inventory: &Inventory,
@@ -215,7 +217,7 @@ impl Engine {
         status
     }
 
-    /// What is wrong with the journal, and what of it waits for a device.
+    /// Returns problems with the journal, and interrupted changes that wait for an absent device.
     pub(super) fn notices(&self, inventory: &Inventory) -> Option<String> {
         let mut all: Vec<String> = self
             .notice
@@ -245,7 +247,7 @@ fn attempt(inventory: &Inventory, outcome: &Outcome) -> DeviceAttempt {
     }
 }
 
-/// An interrupted change of a device that is not there.
+/// Returns the notice for an interrupted change of an absent device.
 fn absent_notice(entry: &Entry) -> String {
     format!(
         "plan {} (layout {}) was interrupted on the GPU at {}, which this node does not have now: it is finished when the GPU is back, \

@@ -1,4 +1,4 @@
-//! Interrupted changes of a state directory, for processes that do not hold its lock.
+//! Interrupted changes in a state directory, for processes that do not hold its lock.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use crate::wire::journal;
 pub struct Interrupted {
     /// The journal.
     pub record: Option<Record>,
-    /// Why a journal cannot be read, and where it is; for a person.
+    /// Unreadable journals, each with its path and the reason.
     pub unreadable: Vec<String>,
 }
 
 impl Interrupted {
-    /// All of it, each in words for a person.
+    /// Returns every interrupted change and unreadable journal as a message.
     pub fn notices(&self) -> Vec<String> {
         let mut all: Vec<String> = Vec::new();
         let entries = self.record.iter().flat_map(|record| &record.devices);
@@ -35,7 +35,7 @@ impl Interrupted {
         all
     }
 
-    /// The same as warnings of a command.
+    /// Returns the notices as warning lines of a command.
     pub fn warnings(&self) -> String {
         let mut text = String::new();
         for notice in self.notices() {
@@ -47,7 +47,7 @@ impl Interrupted {
     }
 }
 
-/// What `folder` has of interrupted changes; needs no lock. An apply that runs now is one of them.
+/// Reads the interrupted changes in `folder`, including an apply that is currently running. Does not need the lock.
 pub fn interrupted(folder: &Path) -> Interrupted {
     let path = folder.join("journal");
     let mut found = Interrupted {
@@ -69,7 +69,8 @@ pub fn interrupted(folder: &Path) -> Interrupted {
     found
 }
 
-/// Reports a journal whose bytes cannot be read. Without root this is the normal case, as the directory is private.
+/// Reports a journal whose bytes cannot be read. Without root this is the normal case, because the directory is
+/// private.
 fn not_checked(folder: &Path, error: &StoreError) -> String {
     if let StoreError::File { source, .. } = error
         && source.kind() == io::ErrorKind::PermissionDenied
@@ -109,7 +110,7 @@ pub(super) fn set_aside(folder: &Path) -> impl Iterator<Item = PathBuf> {
     aside_names(folder).filter(|path| path.exists())
 }
 
-/// The names that unreadable journals are kept under, in the order in which they are used.
+/// Returns the file names for unreadable journals, in order of use.
 pub(super) fn aside_names(folder: &Path) -> impl Iterator<Item = PathBuf> {
     (0..100).map(|number| match number {
         0 => folder.join("journal.unreadable"),

@@ -1,27 +1,27 @@
-//! The files of one folder, each of which may be missing or make no sense.
+//! Attribute files of one sysfs directory, each of which may be missing or invalid.
 //!
-//! | a file that | is | is said |
+//! | file | value | reported as a problem |
 //! |---|---|---|
-//! | is not there, or is empty | absent | no: drivers differ in what they have |
-//! | may not be read, or is none | absent | yes |
-//! | holds something else | absent | yes |
+//! | missing or empty | absent | no: drivers differ in the files they provide |
+//! | not readable, or not a regular file | absent | yes |
+//! | invalid content | absent | yes |
 
 use crate::domain::inventory::Problem;
 use crate::domain::quantity::Mebibytes;
 use crate::hw::sysfs::Sysfs;
 
-/// Longer names than this no board has.
+/// Maximum length of a product name in bytes.
 const LONGEST_NAME: usize = 128;
-/// Longer versions than this no driver has.
+/// Maximum length of a driver version in bytes.
 const LONGEST_VERSION: usize = 48;
-/// Longer words for a mode than this no driver has.
+/// Maximum length of a mode name in bytes.
 const LONGEST_MODE: usize = 8;
-/// As many modes no driver has.
+/// Maximum number of modes.
 const MOST_MODES: usize = 16;
-/// How much is repeated of what makes no sense.
+/// Number of characters of invalid content that are quoted in a problem.
 const EXCERPT: usize = 24;
 
-/// A folder, and what was wrong with its files.
+/// A sysfs directory and the problems found in its files.
 pub(super) struct Files<'a> {
     sys: &'a Sysfs,
     folder: String,
@@ -37,12 +37,11 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// A name.
     pub(super) fn text(&mut self, file: &str) -> Option<String> {
         self.read(file, "no name", name)
     }
 
-    /// A version: no blanks in it, so that it can be a label.
+    /// Returns a version without blanks, usable as a label value.
     pub(super) fn version(&mut self, file: &str) -> Option<String> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
         self.read(file, "no version", |text| {
@@ -52,7 +51,7 @@ impl<'a> Files<'a> {
         })
     }
 
-    /// An amount of memory, from bytes, of which there can be `most`.
+    /// Returns an amount of memory, read as bytes and at most `most`.
     pub(super) fn bytes(&mut self, file: &str, most: Mebibytes) -> Option<Mebibytes> {
         let amount = |text: &str| text.parse().ok().map(Mebibytes::from_bytes);
         let amount = self.read(file, "no number of bytes", amount)?;
@@ -67,7 +66,7 @@ impl<'a> Files<'a> {
         Some(amount)
     }
 
-    /// A chip's id, always with all its digits; a chip that has none says 0.
+    /// Returns a chip's ID in full width. The value 0 means that the chip has none.
     pub(super) fn id(&mut self, file: &str) -> Option<String> {
         let id = self.read(file, "no id of a chip", |text| {
             let plain = text.len() <= 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -76,13 +75,13 @@ impl<'a> Files<'a> {
         (id != 0).then(|| format!("{id:016x}"))
     }
 
-    /// A mode in force; where the driver itself does not know, there is none.
+    /// Returns the current mode, or `None` if the driver reports `UNKNOWN`.
     pub(super) fn mode(&mut self, file: &str) -> Option<String> {
         let mode = self.read(file, "no mode", mode)?;
         (mode != "UNKNOWN").then_some(mode)
     }
 
-    /// Modes that may be, in the driver's order.
+    /// Returns the available modes in the driver's order.
     pub(super) fn modes(&mut self, file: &str) -> Vec<String> {
         let modes = self.read(file, "no list of modes", |text| {
             let words = text.split(',').map(str::trim);
@@ -114,7 +113,7 @@ impl<'a> Files<'a> {
     }
 }
 
-/// The beginning of what a file holds, in quotes and without what could steer a terminal.
+/// Returns the beginning of the content, quoted and escaped so that it cannot inject terminal sequences.
 pub(super) fn excerpt(text: &str) -> String {
     let mut shown: String = text.chars().take(EXCERPT).collect();
     if shown.len() < text.len() {
@@ -123,7 +122,7 @@ pub(super) fn excerpt(text: &str) -> String {
     format!("{shown:?}")
 }
 
-/// Words that a person can read: what was no UTF-8 has become a replacement character by now.
+/// Accepts printable text. Invalid UTF-8 has become a replacement character by now and is rejected.
 fn name(text: &str) -> Option<String> {
     let odd = |c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER;
     let fits = text.len() <= LONGEST_NAME && !text.contains(odd);

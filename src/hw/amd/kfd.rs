@@ -1,8 +1,8 @@
-//! KFD's topology: a node for each processor, and one for each device or partition of a device that programs see.
+//! KFD's topology: a node for each processor, and one for each device or partition that programs see.
 //!
-//! A node says where its device sits on the bus. Partitions of one device share its chip's id; some kernels number them like functions of
-//! its slot, which are no functions on the bus, and others leave them all at the device's own address. Source: Linux, `kfd_topology.c`; what
-//! AMD's device plugin has as test data.
+//! A node reports the PCI location of its device. Partitions of a device share its chip ID. Some kernels number them
+//! like PCI functions of the slot, which do not exist on the bus; others report the device's own address for all of
+//! them. Source: Linux, `kfd_topology.c`; test data of AMD's device plugin.
 
 use std::collections::BTreeMap;
 
@@ -15,23 +15,23 @@ use crate::hw::sysfs::{MOST_MEMORY, Sysfs};
 
 const NODES: &str = "class/kfd/kfd/topology/nodes";
 const AMD: u64 = 0x1002;
-/// Eight devices of eight partitions and as many processors are far below.
+/// Node limit, far above eight devices with eight partitions each and as many processors.
 const MOST_NODES: usize = 512;
-/// Render minors begin here. Source: Linux, DRM.
+/// First render minor. Source: Linux, DRM.
 const FIRST_RENDER_MINOR: u32 = 128;
 
-/// What programs see of this machine.
+/// The accelerators of this machine as programs see them.
 pub(super) struct Topology {
     nodes: Vec<Node>,
-    /// How many nodes could not be read, and what was wrong with the first of them.
+    /// The number of unreadable nodes, and the first error.
     unread: usize,
     wrong: Option<String>,
 }
 
-/// A device, or a part of one.
+/// A device or partition.
 struct Node {
     address: Option<PciAddress>,
-    /// The slot's first function.
+    /// Function 0 of the slot.
     slot: Option<PciAddress>,
     chip: Option<u64>,
     hive: Option<u64>,
@@ -40,7 +40,7 @@ struct Node {
 }
 
 impl Topology {
-    /// Reads it. What cannot be read may be a processor as well as a device.
+    /// Reads the topology. An unreadable node may be a processor or a device.
     pub(super) fn read(sys: &Sysfs) -> Self {
         let mut topology = Self {
             nodes: Vec::new(),
@@ -72,7 +72,7 @@ impl Topology {
         topology
     }
 
-    /// Adds to each device what its nodes say.
+    /// Adds the values of its nodes to each device.
     pub(super) fn tell(&self, devices: &mut [(PciAddress, Told)]) {
         let known: Vec<(PciAddress, Option<u64>)> = devices
             .iter()
@@ -86,7 +86,7 @@ impl Topology {
         }
     }
 
-    /// Whether that is all there should be of the device.
+    /// Returns a problem if the nodes of the device are incomplete.
     fn problem(&self, amd: &Amd) -> Option<Problem> {
         let found = amd.partitions.len();
         let mode = amd.compute.as_ref().map(|mode| mode.current.as_str());
@@ -111,7 +111,7 @@ impl Topology {
     }
 }
 
-/// How many partitions a mode makes; `None` where that differs from chip to chip.
+/// Number of partitions in a compute mode; `None` if it depends on the chip.
 fn expected(mode: Option<&str>) -> Option<usize> {
     match mode {
         None | Some("SPX") => Some(1),
@@ -127,8 +127,8 @@ fn chip(amd: &Amd) -> Option<u64> {
     u64::from_str_radix(id, 16).ok()
 }
 
-/// The device that a node is of: the one at its address, else the only one with its chip's id, else the one in its slot. One with another
-/// chip's id it is not.
+/// Returns the device of a node: the one at its address, else the only one with its chip ID, else the one in its slot.
+/// Never a device with a different chip ID.
 fn owner(node: &Node, devices: &[(PciAddress, Option<u64>)]) -> Option<PciAddress> {
     let at = |place: Option<PciAddress>| {
         let known = devices.iter().find(|(address, _)| Some(*address) == place);
@@ -164,7 +164,7 @@ fn fill(amd: &mut Amd, nodes: &[&Node]) {
     amd.compute_units = sum.flatten();
 }
 
-/// A node that is a device or a part of one. A processor is none.
+/// Parses a node that is a device or partition; `None` for a processor.
 fn node(sys: &Sysfs, folder: &str, properties: &BTreeMap<String, u64>) -> Option<Node> {
     let told = |key: &str| properties.get(key).copied();
     let said = |key: &str| told(key).filter(|value| *value != 0);
@@ -201,7 +201,7 @@ fn node(sys: &Sysfs, folder: &str, properties: &BTreeMap<String, u64>) -> Option
     })
 }
 
-/// What the node sees of the device's memory.
+/// Returns the memory that the node sees.
 fn memory(sys: &Sysfs, folder: &str) -> Option<Mebibytes> {
     const SIZE: &str = "size_in_bytes";
     let bank = properties(sys, &format!("{folder}/mem_banks/0/properties"), SIZE).ok()?;
@@ -209,15 +209,16 @@ fn memory(sys: &Sysfs, folder: &str) -> Option<Mebibytes> {
     Some(Mebibytes::from_bytes(*bytes)).filter(|memory| *memory <= MOST_MEMORY)
 }
 
-/// `gfx942` from 90402: major, two digits each of minor and stepping, which the name has as one hexadecimal digit each.
+/// Formats the target version: `gfx942` from 90402. Minor and stepping have two decimal digits each, and one
+/// hexadecimal digit in the name.
 fn gfx_target(version: u64) -> Option<String> {
     let (major, minor, stepping) = (version / 10_000, version / 100 % 100, version % 100);
     let fits = (1..100).contains(&major) && minor < 16 && stepping < 16;
     fits.then(|| format!("gfx{major}{minor:x}{stepping:x}"))
 }
 
-/// The lines `key value` of a file that has one for `needed`; lines of other forms are of kernels to come. KFD shows nothing of a device
-/// that the container may not use.
+/// Parses lines of the form `key value` in a file that must contain `needed`. Ignores other lines, which newer kernels
+/// may add. KFD shows an empty file for a device that the container must not use.
 fn properties(sys: &Sysfs, path: &str, needed: &str) -> Result<BTreeMap<String, u64>, String> {
     let text = sys.attribute(path).map_err(|error| error.to_string())?;
     let text = text.ok_or_else(|| "nothing is shown of it".to_owned())?;

@@ -1,11 +1,11 @@
-//! What is made of single values, and whose node is whose; whole machines are in `tests/it/sysfs`.
+//! Tests of single values and of the assignment of nodes to devices. Tests of whole machines are in `tests/it/sysfs`.
 
 use std::fs;
 
 use super::*;
 use crate::domain::inventory::AmdPartition;
 
-/// A folder of KFD's nodes, each with these properties.
+/// A directory of KFD nodes with these properties.
 fn topology(nodes: &[&str]) -> Topology {
     let root = tempfile::tempdir().unwrap();
     for (number, properties) in nodes.iter().enumerate() {
@@ -32,7 +32,7 @@ fn told(at: &str, chip: Option<&str>) -> (PciAddress, Told) {
     (at.parse().unwrap(), told)
 }
 
-/// The render minors that each device ends up with.
+/// Returns the render minors that each device ends up with.
 fn minors(nodes: &[&str], devices: &[(&str, Option<&str>)]) -> Vec<Vec<u32>> {
     let mut told: Vec<_> = devices.iter().map(|(at, chip)| told(at, *chip)).collect();
     topology(nodes).tell(&mut told);

@@ -1,31 +1,31 @@
-//! Why it cannot be told who has a GPU open.
+//! The error type of usage scans.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error as ThisError;
 
-/// Why it cannot be told who has a GPU or a partition open: whatever is asked about then counts as in use.
+/// An error that makes the holders of a GPU or partition unknown. The devices in question then count as in use.
 #[derive(Debug, ThisError)]
 pub enum HoldersError {
-    /// Something that was to be looked at would not be read.
+    /// A file or directory cannot be read.
     #[error("cannot read {}", path.display())]
     Unreadable {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// A table of the driver is longer than any driver's.
+    /// A driver table exceeds the size limit.
     #[error("{} is longer than {limit} bytes", path.display())]
     TableTooLong {
         /// The table.
         path: PathBuf,
-        /// The most that is read of it.
+        /// The size limit in bytes.
         limit: u64,
     },
-    /// Not all processes of the machine are in sight.
+    /// Some processes of the machine are not visible.
     #[error(
         "{} does not show all processes of the machine: it belongs to a container's process namespace, or hides those of \
          others",
@@ -35,21 +35,21 @@ pub enum HoldersError {
         /// The root of the process file system.
         root: PathBuf,
     },
-    /// More processes than are looked through.
+    /// The number of processes exceeds the limit.
     #[error("there are more than {limit} processes")]
     TooManyProcesses {
-        /// The most that are looked through.
+        /// The limit.
         limit: usize,
     },
-    /// More open files than are looked through.
+    /// The number of open files exceeds the limit.
     #[error("there are more than {limit} open files; process {pid} has the one too many")]
     TooManyFiles {
-        /// The process that was being looked at.
+        /// The process at which the limit was reached.
         pid: u32,
-        /// The most that are looked through, those of all processes together.
+        /// The limit, for all processes together.
         limit: usize,
     },
-    /// A capability that is open is in no table of the driver, or stands for two things in one.
+    /// An open capability is missing from the driver's tables or ambiguous in them.
     #[error(
         "process {pid} has nvidia-cap{minor} open, and the driver's tables do not tell what that is"
     )]
@@ -59,7 +59,8 @@ pub enum HoldersError {
         /// The capability's minor number.
         minor: u32,
     },
-    /// A node of a GPU is open that none of the devices is known to have, while one of them does not tell its own.
+    /// An open GPU node belongs to none of the known devices, and at least one of these does not report its minor
+    /// number.
     #[error("process {pid} has a node of GPU {minor} open, and which device that is is not known")]
     UnknownDevice {
         /// The process.

@@ -1,10 +1,10 @@
-//! The driver's device nodes: which numbers they have, and what the capabilities among them stand for.
+//! The driver's device nodes: their device numbers, and the meaning of capabilities.
 //!
-//! Source: open-gpu-kernel-modules, `nv-caps.c`: each GPU instance and each compute instance that a GPU could have is a minor
-//! number of the character device `nvidia-caps`, fixed for the life of the driver and listed in
-//! `/proc/driver/nvidia-caps/mig-minors`, for 32 GPUs whether or not they are there. `gpuN` is the GPU of `/dev/nvidiaN`.
-//! Whoever is let into an instance by such a node has it open all the while: the driver duplicates the descriptor in the
-//! process itself (`nv_cap_validate_and_dup_fd`).
+//! Source: open-gpu-kernel-modules, `nv-caps.c`. Each possible GPU instance and compute instance has a minor number of
+//! the character device `nvidia-caps`. It is fixed while the driver is loaded and listed in
+//! `/proc/driver/nvidia-caps/mig-minors`, for 32 GPUs whether or not they exist. `gpuN` is the GPU of `/dev/nvidiaN`. A
+//! process that accesses an instance through such a node keeps it open the whole time, because the driver duplicates
+//! the descriptor in the process (`nv_cap_validate_and_dup_fd`).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,18 +16,19 @@ use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 use super::HoldersError;
 use crate::files::{self, ReadError};
 
-/// The tables of capabilities. Those beside the first hold none of an instance, and older drivers do not have them.
+/// Capability tables. Only the first one lists instances; older drivers lack the others.
 const MIG_TABLE: &str = "driver/nvidia-caps/mig-minors";
 const OTHER_TABLES: [&str; 2] = [
     "driver/nvidia-caps/nvlink-minors",
     "driver/nvidia-caps/sys-minors",
 ];
-/// A hundred kilobytes are what today's longest one has.
+/// Size limit in bytes; the longest table today has about 100 KB.
 const LONGEST_TABLE: u64 = 1 << 20;
-/// From here on minor numbers are those of nvidia-modeset and nvidiactl. Source: open-gpu-kernel-modules, `nv-chardev-numbers.h`.
+/// Minor numbers from here on belong to nvidia-modeset and nvidiactl. Source: open-gpu-kernel-modules,
+/// `nv-chardev-numbers.h`.
 const NO_GPU_FROM: u32 = 254;
 
-/// What a device node is.
+/// A device node of the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::hw) enum Node {
     /// `/dev/nvidia<minor>`.
@@ -36,7 +37,7 @@ pub(in crate::hw) enum Node {
     Capability(u32),
 }
 
-/// What a capability stands for.
+/// The meaning of a capability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::hw) enum Capability {
     /// A GPU instance, or one of its compute instances, of the GPU with this minor number.
@@ -45,26 +46,26 @@ pub(in crate::hw) enum Capability {
         gpu_instance: u32,
         compute_instance: Option<u32>,
     },
-    /// Something else: to configure or to monitor, NVLink, profiling.
+    /// Another capability: configuration, monitoring, NVLink or profiling.
     Other,
-    /// The tables contradict themselves.
+    /// The tables contradict each other.
     Unclear,
 }
 
 /// The numbers of the driver's device nodes.
 #[derive(Debug)]
 pub(in crate::hw) struct Nodes {
-    /// The major number of GPUs; `None` where there are none, and so none is open.
+    /// The major number of GPUs; `None` if there are none, so that none can be open.
     pub(in crate::hw) gpus: Option<u32>,
-    /// The major number of capabilities; `None` as above.
+    /// The major number of capabilities; `None` if there are none.
     pub(in crate::hw) capabilities: Option<u32>,
-    /// What each minor number of those is.
+    /// Capabilities by minor number.
     pub(in crate::hw) table: BTreeMap<u32, Capability>,
 }
 
 impl Nodes {
-    /// Those of the machine whose process file system is at `root`; `None` where the kernel has no such devices, which is
-    /// certain: it lists all there are, also to those who are in a container.
+    /// Reads the numbers of the machine whose procfs is at `root`. `None` if the kernel has no such devices. This is
+    /// certain, because the kernel lists all of them in containers, too.
     pub(in crate::hw) fn read(root: &Path) -> Result<Option<Self>, HoldersError> {
         let path = root.join("devices");
         let devices =
@@ -74,7 +75,7 @@ impl Nodes {
             all.find(|device| names.contains(&device.name.as_str()))
                 .map(|device| device.major)
         };
-        // Since R470 the one major number has a line for each range of its minor numbers.
+        // Since R470, one major number has a line for each range of its minor numbers.
         let gpus = major(&["nvidia-frontend", "nvidia", "nvidiactl"]);
         let capabilities = major(&["nvidia-caps"]);
         let table = match (gpus, capabilities) {
@@ -89,17 +90,17 @@ impl Nodes {
         }))
     }
 
-    /// What the capability with this minor number stands for, if the driver says.
+    /// Returns the capability with this minor number, if the driver lists it.
     pub(in crate::hw) fn capability(&self, minor: u32) -> Option<Capability> {
         self.table.get(&minor).copied()
     }
 
-    /// What the open file behind `link`, a link in a process's `fd` folder, is, `target` being what the link says.
+    /// Returns the device node behind `link`, an entry of a process's `fd` directory, whose link text is `target`.
     ///
-    /// A path in there is one of the process's own mounts, where the node of one GPU may well have the name of another
-    /// (`docker run --device /dev/nvidia3:/dev/nvidia0`), so it is the file's number that counts. It is asked for only where
-    /// device nodes are, or where the name is that of one: following the link to any file might wait for the server that
-    /// it is on. Even there nobody else is asked, as what is asked for is what the kernel has.
+    /// The path belongs to the process's own mounts, where the node of one GPU can have the name of another (`docker
+    /// run --device /dev/nvidia3:/dev/nvidia0`), so only the device number counts. It is queried only below `/dev` or
+    /// if the file name is that of a node: following a link to any other file might block on a network file system. The
+    /// query uses the kernel's cached attributes and contacts no server.
     pub(in crate::hw) fn behind(&self, link: &Path, target: &Path) -> io::Result<Option<Node>> {
         let named = self.named(target);
         if named.is_none() && !target.starts_with("/dev") {
@@ -111,7 +112,7 @@ impl Nodes {
                 let node = || self.numbered(file.stx_rdev_major, file.stx_rdev_minor);
                 Ok(device.then(node).flatten())
             }
-            // Closed meanwhile: a moment ago it was what its name says.
+            // The file was closed in the meantime; until then it was what its name says.
             Err(error) if gone(&error.into()) => Ok(named),
             Err(error) => Err(error.into()),
         }
@@ -136,13 +137,13 @@ impl Nodes {
     }
 }
 
-/// Whether whatever was to be read is not there any more: a process that ended, a file that was closed.
+/// Returns whether the object no longer exists: the process has ended or the file was closed.
 pub(in crate::hw) fn gone(error: &io::Error) -> bool {
     let no_such_process = rustix::io::Errno::SRCH.raw_os_error();
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(no_such_process)
 }
 
-/// A number as the kernel writes it: digits alone.
+/// Parses a number as the kernel writes it: digits only.
 pub(in crate::hw) fn number(text: &str) -> Option<u32> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
@@ -173,7 +174,7 @@ fn text(path: &Path) -> Result<io::Result<String>, HoldersError> {
     }
 }
 
-/// Adds the lines that are understood. What is not is left out, and so is unknown to whoever finds it open.
+/// Adds the lines that can be parsed. An open capability from any other line is unknown.
 fn enter(
     table: &mut BTreeMap<u32, Capability>,
     text: &str,
@@ -196,7 +197,7 @@ fn enter(
     }
 }
 
-/// What `config`, `gpu0/gi1/access` or `gpu0/gi1/ci0/access` stands for.
+/// Parses `config`, `gpu0/gi1/access` or `gpu0/gi1/ci0/access`.
 fn of_mig(name: &str) -> Option<Capability> {
     if matches!(name, "config" | "monitor") {
         return Some(Capability::Other);

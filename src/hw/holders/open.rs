@@ -1,10 +1,10 @@
-//! Who has a GPU or a partition open: a look through the open files of all processes.
+//! Scan of all processes' open files for GPUs and partitions.
 //!
-//! The processes that NVML names have a context. Others use a device without one: who was let into an instance and computes
-//! nothing yet, who only watches. These stand in the way as well.
+//! NVML lists processes that have a context. Other processes use a device without one: those that have access to an
+//! instance but do not compute yet, and monitoring tools. They block changes as well.
 //!
-//! A look takes a while and processes go on meanwhile, so whoever opens something after its process was looked at is not
-//! found. Whoever destroys something looks again right before, and the driver has the last word.
+//! A scan takes a while, so it misses a process that opens a node after having been scanned. Callers scan again
+//! immediately before they destroy an instance, and the driver makes the final check.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -18,7 +18,7 @@ use super::nodes::{Capability, Node, Nodes, gone, number};
 use crate::domain::holder::{Holder, Who};
 use crate::domain::inventory::{Device, Vendor};
 
-/// The most that is looked at.
+/// Scan limits.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     processes: usize,
@@ -26,25 +26,26 @@ struct Limits {
     files: usize,
 }
 
-/// Above what any machine has that works; to look at so much takes seconds.
+/// Above the counts of any working machine; a scan of this size takes seconds.
 const LIMITS: Limits = Limits {
     processes: 1 << 17,
     files: 1 << 22,
 };
 
-/// `PF_KTHREAD`: a thread of the kernel. Source: Linux, `include/linux/sched.h`.
+/// `PF_KTHREAD`: a kernel thread. Source: Linux, `include/linux/sched.h`.
 const KERNEL_THREAD: u32 = 0x0020_0000;
 
-/// Who has one of `devices`, or a GPU or compute instance of it, open: one for each process and node, the node of a GPU
-/// having no instance and the node of a GPU instance no compute instance. None is said to have a context.
+/// Returns the processes that have one of `devices`, or one of its GPU or compute instances, open: one holder per
+/// process and node. The node of a GPU has no instance, and the node of a GPU instance has no compute instance. No
+/// holder is marked as having a context.
 ///
-/// `root` is where the process file system is, which must be one of the machine's own process namespace, as a container's
-/// shows only those of the container. This process is left out: `self` in there leads to it also where it has another number
-/// here, and to nothing where it is not among those shown.
+/// `root` is the process file system. It must belong to the machine's initial process namespace, as a container's
+/// procfs shows only the container's processes. This process is excluded: `self` names it even if it has another number
+/// here, and does not resolve if it is not listed.
 ///
-/// Nobody is returned only where that is certain. A process that ends meanwhile is certain; a table, a process or an open
-/// file that cannot be read is an error, as is an open node that stands for nothing known. A node of a GPU that is none of
-/// `devices` is somebody else's, unless one of `devices` does not tell its minor number.
+/// An empty list is certain. A process that ends during the scan is skipped. A table, process or open file that cannot
+/// be read is an error, and so is an open node of unknown meaning. A GPU node that belongs to none of `devices` is
+/// ignored, unless one of `devices` does not report its minor number.
 pub fn open(root: &Path, devices: &[&Device]) -> Result<Vec<Holder>, HoldersError> {
     within(root, devices, LIMITS)
 }
@@ -81,9 +82,9 @@ fn within(root: &Path, devices: &[&Device], limits: Limits) -> Result<Vec<Holder
     Ok(holders.into_iter().collect())
 }
 
-/// Whether the processes at `root` are all that there are. Process 2 of the machine's own namespace is a thread of the kernel,
-/// and of no other namespace; and who does not see that one, because others' processes are hidden from him, sees others
-/// neither. Source: Linux, `rest_init` (kthreadd); proc(5), `hidepid`.
+/// Checks that `root` shows all processes. In the machine's initial namespace, and in no other, process 2 is a kernel
+/// thread. If it is hidden, other users' processes are hidden as well. Source: Linux, `rest_init` (kthreadd); proc(5),
+/// `hidepid`.
 pub(super) fn all_in_sight(root: &Path) -> Result<(), HoldersError> {
     let second = Process::new_with_root(root.join("2")).and_then(|process| process.stat());
     match second {
@@ -94,22 +95,22 @@ pub(super) fn all_in_sight(root: &Path) -> Result<(), HoldersError> {
     }
 }
 
-/// The state of a look through all processes.
+/// State of a scan.
 struct Look<'a> {
     nodes: &'a Nodes,
     limits: Limits,
-    /// How many open files were looked at.
+    /// The number of open files seen.
     files: usize,
 }
 
 impl Look<'_> {
-    /// The driver's nodes that the process has open.
+    /// Returns the driver's nodes that the process has open.
     fn process(&mut self, folder: &Path, pid: u32) -> Result<BTreeSet<Node>, HoldersError> {
         let mut found = BTreeSet::new();
         if self.files_in(&folder.join("fd"), pid, &mut found)? > 0 {
             return Ok(found);
         }
-        // The first thread may have ended and left the files to the others.
+        // The first thread may have ended and left the files to the other threads.
         let tasks = folder.join("task");
         let Some(entries) = entries(&tasks)? else {
             return Ok(found);
@@ -126,10 +127,10 @@ impl Look<'_> {
         Ok(found)
     }
 
-    /// Adds the driver's nodes among the open files that the folder lists, and says how many files these are.
+    /// Adds the driver's nodes among the open files in the directory and returns the number of files.
     ///
-    /// By hand, because `procfs` leaves out links that may not be read: without the right to trace a process its folder can
-    /// be listed and its files not be told, and that must not look like none.
+    /// This does not use `procfs`, which skips links that cannot be read. Without permission to trace a process, its
+    /// directory can be listed but its links cannot be read, and that must not look like no open files.
     fn files_in(
         &mut self,
         folder: &Path,
@@ -163,7 +164,7 @@ impl Look<'_> {
     }
 }
 
-/// What is in the folder of a process; `None` where the process is gone.
+/// Lists a process directory; `None` if the process has ended.
 fn entries(folder: &Path) -> Result<Option<ReadDir>, HoldersError> {
     match fs::read_dir(folder) {
         Ok(entries) => Ok(Some(entries)),
@@ -172,12 +173,12 @@ fn entries(folder: &Path) -> Result<Option<ReadDir>, HoldersError> {
     }
 }
 
-/// The process id that is the whole of a name.
+/// Parses a directory name that is a process ID.
 fn id(name: &OsStr) -> Option<u32> {
     name.to_str().and_then(number)
 }
 
-/// Whom `pid` makes a holder of by having `node` open.
+/// Returns the holders that result from `pid` having `node` open.
 fn of_node(
     nodes: &Nodes,
     node: Node,

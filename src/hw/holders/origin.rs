@@ -1,4 +1,4 @@
-//! Which pod a process is of, by its control group.
+//! Pod of a process, determined from its control group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,14 +17,14 @@ use crate::domain::holder::Pod;
 use crate::domain::sharing::join::Origin;
 use crate::files;
 
-/// A process is in a handful of control groups, each a path of at most 4096 bytes.
+/// Size limit in bytes: a process is in a few control groups, each a path of at most 4096 bytes.
 const MAX_CGROUP_BYTES: u64 = 1 << 20;
 
-/// Whose each of these processes is, as the `/proc` at `root` tells.
+/// Returns the origin of each of these processes from the procfs at `root`.
 ///
 /// # Errors
 ///
-/// It is not the machine's own process file system: the numbers that the driver names mean other processes there.
+/// Fails if this is not the machine's own procfs, in which the process IDs from the driver mean other processes.
 pub fn origins(
     root: &Path,
     pids: impl IntoIterator<Item = u32>,
@@ -38,7 +38,7 @@ fn origin(root: &Path, pid: u32) -> Origin {
     let process = Process::new_with_root(root.join(pid.to_string()));
     let groups = match process.and_then(|process| process.cgroups()) {
         Ok(groups) => groups,
-        // No folder, or no process where there still is one.
+        // Either the directory does not exist, or its process has just ended.
         Err(ProcError::NotFound(_)) => return Origin::Gone,
         Err(ProcError::Io(error, _))
             if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) =>
@@ -50,7 +50,7 @@ fn origin(root: &Path, pid: u32) -> Origin {
             return Origin::Unknown;
         }
     };
-    // With the first version there is a line for each controller, and not all of them name the pod.
+    // In cgroup v1, each controller has a line, and not all of them name the pod.
     let mut pods = groups
         .into_iter()
         .filter_map(|group| Pod::of_control_group(&group.pathname));
@@ -64,11 +64,12 @@ fn origin(root: &Path, pid: u32) -> Origin {
     }
 }
 
-/// UIDs of the pods that have a process, as the `/proc` at `root` tells. One that idles has at least that of its sandbox.
+/// Returns the UIDs of the pods that have a process, from the procfs at `root`. An idle pod has at least its sandbox
+/// process.
 ///
 /// # Errors
 ///
-/// Not all processes can be looked at: there may be more pods.
+/// Fails if some processes cannot be inspected, because there may be more pods.
 pub fn pods(root: &Path) -> Result<BTreeSet<String>, HoldersError> {
     all_in_sight(root)?;
     let mut uids = BTreeSet::new();
@@ -91,11 +92,11 @@ pub fn pods(root: &Path) -> Result<BTreeSet<String>, HoldersError> {
     Ok(uids)
 }
 
-/// Whether the `/proc` at `root` is of another process namespace than this program is in. The driver names processes by their
-/// numbers in the namespace of whoever asks, and leaves out those that have none there.
+/// Returns whether the procfs at `root` belongs to a different process namespace than this program. The driver reports
+/// process IDs in the caller's namespace and omits processes without one there.
 ///
-/// Who may not look at the namespace of process 1 is still told by `self` which number it has there itself. Where neither is
-/// told nothing speaks for it.
+/// If the namespace of process 1 cannot be read, compares this process's own number in both file systems. Returns
+/// `false` if neither is known.
 ///
 /// Source: `pid_namespaces(7)`, "/proc and PID namespaces"; `namespaces(7)`, "The /proc/pid/ns/ directory".
 pub fn is_elsewhere(root: &Path) -> bool {
@@ -131,7 +132,7 @@ mod tests {
         put("2", "stat", &thread);
         put("2", "cgroup", "0::/\n");
         put("7", "cgroup", "0::/system.slice/kubelet.service\n");
-        // It ended while it was looked at.
+        // The process ended during the scan.
         fs::create_dir(root.join("8")).unwrap();
         assert_eq!(pods(root).unwrap(), BTreeSet::new());
         let path = format!("/kubepods/besteffort/pod{UID}/{}", "ab".repeat(32));
@@ -153,7 +154,7 @@ mod tests {
         fs::remove_file(root.join("self")).unwrap();
         symlink(std::process::id().to_string(), root.join("self")).unwrap();
         assert!(!is_elsewhere(root));
-        // The namespace itself says it better.
+        // The namespace itself has precedence.
         fs::create_dir_all(root.join("1/ns")).unwrap();
         symlink("pid:[1]", root.join("1/ns/pid")).unwrap();
         assert!(is_elsewhere(root));

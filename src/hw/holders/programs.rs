@@ -1,4 +1,4 @@
-//! Which of some programs run, by their names alone: that much of a process everybody may read.
+//! Finds running programs by process name, which every user can read.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,14 +7,15 @@ use std::path::Path;
 use super::nodes::number;
 use crate::files;
 
-/// The kernel keeps so many bytes of a name. Source: `proc_pid_comm(5)`, `TASK_COMM_LEN`.
+/// Length of a process name in bytes, to which the kernel truncates it. Source: `proc_pid_comm(5)`, `TASK_COMM_LEN`.
 const KEPT: usize = 15;
-/// With its end of line, and some to spare.
+/// Size limit in bytes, above a name and its line end.
 const LONGEST: u64 = 64;
-/// More than a kernel has numbers for by default.
+/// Process limit, above the kernel's default number of process IDs.
 const MOST: usize = 1 << 16;
 
-/// Those of `names` that a process of the `/proc` at `root` has. One that is not found may run where it is not seen from here.
+/// Returns those of `names` that a process in the procfs at `root` has. A program that is not found may run in a
+/// namespace that is not visible.
 pub fn programs(root: &Path, names: &[&str]) -> BTreeSet<String> {
     let entries = fs::read_dir(root)
         .into_iter()

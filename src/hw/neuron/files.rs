@@ -1,7 +1,8 @@
-//! The files of one Neuron device: where they are, and what could not be read of them.
+//! Attribute files of one Neuron device, with their paths and read errors.
 //!
-//! Up to release 2.30 each has its place. 2.31 moved some, and nobody outside has published where to; so for releases that are not known, a
-//! file that is not in its place is looked for by its name, in bounds, below the device. A name found twice names nothing.
+//! Up to release 2.30, each file has a fixed path. Release 2.31 moved some to undocumented paths. In unknown releases,
+//! a file that is not at its known path is searched by name below the device, within limits. A name that is found more
+//! than once is ambiguous and ignored.
 
 use crate::domain::inventory::{DriverLayout, Problem};
 use crate::hw::sysfs::Sysfs;
@@ -13,45 +14,45 @@ use super::{
 
 const CORE: &str = "neuron_core";
 
-/// What every release that is known has, whatever the chip.
+/// Files that every known release has for all chips.
 const OF_ALL: [&str; 3] = [NAME, CORE_COUNT, CONNECTED];
-/// What it has but of the first Inferentia, which tells no serial number and counts no errors.
+/// Files that they have for all chips except the first Inferentia, which has no serial number and no error counters.
 const OF_LATER: [&str; 3] = [SERIAL, MEMORY_UNCORRECTED, SRAM_UNCORRECTED];
 const FIRST: &str = "Inferentia";
 
-/// How deep a file is looked for, and among how many: eight cores have about 1300 entries.
+/// Search depth, and maximum number of entries: eight cores have about 1300.
 const DEPTH: usize = 6;
 const MOST_FOUND: usize = 4096;
 
-/// Where a file is, and by which end of its path it is known elsewhere.
+/// The known path of a file, and the end of the path to search for elsewhere.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     pub(super) known: &'static str,
     pub(super) name: &'static str,
 }
 
-/// One device's.
+/// The attribute files of one device.
 #[derive(Debug)]
 pub(super) struct Files<'a> {
     sys: &'a Sysfs,
     root: String,
-    /// Its cores' folders, in the order of their numbers.
+    /// The directories of the cores, in ascending order.
     cores: Vec<String>,
-    /// What lies below the root, where it is not arranged as it is known to be.
+    /// All paths below the root, if the directory layout is unknown.
     moved: Option<Vec<String>>,
     problems: Vec<Problem>,
 }
 
-/// A file that was looked for.
+/// Result of a file search.
 enum Found {
     At(String),
-    /// In so many places.
+    /// This many candidates.
     Several(usize),
     Nowhere,
 }
 
 impl<'a> Files<'a> {
-    /// Of the device in the folder `root`, whose driver `may_differ` from those that are known.
+    /// Opens the device directory `root`. If `may_differ` is set, the driver's layout may be unknown.
     pub(super) fn open(sys: &'a Sysfs, root: &str, may_differ: bool) -> Self {
         let listed = super::numbered(sys, root, CORE);
         let unread = listed.as_ref().err().map(ToString::to_string);
@@ -84,7 +85,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// How many folders of cores there are.
+    /// Returns the number of core directories.
     pub(super) fn cores(&self) -> usize {
         self.cores.len()
     }
@@ -97,7 +98,7 @@ impl<'a> Files<'a> {
         std::mem::take(&mut self.problems)
     }
 
-    /// The value of a file of the device.
+    /// Reads a value of the device.
     pub(super) fn value<T>(
         &mut self,
         known: &'static str,
@@ -108,7 +109,7 @@ impl<'a> Files<'a> {
         self.took(&path, read)
     }
 
-    /// The value of a file of the device that lists something.
+    /// Reads a list of the device.
     pub(super) fn list<T>(
         &mut self,
         known: &'static str,
@@ -119,7 +120,7 @@ impl<'a> Files<'a> {
         self.took(&path, read)
     }
 
-    /// The value of a file of the core that comes in this order.
+    /// Reads a value of the core with this position.
     pub(super) fn core_value<T>(
         &mut self,
         core: usize,
@@ -135,7 +136,7 @@ impl<'a> Files<'a> {
         self.took(&path, read)
     }
 
-    /// The value of a file that cores have, where it was found below the device and below none of them.
+    /// Reads a core's file that was found below the device but outside all cores.
     pub(super) fn moved_value<T>(
         &mut self,
         place: Place,
@@ -167,7 +168,7 @@ impl<'a> Files<'a> {
         self.settled(found, place.known)
     }
 
-    /// The file in its place, or the nearest of this name among those that may be it.
+    /// Returns the known path, or else the shallowest accepted path with this name.
     fn find(&self, known: String, name: &str, may_be: impl Fn(&str) -> bool) -> Found {
         let Some(moved) = &self.moved else {
             return Found::At(known);
@@ -207,7 +208,8 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// Whether nothing is missing: of a driver that moved some files only, those would be absent without a word.
+    /// Checks that no expected file is missing. If a driver moved only some files, these would otherwise be silently
+    /// absent.
     fn is_arranged_as_known(&self) -> bool {
         let has = |folder: &str, file: &str| self.sys.is_there(&format!("{folder}/{file}"));
         let name = self.sys.text(&format!("{}/{NAME}", self.root));
@@ -229,7 +231,7 @@ impl<'a> Files<'a> {
                     Some((number, entry.path.clone()))
                 })
                 .collect();
-            // Nearest first: a core's folder of another kind, deeper, is not the core.
+            // Shallowest first: a deeper directory of the same name is not the core.
             cores.sort_by_key(|(number, path)| (*number, path.matches('/').count()));
             cores.dedup_by_key(|(number, _)| *number);
             self.cores = cores
@@ -243,7 +245,7 @@ impl<'a> Files<'a> {
     }
 }
 
-/// A file of the device, known elsewhere by its own name.
+/// A file of the device, searched elsewhere by its file name.
 fn place(known: &'static str) -> Place {
     Place {
         known,

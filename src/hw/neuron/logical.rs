@@ -1,7 +1,7 @@
-//! How many physical cores are one logical core: what the node is set to, or else what its chip does without a setting.
+//! Number of physical cores per logical core, from the node's configuration file or the chip's default.
 //!
-//! The node's file is one that an administrator writes, in the form of a shell's assignment. Where it is there and cannot be read, the
-//! default may be wrong, so that nothing is said.
+//! An administrator writes the file as a shell assignment. If it exists but cannot be read, the default may be wrong,
+//! so no value is returned.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use super::{problem, values};
 const LONGEST: u64 = 4096;
 const NAME: &str = "NEURON_LOGICAL_NC_CONFIG";
 
-/// For the chips of `devices`, by the file `config`.
+/// Reads the setting for the chips of `devices` from the file `config`.
 pub(super) fn read(
     devices: &[NeuronDevice],
     config: &Path,
@@ -41,7 +41,8 @@ pub(super) fn read(
     })
 }
 
-/// The rule of all chips whose name could be read; of none of them, what holds for a chip that nobody knows.
+/// Returns the rule of all chips with a known name, or `None` if they differ. Without any known name, returns the rule
+/// of unknown chips.
 fn common_rule(devices: &[NeuronDevice]) -> Option<LogicalRule> {
     devices.first()?;
     let mut rules = devices
@@ -52,7 +53,7 @@ fn common_rule(devices: &[NeuronDevice]) -> Option<LogicalRule> {
     rules.all(|rule| rule == first).then_some(first)
 }
 
-/// The size that was assigned last, as a shell would have it.
+/// Returns the last assigned size, as in a shell.
 fn setting(text: &str) -> Option<u32> {
     let assigned = text.lines().rev().find_map(|line| {
         let line = line.trim();
@@ -81,7 +82,7 @@ mod tests {
         names.iter().map(device).collect()
     }
 
-    /// What is said of these chips with this file, and the problems.
+    /// Returns the result for these chips with this file, and the problems.
     fn said(names: &[&str], file: Option<&str>) -> (Option<(u32, LogicalSource)>, Vec<String>) {
         let folder = tempfile::tempdir().unwrap();
         let config = folder.path().join("config");

@@ -1,4 +1,4 @@
-//! The reader on trees of files as the driver has them, and on trees in which every single path is something else.
+//! Tests of the reader on directory trees like the driver's and on trees with any single path replaced.
 
 mod newer;
 mod sweep;
@@ -12,11 +12,11 @@ use crate::domain::inventory::{LogicalSource, NeuronState};
 
 const GIB: u64 = 1 << 30;
 
-/// A machine with devices of two cores each, linked with each other.
+/// A machine with devices of two cores each that are connected with each other.
 struct Host(tempfile::TempDir);
 
 impl Host {
-    /// With these devices, all there is to read of them, and a driver of this version.
+    /// Creates a machine with these devices, all of their files, and this driver version.
     fn new(version: &str, numbers: &[u32]) -> Self {
         let host = Self(tempfile::tempdir().unwrap());
         host.put("module/neuron/version", &format!("{version}\n"));
@@ -95,7 +95,7 @@ impl Host {
     }
 }
 
-/// Where the driver makes a device.
+/// Returns the directory in which the driver creates a device.
 fn at(number: u32) -> String {
     format!("devices/virtual/neuron_device/neuron{number}")
 }
@@ -134,7 +134,7 @@ fn a_device_is_read_whole() {
             core_architecture: Some("NCv2".to_owned()),
             cores: Some(2),
             connected: Some(vec![1]),
-            // A mebibyte that is not full does not count.
+            // Partial mebibytes are rounded down.
             memory_used: Some(Mebibytes::new(1024)),
             errors: NeuronErrors {
                 memory_uncorrected: Some(0),
@@ -193,7 +193,7 @@ fn the_bus_and_the_driver_are_held_against_each_other_without_what_is_passed_thr
 
 #[test]
 fn files_that_only_root_may_read_are_problems_and_cores_are_counted_by_their_folders() {
-    // Whoever runs this may be root, to whom nothing is forbidden: a folder in the place of a file cannot be read by anybody.
+    // The tests may run as root, which can read any file. No user can read a directory in the place of a file.
     let host = Host::new("2.27.1.0", &[0]);
     for file in ["core_count", "connected_devices"] {
         host.take(&format!("{}/{file}", at(0)));
@@ -261,7 +261,7 @@ fn the_nodes_setting_is_read_for_chips_that_have_one() {
     assert_eq!((neuron.logical, neuron.problems.len()), (None, 2));
 }
 
-/// The same device with its files elsewhere.
+/// Moves the device's files to other paths.
 fn moved(host: &Host) {
     let root = host.path(&at(0));
     fs::create_dir_all(root.join("identity/v2")).unwrap();

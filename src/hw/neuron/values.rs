@@ -1,6 +1,6 @@
-//! What a file of the Neuron driver may say. Pure.
+//! Parsers of the Neuron driver's file contents. Pure.
 //!
-//! Each reading is of a text without the blanks around it, and `None` for what such a file never says.
+//! Each takes trimmed text and returns `None` for implausible content.
 
 use crate::files::ReadError;
 
@@ -10,13 +10,13 @@ use super::MOST_CORES;
 pub(super) const DEVICES: u32 = 64;
 const LONGEST_WORD: usize = 63;
 const MOST_PARTS: usize = 32;
-/// As much of a wrong text as is told.
+/// Number of characters of an invalid text that are quoted.
 const SHOWN: usize = 24;
 
-/// The last release whose files are all where they are looked for. Source: the release notes of 2.31, which moved some.
+/// The last release with all files at their known paths. Source: the release notes of 2.31, which moved some.
 const LAST_KNOWN: (u32, u32) = (2, 30);
 
-/// A file's value: absent where there is no file or nothing in it, an error in words where what is there cannot be used.
+/// Parses a file's value. `None` if the file is missing or empty; an error message if its content is invalid.
 pub(super) fn of<T>(
     told: Result<String, ReadError>,
     parse: impl FnOnce(&str) -> Option<T>,
@@ -33,7 +33,7 @@ pub(super) fn of<T>(
     sensible(trimmed, parse)
 }
 
-/// As [`of`], for a file that says in an empty line that it has nothing to name. Without even that line, nothing was told.
+/// Like [`of`], for a file in which an empty line is an empty list. A file of zero bytes is `None`.
 pub(super) fn list_of<T>(
     told: Result<String, ReadError>,
     parse: impl FnOnce(&str) -> Option<T>,
@@ -53,7 +53,7 @@ fn sensible<T>(text: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<Opti
     })
 }
 
-/// Whether a driver of this version has its files where they are looked for.
+/// Returns whether a driver of this version has its files at the known paths.
 pub(super) fn is_known_release(version: Option<&str>) -> bool {
     let mut parts = version.into_iter().flat_map(|text| text.split('.'));
     let mut next = || parts.next().and_then(digits);
@@ -63,13 +63,13 @@ pub(super) fn is_known_release(version: Option<&str>) -> bool {
     }
 }
 
-/// Numbers N of the names `<stem>N`, in their order as numbers: by letters, 10 would come before 2.
+/// Returns the numbers N of the names `<stem>N` in ascending numeric order.
 pub(super) fn numbered(names: &[String], stem: &str) -> Vec<u32> {
     let mut numbers: Vec<u32> = names
         .iter()
         .filter_map(|name| {
             let number = digits(name.strip_prefix(stem)?)?;
-            // Another spelling, such as 007, would be read as a folder that is not there.
+            // Another spelling, such as 007, would map to a directory that does not exist.
             (format!("{stem}{number}") == *name).then_some(number)
         })
         .collect();
@@ -77,7 +77,7 @@ pub(super) fn numbered(names: &[String], stem: &str) -> Vec<u32> {
     numbers
 }
 
-/// A number in decimal digits and nothing else.
+/// Parses decimal digits.
 fn digits(text: &str) -> Option<u32> {
     u32::try_from(count(text)?).ok()
 }
@@ -87,24 +87,24 @@ pub(super) fn count(text: &str) -> Option<u64> {
     plain.then(|| text.parse().ok()).flatten()
 }
 
-/// How many cores a device has.
+/// Parses the number of cores of a device.
 pub(super) fn cores(text: &str) -> Option<u32> {
     let most = u32::try_from(MOST_CORES).ok()?;
     digits(text).filter(|cores| (1..=most).contains(cores))
 }
 
-/// A name or a version.
+/// Parses a name or version.
 pub(super) fn word(text: &str) -> Option<String> {
     let sound = text.len() <= LONGEST_WORD && text.bytes().all(|byte| byte.is_ascii_graphic());
     sound.then(|| text.to_owned())
 }
 
-/// What a device draws.
+/// Power draw of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Power {
-    /// In percent of the most that it may.
+    /// In percent of its maximum.
     Percent(u8),
-    /// The driver has nothing to tell yet.
+    /// The driver has no data yet.
     NoData,
 }
 
@@ -117,18 +117,18 @@ impl Power {
     }
 }
 
-/// Sixteen hexadecimal digits.
+/// Parses sixteen hexadecimal digits.
 pub(super) fn serial(text: &str) -> Option<String> {
     let sound = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     sound.then(|| text.to_ascii_lowercase())
 }
 
-/// Whether a serial number was given: several devices may have all zeros, which is no identity.
+/// Returns whether a serial number is set: several devices may report all zeros, which identifies none.
 pub(super) fn is_given(serial: &str) -> bool {
     serial.bytes().any(|byte| byte != b'0')
 }
 
-/// Device numbers, as in `12, 3, 4, 1`.
+/// Parses device numbers, such as `12, 3, 4, 1`.
 pub(super) fn numbers(text: &str) -> Option<Vec<u32>> {
     let mut numbers = parted(text)
         .map(|part| digits(part).filter(|number| *number < DEVICES))
@@ -138,7 +138,7 @@ pub(super) fn numbers(text: &str) -> Option<Vec<u32>> {
     Some(numbers)
 }
 
-/// Parts of a device, as in `hbm,link_host`.
+/// Parses component names, such as `hbm,link_host`.
 pub(super) fn parts(text: &str) -> Option<Vec<String>> {
     let parts = parted(text)
         .filter(|part| !part.eq_ignore_ascii_case("none"))
@@ -147,8 +147,8 @@ pub(super) fn parts(text: &str) -> Option<Vec<String>> {
     (parts.len() <= MOST_PARTS).then_some(parts)
 }
 
-/// The average of a line such as `POWER_STATUS_VALID,1789180860,3.10,80.25,41.50`: a state, when, and least, most and average in percent of the
-/// most that the device may draw.
+/// Parses the average of a line such as `POWER_STATUS_VALID,1789180860,3.10,80.25,41.50`: state, time, and minimum,
+/// maximum and average in percent of the device's maximum power.
 pub(super) fn power(text: &str) -> Option<Power> {
     let fields: Vec<&str> = text.split(',').map(str::trim).collect();
     match fields.as_slice() {
@@ -162,7 +162,7 @@ pub(super) fn power(text: &str) -> Option<Power> {
     }
 }
 
-/// `41.50` is 42; more than a hundred is possible for a moment, and told as a hundred.
+/// Rounds `41.50` to 42. Values above 100 are possible momentarily and are capped.
 fn percent(text: &str) -> Option<u8> {
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
     count(part)?;

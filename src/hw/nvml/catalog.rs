@@ -1,4 +1,4 @@
-//! What a MIG-capable device offers, read from that very device.
+//! MIG profiles and placements that a device supports, read from that device.
 
 use nvml_wrapper_sys::bindings::{
     nvmlComputeInstanceProfileInfo_t, nvmlComputeInstanceProfileInfo_v2_t, nvmlGpuInstance_t,
@@ -16,23 +16,23 @@ use crate::hw::nvml::session::{
     DeviceHandle, Session, failed, optional, privileged, raw, struct_version,
 };
 
-/// Profile indices end where the driver says so; this is where we stop believing that it will.
+/// Upper bound of profile indices, in case the driver reports no end.
 const LAST_INDEX: u32 = 64;
 
-/// The catalogue of a device, and what could not be read of it.
+/// The profile catalog of a device, and the problems in reading it.
 #[derive(Debug, Default)]
 pub(super) struct Offer {
     profiles: Vec<GpuInstanceProfile>,
-    /// Id and greatest count of profiles that have no name we know. Instances of them cannot be told.
+    /// ID and maximum count of profiles with unknown names, whose instances cannot be reported.
     nameless: Vec<(u32, u32)>,
-    /// Partial where a profile, or what its instances can be split into, may be missing.
+    /// Partial if a profile or its compute instance profiles may be missing.
     completeness: Completeness,
     problems: Vec<Problem>,
 }
 
 impl Offer {
-    /// Reads every profile and where each may lie. What a GPU instance can be split into is only told by an instance,
-    /// so that part stays empty until [`Self::learn_compute_profiles`].
+    /// Reads every profile and its possible placements. Compute instance profiles can only be read from an instance, so
+    /// they are empty until [`Self::learn_compute_profiles`].
     pub(super) fn read(
         session: Session<'_>,
         device: DeviceHandle,
@@ -91,7 +91,7 @@ impl Offer {
         self.completeness
     }
 
-    /// Whether the driver reported no profile at all, which is no answer for a device that has a MIG mode.
+    /// Returns whether the driver reported no profile at all, which is invalid for a device with a MIG mode.
     pub(super) fn is_empty(&self) -> bool {
         self.profiles.is_empty() && self.nameless.is_empty()
     }
@@ -100,7 +100,8 @@ impl Offer {
         &self.problems
     }
 
-    /// What an instance of `profile` can be split into, asked of `instance` unless another one has told it already.
+    /// Returns the compute instance profiles of `profile`. Reads them from `instance` unless they are known from
+    /// another instance.
     pub(super) fn learn_compute_profiles(
         &mut self,
         session: Session<'_>,
@@ -118,7 +119,8 @@ impl Offer {
         Ok(known.compute_profiles.clone())
     }
 
-    /// The name as NVIDIA's Kubernetes tools compute it, and the driver's own for a profile that is newer than they.
+    /// Returns the name as NVIDIA's Kubernetes tools compute it, or the driver's own for a profile that those tools do
+    /// not know.
     fn name(
         &mut self,
         session: Session<'_>,
@@ -150,8 +152,8 @@ impl Offer {
     }
 }
 
-/// The answer to `ask`. That a profile does not exist is kept for the driver's life, so it is only believed when another form of the
-/// call, `confirm`, returns the same; where it does not, `ask` decides once more.
+/// Returns the result of `ask`. The absence of a profile is cached for the driver's life, so it is accepted only if
+/// another form of the call, `confirm`, returns the same. Otherwise `ask` runs once more and its result counts.
 fn confirmed<T, U>(
     ask: impl Fn() -> Result<T, DriverError>,
     confirm: impl FnOnce() -> Result<U, DriverError>,
@@ -164,37 +166,37 @@ fn confirmed<T, U>(
         return answer;
     }
     match confirm() {
-        // Old libraries have the first form only.
+        // Old libraries have only the first form.
         Err(other) if other.code == error.code || other.is(Code::NoSuchFunction) => answer,
         Ok(_) | Err(_) => ask(),
     }
 }
 
-/// The first form of the call: the later ones add nothing that we use but the name, and old drivers lack them.
+/// Uses the first form of the call: the later ones add only the name, and old drivers lack them.
 fn profile_info(
     session: Session<'_>,
     device: DeviceHandle,
     index: u32,
 ) -> Result<nvmlGpuInstanceProfileInfo_t, DriverError> {
-    // SAFETY: a structure of numbers, for which zero is a value.
+    // SAFETY: the structure consists of numbers, for which zero is valid.
     let mut told: nvmlGpuInstanceProfileInfo_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the handle is this library's, and `told` may be written until the call returns.
+    // SAFETY: the handle comes from this library, and `told` is writable until the call returns.
     raw!(session, nvmlDeviceGetGpuInstanceProfileInfo, |f| unsafe {
         f(device.0, index, &raw mut told)
     })?;
     Ok(told)
 }
 
-/// The driver's name for a profile, such as `MIG 1g.10gb+me`, without the first word.
+/// Returns the driver's name of a profile, such as `MIG 1g.10gb+me`, without `MIG `.
 fn driver_name(
     session: Session<'_>,
     device: DeviceHandle,
     index: u32,
 ) -> Result<String, DriverError> {
-    // SAFETY: a structure of numbers and characters, for which zero is a value.
+    // SAFETY: the structure consists of numbers and characters, for which zero is valid.
     let mut told: nvmlGpuInstanceProfileInfo_v2_t = unsafe { std::mem::zeroed() };
     told.version = struct_version::<nvmlGpuInstanceProfileInfo_v2_t>(2);
-    // SAFETY: the handle is this library's; the version says to NVML that it may write a structure of this size.
+    // SAFETY: the handle comes from this library; the version tells NVML the size of the structure that it may write.
     raw!(session, nvmlDeviceGetGpuInstanceProfileInfoV, |f| unsafe {
         f(device.0, index, &raw mut told)
     })?;
@@ -217,7 +219,7 @@ fn resources(told: &nvmlGpuInstanceProfileInfo_t) -> InstanceResources {
     }
 }
 
-/// Where an instance of the profile may lie on an empty device.
+/// Returns the possible placements of a profile on an empty device.
 fn placements(
     session: Session<'_>,
     device: DeviceHandle,
@@ -228,13 +230,13 @@ fn placements(
         raw!(
             session,
             nvmlDeviceGetGpuInstancePossiblePlacements_v2,
-            // SAFETY: the handle is this library's; `room` is null or has room for `count` entries, and both may be
-            // written until the call returns.
+            // SAFETY: the handle comes from this library; `room` is null or has space for `count` entries, and both are
+            // writable until the call returns.
             |f| unsafe { f(device.0, profile, room, count) }
         )
     };
     let mut count = 0;
-    // Without room, the size is the answer; drivers differ in whether they call that an error.
+    // Without a buffer, the call returns the count; drivers differ in whether they report that as an error.
     match ask(std::ptr::null_mut(), &raw mut count) {
         Err(error) if !error.is(Code::INSUFFICIENT_SIZE) => return Err(error),
         Ok(()) | Err(_) => {}
@@ -253,7 +255,7 @@ fn placements(
         .collect())
 }
 
-/// What `instance` can be split into, its engines shared by all parts.
+/// Returns the compute instance profiles of `instance`, with engines shared by all compute instances.
 pub(super) fn compute_profiles(
     session: Session<'_>,
     instance: nvmlGpuInstance_t,
@@ -285,7 +287,7 @@ pub(super) fn compute_profiles(
     Ok((profiles, completeness))
 }
 
-/// Engines that all compute instances of a GPU instance share.
+/// Engine profile in which all compute instances of a GPU instance share its engines.
 const SHARED_ENGINES: u32 = 0;
 
 fn compute_profile_info(
@@ -293,31 +295,31 @@ fn compute_profile_info(
     instance: nvmlGpuInstance_t,
     index: u32,
 ) -> Result<nvmlComputeInstanceProfileInfo_t, DriverError> {
-    // SAFETY: a structure of numbers, for which zero is a value.
+    // SAFETY: the structure consists of numbers, for which zero is valid.
     let mut told: nvmlComputeInstanceProfileInfo_t = unsafe { std::mem::zeroed() };
     raw!(
         session,
         nvmlGpuInstanceGetComputeInstanceProfileInfo,
-        // SAFETY: the instance was listed by this library in this reading, and NVML checks that it still is one;
-        // `told` may be written until the call returns.
+        // SAFETY: the instance was listed by this library in this observation, and NVML checks that it still exists;
+        // `told` is writable until the call returns.
         |f| unsafe { f(instance, index, SHARED_ENGINES, &raw mut told) }
     )?;
     Ok(told)
 }
 
-/// The second form of the call, of which nothing but the outcome is used.
+/// The second form of the call. Only success or failure is used.
 fn compute_profile_info_v2(
     session: Session<'_>,
     instance: nvmlGpuInstance_t,
     index: u32,
 ) -> Result<(), DriverError> {
-    // SAFETY: a structure of numbers and characters, for which zero is a value.
+    // SAFETY: the structure consists of numbers and characters, for which zero is valid.
     let mut told: nvmlComputeInstanceProfileInfo_v2_t = unsafe { std::mem::zeroed() };
     told.version = struct_version::<nvmlComputeInstanceProfileInfo_v2_t>(2);
     raw!(
         session,
         nvmlGpuInstanceGetComputeInstanceProfileInfoV,
-        // SAFETY: as above; the version tells NVML that it may write a structure of this size.
+        // SAFETY: the instance is as above; the version tells NVML the size of the structure that it may write.
         |f| unsafe { f(instance, index, SHARED_ENGINES, &raw mut told) }
     )
 }

@@ -1,8 +1,8 @@
-//! Changes one device.
+//! Changes to one device.
 //!
-//! Every instance is looked up by its id just before something is done to it, and the handle is kept for what is done to
-//! the same instance next, a new one's compute instances above all: no call is made twice. A handle is forgotten with its
-//! instance, with a change of mode, and with any answer that is no success.
+//! Every instance is looked up by its ID immediately before it is changed. Its handle is cached for the next call on
+//! the same instance, mainly for creating the compute instances of a new GPU instance, so that no lookup is repeated.
+//! The handle is dropped when its instance is destroyed, when the MIG mode changes and after any error.
 
 use std::sync::Arc;
 
@@ -24,32 +24,32 @@ use crate::hw::nvml::instances::gpu_instance_info;
 use crate::hw::nvml::processes;
 use crate::hw::nvml::session::{DeviceHandle, Session, raw};
 
-/// A device of a driver, borrowed to be changed.
+/// A device of a driver, borrowed for changes.
 #[derive(Debug)]
 pub(super) struct NvmlControl<'a> {
     nvml: &'a Arc<Nvml>,
     pci: PciAddress,
     index: u32,
-    /// The driver's record of the device; empty after a reading in which its handle had no meaning any more.
+    /// The driver's record of the device; `None` after an observation in which its handle was invalid.
     slot: &'a mut Option<KnownDevice>,
     kept: Option<Instance>,
 }
 
-/// A GPU instance that this control has found or made.
+/// A GPU instance that this control found or created.
 #[derive(Debug, Clone, Copy)]
 struct Instance {
     id: u32,
     handle: nvmlGpuInstance_t,
-    /// The driver's id of its profile, once it was told.
+    /// The driver's ID of its profile, if known.
     profile: Option<u32>,
 }
 
-// SAFETY: the handle is a plain reference to an object of the library, bound to no thread, and NVML is thread safe
+// SAFETY: the handle is a plain reference to an object of the library, bound to no thread, and NVML is thread-safe
 // (nvml.h, "NVML is thread-safe so it is safe to make simultaneous NVML calls from multiple threads").
 unsafe impl Send for Instance {}
 
 impl<'a> NvmlControl<'a> {
-    /// A control of the device with NVML's `index`; `None` when it was never named.
+    /// Creates a control of the device with NVML's `index`; `None` if the device was never named.
     pub(super) fn new(
         nvml: &'a Arc<Nvml>,
         index: u32,
@@ -65,7 +65,7 @@ impl<'a> NvmlControl<'a> {
         })
     }
 
-    /// The record of the device, which is named anew after its handle was given up.
+    /// Returns the record of the device, looked up again if its handle was dropped.
     fn known(&mut self, session: Session<'_>) -> Result<&mut KnownDevice, Failure> {
         let known = match &mut *self.slot {
             Some(known) => known,
@@ -85,14 +85,14 @@ impl<'a> NvmlControl<'a> {
         self.known(session).map(|known| known.handle)
     }
 
-    /// The GPU instance with this id.
+    /// Returns the GPU instance with this ID.
     fn instance(&mut self, session: Session<'_>, id: u32) -> Result<Instance, Failure> {
         if let Some(kept) = self.kept.filter(|kept| kept.id == id) {
             return Ok(kept);
         }
         let device = self.handle(session)?;
         let mut handle: nvmlGpuInstance_t = std::ptr::null_mut();
-        // SAFETY: the device's handle is this library's, and `handle` may be written until the call returns.
+        // SAFETY: the device handle comes from this library, and `handle` is writable until the call returns.
         raw!(session, nvmlDeviceGetGpuInstanceById, |f| unsafe {
             f(device.0, id, &raw mut handle)
         })
@@ -114,12 +114,12 @@ impl<'a> NvmlControl<'a> {
     ) -> Result<Done, Failure> {
         let parent = self.instance(session, gpu_instance)?;
         let mut found: nvmlComputeInstance_t = std::ptr::null_mut();
-        // SAFETY: the parent is this library's, which checks that it still is an instance; `found` may be written until the
+        // SAFETY: the parent comes from this library, which checks that it still exists; `found` is writable until the
         // call returns.
         raw!(session, nvmlGpuInstanceGetComputeInstanceById, |f| unsafe {
             f(parent.handle, id, &raw mut found)
         })
-        // SAFETY: the compute instance was found by this library just now, and its handle is not used again.
+        // SAFETY: this library has just returned the compute instance, and its handle is not used again.
         .and_then(|()| raw!(session, nvmlComputeInstanceDestroy, |f| unsafe { f(found) }))
         .map_err(|error| error.failure(Concerns::Instance))?;
         Ok(Done::AsAsked)
@@ -128,7 +128,8 @@ impl<'a> NvmlControl<'a> {
     fn destroy_gpu_instance(&mut self, session: Session<'_>, id: u32) -> Result<Done, Failure> {
         let found = self.instance(session, id)?;
         self.kept = None;
-        // SAFETY: the instance is this library's, which checks that it still is one, and its handle is not used again.
+        // SAFETY: the instance comes from this library, which checks that it still exists, and its handle is not used
+        // again.
         raw!(session, nvmlGpuInstanceDestroy, |f| unsafe {
             f(found.handle)
         })
@@ -136,7 +137,7 @@ impl<'a> NvmlControl<'a> {
         Ok(Done::AsAsked)
     }
 
-    /// Never without a place: where an instance lies decides what has room beside it.
+    /// Creates a GPU instance, always at an explicit placement, which determines the space left for other instances.
     fn create_gpu_instance(
         &mut self,
         session: Session<'_>,
@@ -152,8 +153,8 @@ impl<'a> NvmlControl<'a> {
         raw!(
             session,
             nvmlDeviceCreateGpuInstanceWithPlacement,
-            // SAFETY: the device's handle is this library's; `place` may be read and `handle` written until the call
-            // returns.
+            // SAFETY: the device handle comes from this library; `place` is readable and `handle` writable until the
+            // call returns.
             |f| unsafe { f(device.0, profile, &raw const place, &raw mut handle) }
         )
         .map_err(unplaced)?;
@@ -182,7 +183,7 @@ impl<'a> NvmlControl<'a> {
         let parent = self.instance(session, gpu_instance)?;
         let profile = self.compute_profile(session, parent, slices)?;
         let mut made: nvmlComputeInstance_t = std::ptr::null_mut();
-        // SAFETY: the parent is this library's, which checks that it still is an instance; `made` may be written until the
+        // SAFETY: the parent comes from this library, which checks that it still exists; `made` is writable until the
         // call returns.
         raw!(session, nvmlGpuInstanceCreateComputeInstance, |f| unsafe {
             f(parent.handle, profile, &raw mut made)
@@ -191,7 +192,7 @@ impl<'a> NvmlControl<'a> {
         Ok(Done::AsAsked)
     }
 
-    /// The driver's id of the first compute instance profile with that many slices.
+    /// Returns the driver's ID of the first compute instance profile with this number of slices.
     fn compute_profile(
         &mut self,
         session: Session<'_>,
@@ -236,7 +237,7 @@ impl<'a> NvmlControl<'a> {
             MigMode::Enabled => 1,
         };
         let mut activation = 0;
-        // SAFETY: the device's handle is this library's, and `activation` may be written until the call returns.
+        // SAFETY: the device handle comes from this library, and `activation` is writable until the call returns.
         raw!(session, nvmlDeviceSetMigMode, |f| unsafe {
             f(device.0, number, &raw mut activation)
         })
@@ -267,7 +268,8 @@ impl<'a> NvmlControl<'a> {
                 let kept = self.kept.is_some_and(|kept| kept.id == gpu_instance);
                 let done = self.create_compute_instance(session, gpu_instance, slices);
                 if kept && done.as_ref().is_err_and(may_be_stale) {
-                    // Somebody may have destroyed the instance since its handle was kept; then this says so.
+                    // Another process may have destroyed the instance since its handle was cached; the lookup then
+                    // reports that.
                     self.kept = None;
                     self.instance(session, gpu_instance)?;
                 }
@@ -310,7 +312,8 @@ impl GpuControl for NvmlControl<'_> {
     }
 }
 
-/// NVML's indices move when a device goes; what has its index now is left alone.
+/// Returns the failure for a moved index: NVML's indices change when a device is removed. The device that has the index
+/// now must not be changed.
 fn gone(wanted: PciAddress, found: PciAddress) -> Failure {
     Failure {
         kind: FailureKind::Gone,

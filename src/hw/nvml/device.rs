@@ -1,4 +1,4 @@
-//! Reads one device: what never changes once, the rest every time.
+//! Reads one device: constant values once, the others in every observation.
 
 use nvml_wrapper::enums::device::DeviceArchitecture;
 use nvml_wrapper_sys::bindings::{nvmlGpuInstance_t, nvmlMemory_t};
@@ -15,7 +15,7 @@ use crate::hw::nvml::links::Links;
 use crate::hw::nvml::session::{DeviceHandle, Session, optional, raw};
 use crate::hw::nvml::{catalog, health, instances, processes};
 
-/// A device that NVML named, with what was learnt of it so far.
+/// A device that NVML listed, with its cached values.
 #[derive(Debug)]
 pub(super) struct KnownDevice {
     pub(super) handle: DeviceHandle,
@@ -23,11 +23,11 @@ pub(super) struct KnownDevice {
     pub(super) ids: PciIds,
     facts: Option<Facts>,
     links: Links,
-    /// The offer as it was read in this MIG mode: some drivers tell it wrongly or not at all in the other one.
+    /// The profile catalog read in this MIG mode: some drivers report it incorrectly or not at all in the other mode.
     offer: Option<(MigMode, Offer)>,
 }
 
-/// What a device is, for as long as its driver lives.
+/// Values that are constant while the driver is loaded.
 #[derive(Debug, Clone, Default)]
 struct Facts {
     uuid: Option<GpuUuid>,
@@ -40,7 +40,8 @@ struct Facts {
 }
 
 impl Facts {
-    /// Whether they can be kept for the driver's life: every device has a UUID and a name, whatever a single answer says.
+    /// Returns whether the values can be cached for the driver's life. Every device has a UUID and a name, whatever a
+    /// single response says.
     fn are_whole(&self) -> bool {
         self.problems.is_empty() && self.uuid.is_some() && self.product_name.is_some()
     }
@@ -58,7 +59,7 @@ impl KnownDevice {
         }
     }
 
-    /// Fills `device` as far as the device answers. An error is one that makes further questions pointless.
+    /// Fills `device` with the values that the device reports. An error means that further calls are pointless.
     pub(super) fn read(
         &mut self,
         session: Session<'_>,
@@ -69,13 +70,13 @@ impl KnownDevice {
         }
         let mode = self.mig_mode(session, device)?;
         if self.offer.as_ref().map(|(known, _)| *known) != mode.map(|(current, _)| current) {
-            // A change of mode may detach the device for a moment, and then it comes back under another minor number.
+            // A mode change may briefly detach the device, which can then return with another minor number.
             self.facts = None;
         }
         if self.facts.is_none() {
             let facts = read_facts(session, self.handle)?;
             tell(&facts, device);
-            // Facts with a gap are asked for again the next time.
+            // Incomplete values are read again next time.
             self.facts = Some(facts).filter(Facts::are_whole);
         }
         if let Some(modes) = mode {
@@ -89,7 +90,8 @@ impl KnownDevice {
         Ok(())
     }
 
-    /// What an instance of `profile` can be split into, asked of `instance` unless another one has told it already.
+    /// Returns the compute instance profiles of `profile`. Reads them from `instance` unless they are known from
+    /// another instance.
     pub(super) fn compute_profiles(
         &mut self,
         session: Session<'_>,
@@ -103,7 +105,7 @@ impl KnownDevice {
         told.map(|(profiles, _)| profiles)
     }
 
-    /// Why there may be more of them than [`Self::compute_profiles`] could tell, as the end of a sentence.
+    /// Returns why [`Self::compute_profiles`] may be incomplete, as the end of a sentence.
     pub(super) fn untold_compute_profiles(&self) -> Option<String> {
         let (_, offer) = self.offer.as_ref()?;
         let call = "nvmlGpuInstanceGetComputeInstanceProfileInfo";
@@ -111,11 +113,11 @@ impl KnownDevice {
         Some(format!(" ({call}: {})", problem.error))
     }
 
-    /// The mode in force and the pending one; `None` for a device that has none, and where the driver would not say. Only
-    /// the first of these is an answer: a question that failed must not make a partitioned device a whole one.
+    /// Returns the current and the pending mode; `None` for a device without MIG and if the driver does not report it.
+    /// `device.mig` distinguishes the two cases: a failed call must not make a partitioned device appear unpartitioned.
     ///
-    /// Also the first question of every reading: whether NVML still knows the handle and whether the driver talks to the
-    /// device at all shows here, and if not, there is no point in the other questions.
+    /// This is also the first call of every observation. It shows whether the handle is valid and whether the driver
+    /// can reach the device; if not, the other calls are pointless.
     fn mig_mode(
         &self,
         session: Session<'_>,
@@ -147,7 +149,7 @@ impl KnownDevice {
     ) -> Result<Mig, DriverError> {
         let known = self.offer.take().filter(|(mode, _)| *mode == current);
         let mut offer = match known {
-            // One with a gap, or with nothing in it, is read again.
+            // An incomplete or empty catalog is read again.
             Some((_, offer)) if offer.problems().is_empty() && !offer.is_empty() => offer,
             Some(_) | None => Offer::read(session, self.handle, device.memory)?,
         };
@@ -157,7 +159,7 @@ impl KnownDevice {
                 instances::read(session, self.handle, &mut offer, &mut device.problems)?
             }
         };
-        // Instances tell more of the offer, so only now is it known what could not be read of it.
+        // Reading instances extends the catalog, so its problems are known only now.
         device.problems.extend_from_slice(offer.problems());
         let catalog = offer.catalog();
         self.offer = Some((current, offer));
@@ -201,7 +203,7 @@ fn read_facts(session: Session<'_>, handle: DeviceHandle) -> Result<Facts, Drive
     let architecture = session.wrapped("nvmlDeviceGetArchitecture", || device.architecture());
     facts.architecture = match architecture {
         Ok(architecture) => architecture_name(&architecture),
-        // An architecture newer than the wrapper is no problem: the catalogue may know it.
+        // An architecture newer than the wrapper is not a problem: the catalog may know it.
         Err(error) if error.remedy() == Remedy::Bug => None,
         Err(error) => optional(Err(error), problems)?,
     };
@@ -218,8 +220,8 @@ fn read_facts(session: Session<'_>, handle: DeviceHandle) -> Result<Facts, Drive
     Ok(facts)
 }
 
-/// The first form of the call: its total is the same, and every driver has it. Boards that share the host's memory
-/// answer zero or nothing.
+/// Uses the first form of the call: its total is the same, and every driver has it. Boards that share the host's memory
+/// report zero or nothing.
 fn memory(
     session: Session<'_>,
     handle: DeviceHandle,
@@ -230,7 +232,7 @@ fn memory(
         free: 0,
         used: 0,
     };
-    // SAFETY: the handle is this library's, and `told` may be written until the call returns.
+    // SAFETY: the handle comes from this library, and `told` is writable until the call returns.
     let answer = raw!(session, nvmlDeviceGetMemoryInfo, |f| unsafe {
         f(handle.0, &raw mut told)
     });

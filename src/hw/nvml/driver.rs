@@ -1,4 +1,4 @@
-//! Reads all devices: names them once, then asks each for what changes.
+//! Reads all devices. Looks up each handle once and then reads the values that change.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use crate::hw::nvml::session::{DeviceHandle, Session};
 use crate::hw::nvml::{links, readings};
 use crate::hw::{EventSource, GpuControl, GpuDriver, Observation, Unnamed};
 
-/// A started NVML.
+/// An initialized NVML library.
 #[derive(Debug)]
 pub(super) struct NvmlDriver {
     nvml: Arc<Nvml>,
     driver: Driver,
-    /// Devices by NVML's index, once they were named.
+    /// Devices by NVML index, after their first successful lookup.
     devices: Vec<Option<KnownDevice>>,
 }
 
@@ -34,7 +34,7 @@ impl NvmlDriver {
         }
     }
 
-    /// The devices that have names.
+    /// Returns the devices with a known handle.
     fn handles(&self) -> Vec<(PciAddress, DeviceHandle)> {
         let known = self.devices.iter().flatten();
         known.map(|known| (known.pci, known.handle)).collect()
@@ -47,7 +47,7 @@ impl GpuDriver for NvmlDriver {
         let session = Session::new(&nvml, calls);
         let count = session.wrapped("nvmlDeviceGetCount_v2", || nvml.device_count())?;
         if u32::try_from(self.devices.len()) != Ok(count) {
-            // A device came or went, which moves the indices of others.
+            // A device was added or removed, which shifts the indices of others.
             self.devices.clear();
             self.devices.resize_with(count as usize, || None);
         }
@@ -108,7 +108,7 @@ impl GpuDriver for NvmlDriver {
     }
 }
 
-/// Reads one device. An error that is not the library's means that the device could not even be named.
+/// Reads one device. Errors other than those of the whole library mean that the device could not be identified.
 pub(super) fn observe_one(
     session: Session<'_>,
     index: u32,
@@ -128,7 +128,7 @@ pub(super) fn observe_one(
             device.condition = Condition::Failing {
                 reason: error.to_string(),
             };
-            // The handle of a device that was taken off the bus has no meaning; ask for a new one next time.
+            // The handle of a device that left the bus is invalid; look it up again next time.
             if error.is(Code::INVALID_ARGUMENT) {
                 *slot = None;
             }
@@ -137,7 +137,7 @@ pub(super) fn observe_one(
     Ok(device)
 }
 
-/// Asks NVML which device has this index.
+/// Looks up the device with this index.
 pub(super) fn name(session: Session<'_>, index: u32) -> Result<KnownDevice, DriverError> {
     let nvml = session.nvml();
     let wrapped = session.wrapped("nvmlDeviceGetHandleByIndex_v2", || {
@@ -147,7 +147,7 @@ pub(super) fn name(session: Session<'_>, index: u32) -> Result<KnownDevice, Driv
     let halves = |pair: u32| ((pair & 0xffff) as u16, (pair >> 16) as u16);
     let (vendor, device) = halves(told.pci_device_id);
     let (subsystem_vendor, subsystem_device) = halves(told.pci_sub_system_id.unwrap_or(0));
-    // SAFETY: the handle is only used as an argument of further calls to the library that gave it.
+    // SAFETY: the handle is only used as an argument of further calls to the library that returned it.
     let handle = DeviceHandle(unsafe { wrapped.handle() });
     Ok(KnownDevice::new(
         handle,

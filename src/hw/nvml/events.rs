@@ -1,7 +1,7 @@
-//! Waits for what devices say by themselves.
+//! Waits for hardware events.
 //!
-//! Through the raw functions, because the wrapper gives up its whole set when one device has no events, and knows no
-//! events newer than itself.
+//! Uses the raw functions, because the wrapper fails for the whole set if one device has no events, and does not know
+//! newer events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,53 +20,55 @@ use crate::hw::error::{Code, DriverError, Remedy};
 use crate::hw::nvml::session::{DeviceHandle, Session, raw};
 use crate::hw::{EventSource, Heard};
 
-/// What makes a device worth another look; performance states and clocks do not.
+/// Events that require a new observation. Performance states and clocks do not.
 const WANTED: u32 = nvmlEventTypeDoubleBitEccError
     | nvmlEventTypeXidCriticalError
     | nvmlEventMigConfigChange
     | nvmlEventTypeGpuUnavailableError
     | nvmlEventTypeGpuRecoveryAction;
 
-/// Long enough that an idle agent hardly wakes, short enough that a lost driver is let go of soon.
+/// Wait timeout in milliseconds: long enough that an idle agent rarely wakes, short enough that a lost driver is
+/// released soon.
 const PATIENCE_MS: u32 = 5000;
 
-/// How many errors are told at once, and how long they are gathered: a driver that has something to say for ever is
-/// interrupted. What is left stays in its queue until the next wait.
+/// Maximum number of errors returned together, and how long they are collected: a driver that reports errors
+/// continuously is interrupted. The rest stays in its queue until the next wait.
 const MANY: usize = 1000;
 const LONG: Duration = Duration::from_millis(100);
 
-/// What stands for an instance where an error concerns the whole GPU. Source: `nvml.h`, `nvmlEventData_t`.
+/// Instance ID of an error that concerns the whole GPU. Source: `nvml.h`, `nvmlEventData_t`.
 const WHOLE: u32 = u32::MAX;
 
 const WAIT: &str = "nvmlEventSetWait_v2";
 
-/// A set of events. It holds the library, so that the library outlives it.
+/// An NVML event set. It holds the library, which therefore outlives it.
 #[derive(Debug)]
 pub(super) struct NvmlEvents {
     set: nvmlEventSet_t,
     nvml: Arc<Nvml>,
-    /// Those that were registered: an event names its device by the handle.
+    /// The registered devices: an event identifies its device by handle.
     devices: Vec<(PciAddress, DeviceHandle)>,
 }
 
-/// What one wait came to.
+/// Result of one wait.
 enum One {
     Event(nvmlEventData_t),
     Nothing,
 }
 
-// SAFETY: the set is an object of the library, bound to no thread; it is used by one at a time, as `wait` takes `&mut`.
+// SAFETY: the set is an object of the library, bound to no thread; one thread uses it at a time, because `wait` takes
+// `&mut`.
 unsafe impl Send for NvmlEvents {}
 
 impl NvmlEvents {
-    /// Registers each device for those of the wanted events that it has. `None` when no device has any.
+    /// Registers each device for the wanted events that it supports. Returns `None` if no device supports any.
     pub(super) fn register(
         nvml: &Arc<Nvml>,
         session: Session<'_>,
         devices: &[(PciAddress, DeviceHandle)],
     ) -> Result<Option<Self>, DriverError> {
         let mut set: nvmlEventSet_t = std::ptr::null_mut();
-        // SAFETY: `set` may be written until the call returns.
+        // SAFETY: `set` is writable until the call returns.
         raw!(session, nvmlEventSetCreate, |f| unsafe { f(&raw mut set) })?;
         let mut events = Self {
             set,
@@ -77,7 +79,7 @@ impl NvmlEvents {
             match events.register_one(session.about(*pci), *device) {
                 Ok(()) => events.devices.push((*pci, *device)),
                 Err(error) if error.remedy() == Remedy::Reinitialise => return Err(error),
-                // Without events, what happens to the device is seen at the next poll.
+                // Without events, changes of the device are detected by the next poll.
                 Err(_) => {}
             }
         }
@@ -86,7 +88,7 @@ impl NvmlEvents {
 
     fn register_one(&self, session: Session<'_>, device: DeviceHandle) -> Result<(), DriverError> {
         let mut supported = 0;
-        // SAFETY: the handle is this library's, and `supported` may be written until the call returns.
+        // SAFETY: the handle comes from this library, and `supported` is writable until the call returns.
         raw!(session, nvmlDeviceGetSupportedEventTypes, |f| unsafe {
             f(device.0, &raw mut supported)
         })?;
@@ -97,7 +99,7 @@ impl NvmlEvents {
                 code: Code::NOT_SUPPORTED,
             });
         }
-        // SAFETY: handle and set are this library's, and the set lives as long as `self`.
+        // SAFETY: handle and set come from this library, and the set lives as long as `self`.
         raw!(session, nvmlDeviceRegisterEvents, |f| unsafe {
             f(device.0, wanted, self.set)
         })
@@ -108,9 +110,10 @@ impl NvmlEvents {
         let Ok(wait) = &self.nvml.lib().nvmlEventSetWait_v2 else {
             return Err(error(Code::NoSuchFunction));
         };
-        // SAFETY: a structure of numbers and a nullable handle, for which zero is a value.
+        // SAFETY: the structure consists of numbers and a nullable handle, for which zero is valid.
         let mut data: nvmlEventData_t = unsafe { std::mem::zeroed() };
-        // SAFETY: the set is this library's and not freed before `self`; `data` may be written until the call returns.
+        // SAFETY: the set comes from this library and is not freed before `self`; `data` is writable until the call
+        // returns.
         let code = unsafe { wait(self.set, &raw mut data, patience_ms) };
         match Code::Nvml(code) {
             Code::Nvml(0) => Ok(One::Event(data)),
@@ -121,7 +124,7 @@ impl NvmlEvents {
         }
     }
 
-    /// The error that an event tells of, if it does and its device is known.
+    /// Returns the Xid error of an event, if it is one and its device is known.
     fn xid(&self, data: &nvmlEventData_t) -> Option<Xid> {
         if data.eventType & u64::from(nvmlEventTypeXidCriticalError) == 0 {
             return None;
@@ -147,7 +150,7 @@ impl EventSource for NvmlEvents {
         let until = Instant::now() + LONG;
         let mut xids: Vec<Xid> = self.xid(&first).into_iter().collect();
         while xids.len() < MANY && Instant::now() < until {
-            // An error ends the next wait too, and these are told before.
+            // The next wait fails with the same error, so return the collected Xids first.
             let Ok(One::Event(next)) = self.wait_for_one(0) else {
                 break;
             };
@@ -163,7 +166,7 @@ impl EventSource for NvmlEvents {
 impl Drop for NvmlEvents {
     fn drop(&mut self) {
         if let Ok(free) = &self.nvml.lib().nvmlEventSetFree {
-            // SAFETY: the set was created by this library and is freed once, here; the library is still held.
+            // SAFETY: the set was created by this library and is freed only here; the library is still loaded.
             let _nobody_to_tell = unsafe { free(self.set) };
         }
     }

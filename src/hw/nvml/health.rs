@@ -1,4 +1,4 @@
-//! How a device is, and whether it has joined a fabric.
+//! Health of a device, and its fabric membership.
 
 use nvml_wrapper::enum_wrappers::device::{EccCounter, MemoryError};
 use nvml_wrapper_sys::bindings::{
@@ -9,7 +9,7 @@ use crate::domain::inventory::{Fabric, Health, Problem, RecoveryAction, Remapped
 use crate::hw::error::{Code, DriverError};
 use crate::hw::nvml::session::{DeviceHandle, Session, optional, raw, struct_version};
 
-/// Error counters and what the driver asks for.
+/// Reads error counters and the recovery action.
 pub(super) fn read(
     session: Session<'_>,
     handle: DeviceHandle,
@@ -38,7 +38,7 @@ pub(super) fn remapped_rows(
     handle: DeviceHandle,
 ) -> Result<RemappedRows, DriverError> {
     let (mut correctable, mut uncorrectable, mut pending, mut failed) = (0, 0, 0, 0);
-    // SAFETY: the handle is this library's, and the four numbers may be written until the call returns.
+    // SAFETY: the handle comes from this library, and the four numbers are writable until the call returns.
     raw!(session, nvmlDeviceGetRemappedRows, |f| unsafe {
         f(
             handle.0,
@@ -61,22 +61,22 @@ fn recovery_action(
     handle: DeviceHandle,
 ) -> Result<RecoveryAction, DriverError> {
     const CALL: &str = "nvmlDeviceGetFieldValues";
-    // SAFETY: a structure of numbers, for which zero is a value.
+    // SAFETY: the structure consists of numbers, for which zero is valid.
     let mut field: nvmlFieldValue_t = unsafe { std::mem::zeroed() };
     field.fieldId = field_id::NVML_FI_DEV_GET_GPU_RECOVERY_ACTION;
-    // SAFETY: the handle is this library's, and `field` is one field, writable until the call returns.
+    // SAFETY: the handle comes from this library, and `field` is one field, writable until the call returns.
     raw!(session, nvmlDeviceGetFieldValues, |f| unsafe {
         f(handle.0, 1, &raw mut field)
     })?;
     if field.nvmlReturn != 0 {
-        // Fields that a driver does not know are an invalid argument to it.
+        // A driver reports a field that it does not know as an invalid argument.
         let code = match Code::Nvml(field.nvmlReturn) {
             Code::INVALID_ARGUMENT => Code::NOT_SUPPORTED,
             code @ (Code::Nvml(_) | Code::NoSuchFunction | Code::NotText | Code::NoAddress) => code,
         };
         return Err(DriverError { call: CALL, code });
     }
-    // SAFETY: every member of the union is a number, so any contents are a value; this field is an unsigned int.
+    // SAFETY: every member of the union is a number, so any content is valid; this field is an unsigned int.
     let number = unsafe { field.value.uiVal };
     Ok(match number {
         0 => RecoveryAction::None,
@@ -88,7 +88,8 @@ fn recovery_action(
     })
 }
 
-/// Only a device that has joined a fabric has a place in it; a cluster of zeros is one that spans this machine alone.
+/// Reads the fabric membership. `None` for a device that has not joined a fabric, or whose cluster UUID is all zeros,
+/// which means a fabric within this machine.
 pub(super) fn fabric(
     session: Session<'_>,
     handle: DeviceHandle,
@@ -102,7 +103,7 @@ pub(super) fn fabric(
         state: 0,
         healthMask: 0,
     };
-    // SAFETY: the handle is this library's; the version says to NVML that it may write a structure of this size.
+    // SAFETY: the handle comes from this library; the version tells NVML the size of the structure that it may write.
     let answer = raw!(session, nvmlDeviceGetGpuFabricInfoV, |f| unsafe {
         f(handle.0, (&raw mut told).cast())
     });
@@ -116,7 +117,7 @@ pub(super) fn fabric(
     }))
 }
 
-/// The UUID's bytes in their order, in groups of the usual lengths.
+/// Formats the UUID's bytes in order, in groups of the usual lengths.
 fn uuid_text(bytes: [u8; 16]) -> String {
     let number = u128::from_be_bytes(bytes);
     let group = |end: u32, digits: usize| {

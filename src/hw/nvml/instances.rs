@@ -1,8 +1,8 @@
-//! The geometry of a device: its GPU instances and their compute instances.
+//! The MIG geometry of a device: its GPU instances and their compute instances.
 //!
-//! Instances are listed anew in every reading and their handles are dropped at its end, because a change of geometry by
-//! anybody makes them void. A MIG device's UUID is asked of the handle in the compute instance's record: searching it
-//! among all MIG devices can take seconds on a busy node.
+//! Instances are listed in every observation and their handles dropped at its end, because any change of the geometry,
+//! by any process, invalidates them. The UUID of a MIG device is read through the handle in the compute instance's
+//! record: searching all MIG devices for it can take seconds on a busy node.
 
 use nvml_wrapper_sys::bindings::{
     nvmlComputeInstance_t, nvmlComputeInstanceInfo_t, nvmlGpuInstance_t, nvmlGpuInstanceInfo_t,
@@ -16,10 +16,11 @@ use crate::hw::error::{DriverError, Remedy};
 use crate::hw::nvml::catalog::Offer;
 use crate::hw::nvml::session::{DeviceHandle, Session, optional, privileged, raw};
 
-/// More instances than any device has; NVML takes the room for granted and is not told how much there is.
+/// Minimum buffer size, above the number of instances of any device. NVML assumes that the buffer is large enough and
+/// does not receive its size.
 const ROOM: usize = 64;
 
-/// Takes answers in, and remembers whether any was missing: from then on what was found is not all there is.
+/// Collects responses and records whether any was missing, in which case the geometry is incomplete.
 #[derive(Debug)]
 struct Reading<'a> {
     problems: &'a mut Vec<Problem>,
@@ -27,11 +28,12 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// A list of instances of a profile that the device has. That there are none is an answer; that the question has no answer is not.
+    /// Accepts a list of instances of a profile that the device has. An empty list is valid; a failed call is not.
     fn list<T>(&mut self, answer: Result<Vec<T>, DriverError>) -> Result<Vec<T>, DriverError> {
         if let Err(error) = &answer {
             self.geometry = Completeness::Partial;
-            // Elsewhere this means that the device lacks something, and is no problem; here the device has the profile.
+            // For other calls this code means that the device lacks a feature and is not a problem; here the device has
+            // the profile.
             if error.remedy() == Remedy::Unavailable {
                 self.problems.push(Problem {
                     what: error.call.to_owned(),
@@ -43,7 +45,7 @@ impl Reading<'_> {
         Ok(privileged(answer, self.problems)?.unwrap_or_default())
     }
 
-    /// The record of an instance that was listed, so that there is one.
+    /// Accepts the record of an instance that was listed and must therefore exist.
     fn record<T>(&mut self, answer: Result<T, DriverError>) -> Result<Option<T>, DriverError> {
         if answer.is_err() {
             self.geometry = Completeness::Partial;
@@ -52,7 +54,7 @@ impl Reading<'_> {
     }
 }
 
-/// Every GPU instance of the device that could be read, ordered by id, and whether these are all.
+/// Reads every accessible GPU instance of the device, ordered by ID, and returns whether the list is complete.
 pub(super) fn read(
     session: Session<'_>,
     device: DeviceHandle,
@@ -109,8 +111,8 @@ fn gpu_instances(
 ) -> Result<Vec<nvmlGpuInstance_t>, DriverError> {
     let mut told = vec![std::ptr::null_mut(); ROOM.max(max_count as usize)];
     let mut count = room_of(&told);
-    // SAFETY: the handle is this library's; there is room for more instances than the device can have, and NVML may
-    // write to it until the call returns.
+    // SAFETY: the handle comes from this library; the buffer has space for more instances than the device can have and
+    // is writable until the call returns.
     raw!(session, nvmlDeviceGetGpuInstances, |f| unsafe {
         f(device.0, profile, told.as_mut_ptr(), &raw mut count)
     })?;
@@ -122,10 +124,10 @@ pub(super) fn gpu_instance_info(
     session: Session<'_>,
     instance: nvmlGpuInstance_t,
 ) -> Result<nvmlGpuInstanceInfo_t, DriverError> {
-    // SAFETY: a structure of numbers and a nullable handle, for which zero is a value.
+    // SAFETY: the structure consists of numbers and a nullable handle, for which zero is valid.
     let mut told: nvmlGpuInstanceInfo_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the instance was listed, found or made by this library, and NVML checks that it still is one; `told` may be
-    // written until the call returns.
+    // SAFETY: the instance was listed, found or created by this library, and NVML checks that it still exists; `told`
+    // is writable until the call returns.
     raw!(session, nvmlGpuInstanceGetInfo, |f| unsafe {
         f(instance, &raw mut told)
     })?;
@@ -142,7 +144,7 @@ fn compute_instances(
     for kind in offer.learn_compute_profiles(session, profile, instance)? {
         let mut told = vec![std::ptr::null_mut(); ROOM.max(kind.max_count as usize)];
         let mut count = room_of(&told);
-        // SAFETY: as for GPU instances: the parent was listed just now, and there is room enough.
+        // SAFETY: as for GPU instances: the parent was just listed, and the buffer is large enough.
         let answer = raw!(session, nvmlGpuInstanceGetComputeInstances, |f| unsafe {
             f(instance, kind.id, told.as_mut_ptr(), &raw mut count)
         });
@@ -160,10 +162,10 @@ fn compute_instance(
     instance: nvmlComputeInstance_t,
     reading: &mut Reading<'_>,
 ) -> Result<Option<ComputeInstance>, DriverError> {
-    // SAFETY: a structure of numbers and nullable handles, for which zero is a value.
+    // SAFETY: the structure consists of numbers and nullable handles, for which zero is valid.
     let mut told: nvmlComputeInstanceInfo_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the instance was listed by this library just now, and NVML checks that it still is one; `told` may be
-    // written until the call returns.
+    // SAFETY: this library has just listed the instance, and NVML checks that it still exists; `told` is writable until
+    // the call returns.
     let answer = raw!(session, nvmlComputeInstanceGetInfo_v2, |f| unsafe {
         f(instance, &raw mut told)
     });

@@ -1,4 +1,4 @@
-//! The `NVLinks` of a device and what is at their other ends.
+//! The `NVLinks` of a device and their remote ends.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use crate::domain::inventory::{Device, LinkRemote, NvLink, Problem};
 use crate::hw::error::{Code, DriverError};
 use crate::hw::nvml::session::{DeviceHandle, Session, optional, raw};
 
-/// Link numbers end where the driver says so; this is where we stop believing that it will.
+/// Upper bound of link numbers, in case the driver reports no end.
 const LAST_LINK: u32 = 64;
 
-/// `NVSwitches` by PCI device and vendor id, for drivers that do not tell the kind of the far end.
+/// PCI device and vendor IDs of `NVSwitches`, for drivers that do not report the type of the remote end.
 const SWITCH_IDS: [u32; 2] = [0x1af1_10de, 0x22a3_10de];
 
-/// What is known of a device's links. Which ones it has never changes, and what is at the other end does not while a
-/// link stays up; whether it is up is asked every time.
+/// Cached link data. The set of links is constant, and the remote end is constant while a link stays up. The link state
+/// is read every time.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     present: Option<Vec<u32>>,
@@ -30,7 +30,7 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// The active links, ordered by number.
+    /// Returns the active links, ordered by number.
     pub(super) fn read(
         &mut self,
         session: Session<'_>,
@@ -63,7 +63,7 @@ impl Links {
                 self.remotes.remove(&link);
             }
         }
-        // A link that did not answer may be there all the same, so which ones are is asked again.
+        // A link that did not respond may exist, so the set of links is read again.
         if problems.len() == problems_before {
             self.present.get_or_insert(present);
         }
@@ -81,7 +81,7 @@ impl Links {
             return Ok(*known);
         }
         let remote = ask_remote(session, device, link, problems)?;
-        // One that is not told yet may be later, once the fabric is trained.
+        // An unknown remote end may become known once the fabric is trained.
         if remote != LinkRemote::Unknown {
             self.remotes.insert(link, remote);
         }
@@ -89,7 +89,7 @@ impl Links {
     }
 }
 
-/// The kind first: for switches that are not on the PCI bus, NVML answers `FFFFFFFF:FF:FF.0` as their address.
+/// Reads the type first: for switches that are not on the PCI bus, NVML returns `FFFFFFFF:FF:FF.0` as their address.
 fn ask_remote(
     session: Session<'_>,
     device: DeviceHandle,
@@ -97,7 +97,7 @@ fn ask_remote(
     problems: &mut Vec<Problem>,
 ) -> Result<LinkRemote, DriverError> {
     let mut number = u32::MAX;
-    // SAFETY: the handle is this library's, and `number` may be written until the call returns.
+    // SAFETY: the handle comes from this library, and `number` is writable until the call returns.
     let answer = raw!(session, nvmlDeviceGetNvLinkRemoteDeviceType, |f| unsafe {
         f(device.0, link, &raw mut number)
     });
@@ -113,7 +113,7 @@ fn ask_remote(
         Some(SWITCH) => true,
         Some(GPU) => false,
         Some(_) => return Ok(LinkRemote::Unknown),
-        // Drivers without the call: the PCI ids identify switches.
+        // Drivers without the call: switches are identified by their PCI IDs.
         None => has_switch_id,
     };
     Ok(match (is_switch, address) {
@@ -124,10 +124,11 @@ fn ask_remote(
     })
 }
 
-/// Numbers the groups of GPUs that reach each other through hidden switches, where no fabric identifies the groups.
+/// Numbers the groups of GPUs that reach each other through hidden switches if no fabric identifies the groups.
 ///
-/// In a guest, GPUs behind the same switches can be in different partitions, which have no peer-to-peer with each other. A switch
-/// connects every pair of a partition, so each GPU is only compared with the first one of each group.
+/// In a guest, GPUs behind the same switches can be in different partitions, which have no peer-to-peer access to each
+/// other. A switch connects every pair within a partition, so each GPU is compared only with the first one of each
+/// group.
 pub(super) fn group_by_p2p(
     session: Session<'_>,
     handles: &[(PciAddress, DeviceHandle)],
@@ -137,7 +138,7 @@ pub(super) fn group_by_p2p(
         .iter_mut()
         .filter(|device| device.has_hidden_switch() && device.fabric.is_none())
         .collect();
-    // NVML's order changes between drivers and reboots, and the numbers must not.
+    // NVML's order changes between drivers and reboots, but the numbers must not.
     hidden.sort_by_key(|device| device.pci);
     let mut groups: Vec<DeviceHandle> = Vec::new();
     for device in hidden {
@@ -150,7 +151,7 @@ pub(super) fn group_by_p2p(
     Ok(())
 }
 
-/// The number of the group of `device`, which is a new one where it reaches no other; `None` where NVML does not report it.
+/// Returns the group number of `device`, a new one if it reaches no other group; `None` if NVML does not report it.
 fn group_of(
     session: Session<'_>,
     groups: &mut Vec<DeviceHandle>,
@@ -160,7 +161,7 @@ fn group_of(
     let mut number = 0;
     for first in groups.iter() {
         let mut status = P2P_UNKNOWN;
-        // SAFETY: the handles are this library's, and `status` may be written until the call returns.
+        // SAFETY: the handles come from this library, and `status` is writable until the call returns.
         let answer = raw!(session, nvmlDeviceGetP2PStatus, |f| unsafe {
             f(first.0, device.0, P2P_NVLINK, &raw mut status)
         });

@@ -1,4 +1,4 @@
-//! Finds, checks and starts `libnvidia-ml.so.1`.
+//! Finds, checks and initializes `libnvidia-ml.so.1`.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -19,7 +19,7 @@ use crate::hw::nvml::driver::NvmlDriver;
 use crate::hw::nvml::session::{Session, code_of};
 use crate::hw::{DriverLoader, GpuDriver, Settings};
 
-/// Loads NVML as the settings say.
+/// Loads NVML according to the settings.
 #[derive(Debug, Clone)]
 pub struct Loader {
     library: Option<PathBuf>,
@@ -27,11 +27,11 @@ pub struct Loader {
     rehearsal: Option<Rehearsal>,
 }
 
-/// Makes the command that loads a library in a process of its own.
+/// Builds the command that loads a library in a separate process.
 pub type Rehearsal = fn(&Path) -> Command;
 
 impl Loader {
-    /// A loader for the libraries that `settings` name.
+    /// Creates a loader for the libraries in `settings`.
     pub fn new(settings: &Settings) -> Self {
         Self {
             library: settings.library.clone(),
@@ -40,8 +40,9 @@ impl Loader {
         }
     }
 
-    /// The same, which has each library loaded by another process first. While a library is being loaded the dynamic loader holds a lock
-    /// that other threads need for thread-local data and at exit: a library that never finishes would freeze the whole process.
+    /// Loads each library in another process first. While loading a library, the dynamic loader holds a lock that other
+    /// threads need for thread-local data and at exit: a library that never finishes loading would freeze the whole
+    /// process.
     #[must_use]
     pub fn rehearsing(self, rehearsal: Rehearsal) -> Self {
         Self {
@@ -50,13 +51,13 @@ impl Loader {
         }
     }
 
-    /// Waits until another process has loaded the library, however that went: what is wrong with it shows when this process loads it. A
-    /// library that kills whoever loads it is not loaded here.
+    /// Waits until another process has loaded the library, successfully or not: errors show when this process loads it.
+    /// A library that kills the process is not loaded here.
     fn rehearse(&self, path: &Path) -> Result<(), LoadError> {
         let Some(rehearsal) = self.rehearsal else {
             return Ok(());
         };
-        // Without another process there is no rehearsal.
+        // Without another process, there is no rehearsal.
         let status = rehearsal(path).status().ok();
         match status.and_then(|status| status.signal()) {
             Some(signal) => Err(LoadError::Unloadable {
@@ -68,7 +69,7 @@ impl Loader {
     }
 }
 
-/// Loads the file and forgets it.
+/// Loads the library and unloads it again.
 pub fn load(path: &Path) -> io::Result<()> {
     check(path).map(drop).map_err(io::Error::other)
 }
@@ -79,7 +80,7 @@ impl DriverLoader for Loader {
     }
 
     fn open(&mut self, path: &Path, calls: &CallWatch) -> Result<Box<dyn GpuDriver>, LoadError> {
-        // Held until NVML is started, so that the wrapper opens this very file.
+        // Stays loaded until NVML is initialized, so that the wrapper opens the same file.
         let _library = calls
             .during("dlopen", None, || {
                 self.rehearse(path).and_then(|()| check(path))
@@ -103,7 +104,8 @@ impl DriverLoader for Loader {
 }
 
 impl Loader {
-    /// The loader's own search comes last, so its failure means that all places were in vain.
+    /// Replaces the error of the last attempt. The dynamic loader's own search comes last, so its failure means that no
+    /// directory has the library.
     fn with_places(&self, path: &Path, error: LoadError) -> LoadError {
         if path == Path::new(library::LIBRARY_NAME) && matches!(error, LoadError::Unloadable { .. })
         {
@@ -116,22 +118,22 @@ impl Loader {
     }
 }
 
-/// Loads the file and makes sure that nvml-wrapper can live with it: without these two functions it cannot start NVML,
-/// or panics when it stops it.
+/// Loads the file and checks that nvml-wrapper can use it: without these two functions, it cannot initialize NVML or
+/// panics when it shuts NVML down.
 fn check(path: &Path) -> Result<NvmlLib, LoadError> {
     let unloadable = |reason: String| LoadError::Unloadable {
         path: path.to_owned(),
         reason,
     };
-    // A bare name is looked up by the loader, so which file it means is not known here.
+    // The dynamic loader searches for a bare file name, so the actual file is unknown here.
     if path != Path::new(library::LIBRARY_NAME) {
         let objection = elf::objection(path).map_err(|error| unloadable(error.to_string()))?;
         if let Some(reason) = objection {
             return Err(unloadable(reason));
         }
     }
-    // SAFETY: loading a library runs its constructors. NVML's do nothing that depends on the caller, and the path comes
-    // from the administrator or is one where the system keeps its driver.
+    // SAFETY: loading a library runs its constructors. NVML's constructors do not depend on the caller, and the path
+    // comes from the administrator or is a directory where the system installs its driver.
     let library = unsafe { NvmlLib::new(path) }.map_err(|error| unloadable(error.to_string()))?;
     let needed = [
         ("nvmlInit_v2", library.nvmlInit_v2.is_ok()),

@@ -1,11 +1,11 @@
-//! NVIDIA's driver behind the ports of [`crate::hw`], and the one place with `unsafe`.
+//! NVIDIA driver implementation of the traits of [`crate::hw`], and the only module with `unsafe` code.
 //!
-//! nvml-wrapper loads and starts the library and asks the plain questions. What it lacks or gets wrong (placements, GPU
-//! and compute instances, fabric, row remapping, events of single devices) is asked through the raw functions of
-//! nvml-wrapper-sys. Both ways lead through `session::Session`, which has every call on record while it runs and
-//! gives every answer the same error type.
+//! nvml-wrapper loads and initializes the library and makes the simple calls. Functions that it lacks or handles
+//! incorrectly (placements, GPU and compute instances, fabric, row remapping, events of single devices) are called
+//! through the raw functions of nvml-wrapper-sys. Both go through `session::Session`, which records every running call
+//! and converts every error to the same type.
 //!
-//! Nothing is assumed to be there: a function that an older library lacks is an attribute that is absent.
+//! No function is assumed to exist: if an older library lacks one, the attribute is absent.
 #![expect(
     unsafe_code,
     reason = "NVML is a C library; everything that calls it is below this module"

@@ -1,4 +1,4 @@
-//! Who has a context on a device.
+//! Processes with a context on a device.
 
 use nvml_wrapper_sys::bindings::nvmlProcessInfo_t;
 
@@ -7,8 +7,8 @@ use crate::domain::quantity::Mebibytes;
 use crate::hw::error::{Code, DriverError, Remedy};
 use crate::hw::nvml::session::{DeviceHandle, Session, optional, raw};
 
-/// Compute contexts, then graphics contexts, as one list ordered by pid. A list that is not told is among `problems`, or
-/// the device would look idle.
+/// Returns compute and graphics contexts in one list ordered by process ID. An unavailable list is reported in
+/// `problems`, because otherwise the device would appear idle.
 pub(super) fn read(
     session: Session<'_>,
     handle: DeviceHandle,
@@ -30,7 +30,7 @@ pub(super) fn read(
     Ok(processes)
 }
 
-/// The same, and an error when either list is not told.
+/// Like [`read`], but fails if either list is unavailable.
 pub(super) fn all(session: Session<'_>, handle: DeviceHandle) -> Result<Vec<Process>, DriverError> {
     let mut processes = compute(session, handle)?;
     processes.extend(graphics(session, handle)?);
@@ -43,20 +43,22 @@ fn compute(session: Session<'_>, handle: DeviceHandle) -> Result<Vec<Process>, D
         raw!(
             session,
             nvmlDeviceGetComputeRunningProcesses_v3,
-            // SAFETY: the handle is this library's; `told` has room for `count` entries, and both outlive the call.
+            // SAFETY: the handle comes from this library; `told` has space for `count` entries, and both outlive the
+            // call.
             |f| unsafe { f(handle.0, count, told) }
         )
     })
 }
 
-/// A device without graphics has no graphics contexts, and one that is partitioned may say that it has none of it. A
-/// library without the call tells nothing.
+/// Returns the graphics contexts. A device without graphics has none, and a partitioned device may report that it does
+/// not support them. A library without the call is an error.
 fn graphics(session: Session<'_>, handle: DeviceHandle) -> Result<Vec<Process>, DriverError> {
     let told = list(ProcessKind::Graphics, |count, told| {
         raw!(
             session,
             nvmlDeviceGetGraphicsRunningProcesses_v3,
-            // SAFETY: the handle is this library's; `told` has room for `count` entries, and both outlive the call.
+            // SAFETY: the handle comes from this library; `told` has space for `count` entries, and both outlive the
+            // call.
             |f| unsafe { f(handle.0, count, told) }
         )
     });
@@ -66,7 +68,7 @@ fn graphics(session: Session<'_>, handle: DeviceHandle) -> Result<Vec<Process>, 
     }
 }
 
-/// Asks with room for most lists at once; again with more room while the list outgrows it.
+/// Reads a list with a buffer that suffices for most, and retries with a larger one if it does not.
 fn list(
     kind: ProcessKind,
     ask: impl Fn(*mut u32, *mut nvmlProcessInfo_t) -> Result<(), DriverError>,

@@ -1,4 +1,4 @@
-//! Readings: what changes from moment to moment. Asked on a rhythm of their own, so that no look at the devices waits for them.
+//! Readings: values that change constantly. They have their own interval, so that they do not delay observations.
 
 use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
 use nvml_wrapper_sys::bindings::{
@@ -15,10 +15,11 @@ use crate::domain::reading::{Busy, PartitionReading, Reading, Vitals};
 use crate::domain::sharing::usage::{MemoryUse, Percent};
 use crate::hw::error::{Code, DriverError, Remedy};
 
-/// More processes than any device is seen with.
+/// Maximum number of processes per device.
 const MOST_SAMPLES: u32 = 1024;
 
-/// What one device says now; `device` is what was read of it last. An error is one that concerns the whole library.
+/// Reads the current values of one device. `device` is its last observation. An error means that the whole library
+/// fails.
 pub(super) fn read(
     session: Session<'_>,
     known: &KnownDevice,
@@ -53,7 +54,7 @@ pub(super) fn read(
     Ok(reading)
 }
 
-/// An answer, or nothing of it; an error that concerns the library is passed on.
+/// Converts errors to `None`, except for those of the whole library.
 fn told<T>(answer: Result<T, DriverError>) -> Result<Option<T>, DriverError> {
     match answer {
         Ok(value) => Ok(Some(value)),
@@ -62,7 +63,8 @@ fn told<T>(answer: Result<T, DriverError>) -> Result<Option<T>, DriverError> {
     }
 }
 
-/// The second form of the call tells apart what the driver keeps; the first, which every driver has, counts that as used.
+/// Prefers the second form of the call, which separates the driver's reserved memory. The first form, which every
+/// driver has, counts it as used.
 fn memory(session: Session<'_>, handle: DeviceHandle) -> Result<MemoryUse, DriverError> {
     let mut now = nvmlMemory_v2_t {
         version: struct_version::<nvmlMemory_v2_t>(2),
@@ -71,7 +73,7 @@ fn memory(session: Session<'_>, handle: DeviceHandle) -> Result<MemoryUse, Drive
         free: 0,
         used: 0,
     };
-    // SAFETY: the handle is this library's; the version says to NVML that it may write a structure of this size.
+    // SAFETY: the handle comes from this library; the version tells NVML the size of the structure that it may write.
     let answer = raw!(session, nvmlDeviceGetMemoryInfo_v2, |f| unsafe {
         f(handle.0, &raw mut now)
     });
@@ -82,13 +84,13 @@ fn memory(session: Session<'_>, handle: DeviceHandle) -> Result<MemoryUse, Drive
             reserved: Mebibytes::from_bytes(now.reserved),
         },
         Err(error) if error.remedy() == Remedy::Unavailable => {
-            // nvml-wrapper asks the second form alone.
+            // nvml-wrapper only has the second form.
             let mut old = nvmlMemory_t {
                 total: 0,
                 free: 0,
                 used: 0,
             };
-            // SAFETY: the handle is this library's, and `old` may be written until the call returns.
+            // SAFETY: the handle comes from this library, and `old` is writable until the call returns.
             raw!(session, nvmlDeviceGetMemoryInfo, |f| unsafe {
                 f(handle.0, &raw mut old)
             })?;
@@ -100,7 +102,7 @@ fn memory(session: Session<'_>, handle: DeviceHandle) -> Result<MemoryUse, Drive
         }
         Err(error) => return Err(error),
     };
-    // Boards that share the host's memory answer zero.
+    // Boards that share the host's memory report zero.
     if told.total.get() == 0 {
         return Err(DriverError {
             call: "nvmlDeviceGetMemoryInfo_v2",
@@ -110,7 +112,8 @@ fn memory(session: Session<'_>, handle: DeviceHandle) -> Result<MemoryUse, Drive
     Ok(told)
 }
 
-/// All partitions that the driver lists: their handles are found by the index, and matched to what was read by UUID.
+/// Reads all partitions that the driver lists. Their handles are found by index and matched with the last observation
+/// by UUID.
 fn partitions(
     session: Session<'_>,
     handle: DeviceHandle,
@@ -141,7 +144,7 @@ fn partitions(
         if left == 0 {
             break;
         }
-        // Not every index has one.
+        // Not every index has a partition.
         let Some(partition) = told(partition(session, handle, index))? else {
             continue;
         };
@@ -163,7 +166,7 @@ fn partition(
     index: u32,
 ) -> Result<DeviceHandle, DriverError> {
     let mut partition: nvmlDevice_t = std::ptr::null_mut();
-    // SAFETY: the handle is this library's, and `partition` may be written until the call returns.
+    // SAFETY: the handle comes from this library, and `partition` is writable until the call returns.
     raw!(session, nvmlDeviceGetMigDeviceHandleByIndex, |f| unsafe {
         f(handle.0, index, &raw mut partition)
     })?;
@@ -224,17 +227,17 @@ fn vitals(session: Session<'_>, handle: DeviceHandle) -> Result<Vitals, DriverEr
     })
 }
 
-/// Boards without a sensor there answer zero or refuse.
+/// Reads the memory temperature. Boards without a sensor report zero or an error.
 fn memory_temperature(session: Session<'_>, handle: DeviceHandle) -> Result<u32, DriverError> {
     const CALL: &str = "nvmlDeviceGetFieldValues";
-    // SAFETY: a structure of numbers, for which zero is a value.
+    // SAFETY: the structure consists of numbers, for which zero is valid.
     let mut field: nvmlFieldValue_t = unsafe { std::mem::zeroed() };
     field.fieldId = field_id::NVML_FI_DEV_MEMORY_TEMP;
-    // SAFETY: the handle is this library's, and `field` is one field, writable until the call returns.
+    // SAFETY: the handle comes from this library, and `field` is one field, writable until the call returns.
     raw!(session, nvmlDeviceGetFieldValues, |f| unsafe {
         f(handle.0, 1, &raw mut field)
     })?;
-    // SAFETY: every member of the union is a number, so any contents are a value; this field is an unsigned int.
+    // SAFETY: every member of the union is a number, so any content is valid; this field is an unsigned int.
     let number = unsafe { field.value.uiVal };
     if field.nvmlReturn != 0 || number == 0 {
         return Err(DriverError {
@@ -245,7 +248,7 @@ fn memory_temperature(session: Session<'_>, handle: DeviceHandle) -> Result<u32,
     Ok(number)
 }
 
-/// What the driver sampled last of each process: it keeps some seconds of samples, of which the newest counts.
+/// Returns the latest utilization sample of each process. The driver retains samples of the last few seconds.
 fn busy(session: Session<'_>, handle: DeviceHandle) -> Result<Vec<Busy>, DriverError> {
     const BLANK: nvmlProcessUtilizationSample_t = nvmlProcessUtilizationSample_t {
         pid: 0,
@@ -257,7 +260,7 @@ fn busy(session: Session<'_>, handle: DeviceHandle) -> Result<Vec<Busy>, DriverE
     };
     let mut count = MOST_SAMPLES;
     let mut samples = vec![BLANK; count as usize];
-    // SAFETY: the handle is this library's; `samples` has room for `count` entries, and both outlive the call.
+    // SAFETY: the handle comes from this library; `samples` has space for `count` entries, and both outlive the call.
     raw!(session, nvmlDeviceGetProcessUtilization, |f| unsafe {
         f(handle.0, samples.as_mut_ptr(), &raw mut count, 0)
     })?;

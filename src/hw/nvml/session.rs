@@ -1,4 +1,5 @@
-//! One way to call NVML: on record while it runs, with our own error type, and with absence told from failure.
+//! NVML calls: every call is recorded while it runs, errors have our own type, and absent features are distinguished
+//! from failures.
 
 use std::sync::Arc;
 
@@ -11,16 +12,16 @@ use crate::domain::inventory::Problem;
 use crate::hw::calls::CallWatch;
 use crate::hw::error::{Code, DriverError, Remedy};
 
-/// NVML's handle of a device, valid until the library is shut down or the device is removed from the bus. NVML checks
-/// every handle that it is given, so one of a removed device is answered with an error.
+/// NVML's device handle, valid until the library is shut down or the device is removed from the bus. NVML checks every
+/// handle that it receives and returns an error for a removed device.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DeviceHandle(pub(super) nvmlDevice_t);
 
-// SAFETY: NVML's handles are plain references to objects of the library, and NVML is thread safe (nvml.h, "NVML is
+// SAFETY: NVML's handles are plain references to objects of the library, and NVML is thread-safe (nvml.h, "NVML is
 // thread-safe so it is safe to make simultaneous NVML calls from multiple threads").
 unsafe impl Send for DeviceHandle {}
 
-/// A started library together with who wants to know what is being called.
+/// An initialized library together with the call record.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Session<'a> {
     nvml: &'a Nvml,
@@ -49,7 +50,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The same for calls about one device.
+    /// Returns a session for calls that concern one device.
     pub(super) fn about(self, device: PciAddress) -> Self {
         Self {
             device: Some(device),
@@ -65,13 +66,13 @@ impl<'a> Session<'a> {
         self.nvml.lib()
     }
 
-    /// The wrapper's view of a device.
+    /// Returns the wrapper's view of a device.
     pub(super) fn device(&self, handle: DeviceHandle) -> WrappedDevice<'a> {
-        // SAFETY: the handle was given out by this very library, which is started for as long as `nvml` is borrowed.
+        // SAFETY: this library returned the handle, and it stays initialized while `nvml` is borrowed.
         unsafe { WrappedDevice::new(handle.0, self.nvml) }
     }
 
-    /// Makes a call through nvml-wrapper; `function` is what it calls.
+    /// Makes a call through nvml-wrapper. `function` is the NVML function that it calls.
     pub(super) fn wrapped<T>(
         &self,
         function: &'static str,
@@ -84,7 +85,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Makes a call through a raw function that the library may lack.
+    /// Makes a call through a raw function, which the library may lack.
     pub(super) fn raw<F: Copy>(
         &self,
         function: &'static str,
@@ -105,13 +106,13 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Whether the question got no answer at all; that a device or a library does not have something is one.
+/// Returns whether the call failed. A feature that the device or the library does not support is not a failure.
 pub(super) fn failed<T>(answer: &Result<T, DriverError>) -> bool {
     matches!(answer, Err(error) if error.remedy() != Remedy::Unavailable)
 }
 
-/// What an answer is worth: a value, nothing because the device or the library does not have it, or nothing and a
-/// problem to tell. Errors that concern more than this one question are passed on.
+/// Converts a response to a value, to `None` if the device or the library does not support the feature, or to `None`
+/// and a problem. Returns errors that concern more than this call.
 pub(super) fn optional<T>(
     answer: Result<T, DriverError>,
     problems: &mut Vec<Problem>,
@@ -136,7 +137,7 @@ pub(super) fn optional<T>(
     }
 }
 
-/// The same for questions about partitions, which NVML only answers to the privileged.
+/// Like [`optional`], for calls about partitions, which NVML permits only to privileged processes.
 pub(super) fn privileged<T>(
     answer: Result<T, DriverError>,
     problems: &mut Vec<Problem>,
@@ -154,7 +155,7 @@ pub(super) fn privileged<T>(
 
 const RIGHT: &str = ": needs root and, in a container, NVIDIA_MIG_MONITOR_DEVICES=all";
 
-/// The number behind the wrapper's error, which knows fewer of them than NVML has.
+/// Returns the code of the wrapper's error, which covers fewer codes than NVML has.
 pub(super) fn code_of(error: NvmlError) -> Code {
     if matches!(error, NvmlError::FailedToLoadSymbol(_)) {
         Code::NoSuchFunction

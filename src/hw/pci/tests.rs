@@ -1,4 +1,4 @@
-//! The scan of the PCI bus, on trees of files as sysfs has them.
+//! Tests of the PCI scan on directory trees like sysfs.
 
 mod own;
 
@@ -10,7 +10,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::*;
 
-/// Builds `/sys` as far as a function has files in it.
+/// Builds a `/sys` with the files of PCI functions.
 struct Tree(tempfile::TempDir);
 
 impl Tree {
@@ -111,7 +111,7 @@ fn accelerators_are_told_from_what_sits_beside_them() {
         .function("0000:03:00.0", 0x12_0000, 0x1002, 0x74a1)
         .function("0000:04:00.0", 0x12_0000, 0x1da3, 0x1060)
         .function("0000:05:00.0", 0x03_8000, 0x8086, 0x56c0)
-        // Beside them: audio, NVSwitches, consoles, EC2's console, a network card, graphics inside the processor.
+        // Other functions: audio, NVSwitches, consoles, EC2's console, a network card, integrated graphics.
         .function("0000:01:00.1", 0x04_0300, 0x10de, 0x22e8)
         .function("0000:06:00.0", 0x06_8000, 0x10de, 0x22a3)
         .function("0000:07:00.0", 0x03_0200, 0x10de, 0x1af1)
@@ -121,7 +121,7 @@ fn accelerators_are_told_from_what_sits_beside_them() {
         .function("0000:00:03.0", 0x03_0000, 0x1d0f, 0x1111)
         .function("0000:0b:00.0", 0x02_0000, 0x15b3, 0x1021)
         .function("0000:00:02.0", 0x03_0000, 0x8086, 0x4c8a)
-        // AMD's graphics inside the processor, an old server's console of AMD's, Huawei's, Silicon Motion's, a desktop's card.
+        // AMD's integrated graphics, an old AMD server console, Huawei's, Silicon Motion's, a desktop GPU.
         .function("0000:0c:00.0", 0x03_0000, 0x1002, 0x164e)
         .function("0000:0d:00.0", 0x03_0000, 0x1002, 0x515e)
         .function("0000:0e:00.0", 0x03_0000, 0x19e5, 0x1711)
@@ -147,7 +147,7 @@ fn what_the_table_lists_is_found_and_what_it_lists_as_none_is_not_whatever_class
     let facts = accelerators::catalogue().iter();
     for pattern in facts.flat_map(|facts| facts.pci_ids) {
         let at = slots.next().unwrap();
-        // Neuron devices say so of themselves, and another firmware may of others.
+        // Neuron devices report this class, and other firmware may do so as well.
         tree = tree.function(&at, 0x08_8000, pattern.device.0, pattern.device.1);
         expected.push(at);
     }
@@ -219,7 +219,7 @@ fn what_could_not_be_read_of_a_function_is_read_at_the_next_look() {
         fs::remove_file(&file).unwrap();
         let mut late = tree.bus();
         let first: Vec<Option<u32>> = late.scan().iter().map(|one| one.ids.class).collect();
-        // What its ids say is enough to show it.
+        // The IDs are enough to list it.
         assert_eq!(
             first,
             if file.ends_with("class") {
@@ -265,7 +265,7 @@ fn the_firmware_names_the_machine() {
     }
 }
 
-/// A configuration space with one other capability before the vendor's, which holds `records`.
+/// Returns a configuration space with another capability before the vendor's, which contains `records`.
 fn config(records: &[u8]) -> Vec<u8> {
     let mut config = vec![0; 256];
     config[0x06] = 0x10;
@@ -342,7 +342,7 @@ proptest::proptest! {
             config[0x53..0x55].copy_from_slice(b"VF");
         }
         if let Some(host) = vgpu_host(&config) {
-            // Ten bytes each, of which an odd one may become a three-byte replacement.
+            // Ten bytes each, of which an invalid one can become a three-byte replacement character.
             proptest::prop_assert!(host.driver_version.len() <= 30);
         }
     }
@@ -378,7 +378,7 @@ fn a_bus_that_cannot_be_read_is_no_empty_one() {
     assert_eq!(bus.scan(), before);
     let error = "Not a directory (os error 20)";
     assert_eq!(bus.machine(&before).bus_error.as_deref(), Some(error));
-    // One that is not there is empty.
+    // A missing bus directory is an empty bus.
     fs::remove_file(&folder).unwrap();
     assert_eq!((bus.scan(), bus.machine(&[]).bus_error), (vec![], None));
     fs::rename(&aside, &folder).unwrap();

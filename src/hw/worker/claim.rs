@@ -1,4 +1,4 @@
-//! Those who have the driver for a while instead of readings: a piece of work, and another program.
+//! Exclusive use of the driver: work on the driver thread, and release for another program.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -16,56 +16,56 @@ use crate::hw::GpuDriver;
 use crate::hw::calls::CallWatch;
 use crate::hw::error::DriverError;
 
-/// Why nothing can be done with the driver.
+/// Reason why the driver is not available.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NoDriver {
-    /// There is none, and never was.
+    /// There is none and never was.
     #[error("there is no NVIDIA driver: {reason}")]
     Absent {
-        /// Why, in words for a person.
+        /// The reason for users.
         reason: String,
     },
-    /// It is being started.
+    /// It is being loaded.
     #[error("the NVIDIA driver is being loaded")]
     Loading,
-    /// It went away.
+    /// It became unavailable.
     #[error("the NVIDIA driver is lost: {reason}")]
     Lost {
-        /// Why, in words for a person.
+        /// The reason for users.
         reason: String,
     },
-    /// It was let go of, for somebody else.
+    /// It is released for another program.
     #[error("the NVIDIA driver is let go of for another program")]
     Released,
-    /// It could not be let go of: who waits for its events does not return in time.
+    /// It could not be released, because a wait for its events did not return in time.
     #[error("the NVIDIA driver cannot be let go of: a wait for its events does not return")]
     Held,
-    /// The program ends.
+    /// The program is shutting down.
     #[error("the thread that talks to NVML has ended")]
     Ended,
 }
 
-/// Why there are no readings.
+/// Reason why there are no readings.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Unread {
-    /// There is nobody to ask.
+    /// The driver is not available.
     #[error(transparent)]
     NoDriver(#[from] NoDriver),
-    /// The driver as a whole does not answer.
+    /// The driver as a whole failed.
     #[error("the NVIDIA driver does not answer")]
     Refused(#[source] DriverError),
-    /// No answer within the deadline of a call: the thread is busy with something else, or a call hangs.
+    /// No response within the call deadline: the thread is busy, or a call hangs.
     #[error("the NVIDIA driver is busy with something else")]
     Late,
 }
 
-/// The driver's library is let go of for as long as this lives; then it is opened and read again.
+/// Keeps the driver library released while this value exists. Dropping it opens and reads the library again.
 #[derive(Debug)]
 #[must_use = "the library is opened again when this is dropped"]
 pub struct Released(Sender<Message>);
 
 impl Released {
-    /// Has the library opened and read again, which [`super::Handle::hints`] tells.
+    /// Opens and reads the library again, which notifies [`super::Handle::hints`].
     pub fn resume(self) {
         drop(self);
     }
@@ -77,38 +77,38 @@ impl Drop for Released {
     }
 }
 
-/// What is done with the driver, or with the reason why there is none.
+/// A unit of work with the driver, or with the reason why it is not available.
 pub(super) type Job =
     Box<dyn FnOnce(Result<&mut (dyn GpuDriver + 'static), NoDriver>, &CallWatch) -> Ended + Send>;
 
-/// The end of a piece of work.
+/// The result of a unit of work.
 pub(super) struct Ended {
-    /// Every device that the work changed, as it was read after its last change; `None` where that is not all.
+    /// Every device that the work changed, read after its last change; `None` if any is missing.
     pub(super) read: Option<Vec<Device>>,
-    /// Tells who asked for it.
+    /// Sends the result to the requester.
     pub(super) reply: Box<dyn FnOnce()>,
 }
 
-/// Who has the driver.
+/// The current user of the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Claim {
-    /// Readings.
+    /// Observations and readings.
     #[default]
     Readings,
-    /// A piece of work; readings wait.
+    /// A unit of work; observations wait.
     Work,
-    /// Not this program; nothing is read.
+    /// Another program; nothing is read.
     Nobody,
 }
 
-/// How far the library is let go of.
+/// Progress of releasing the library.
 #[derive(Debug)]
 pub(super) enum Release {
-    /// It is not.
+    /// It is not being released.
     No,
-    /// The events thread still has it.
+    /// The events thread still uses it.
     Waiting(oneshot::Sender<Result<Released, NoDriver>>),
-    /// It is.
+    /// It is released.
     Done,
 }
 
@@ -119,11 +119,11 @@ impl Shared {
 }
 
 impl Worker {
-    /// Does the work, reads the devices that it may have changed unless it has done so, and only then tells who asked for it.
+    /// Runs the work, reads the devices that it may have changed unless the work has done so, and then replies.
     pub(super) fn work(&mut self, job: Job) {
         let shared = Arc::clone(&self.shared);
         if self.observation.is_none() {
-            // A driver knows no devices before it has read them.
+            // A driver has no devices before its first observation.
             self.observe();
         }
         let lacking = self.lacking();
@@ -145,10 +145,9 @@ impl Worker {
         (ended.reply)();
     }
 
-    /// Has the driver say what changes from moment to moment. That is no reading of the devices, so nothing is published by it
-    /// and nobody is woken.
+    /// Takes readings. They are not an observation, so nothing is published and no listener is notified.
     pub(super) fn readings(&mut self, asker: oneshot::Sender<Result<Vec<Reading>, Unread>>) {
-        // Who gave up waiting is not worth a question.
+        // The requester has given up.
         if asker.is_closed() {
             return;
         }
@@ -163,7 +162,7 @@ impl Worker {
         let _gone = asker.send(answer);
     }
 
-    /// Puts devices that were read into what was read last; whether all of them are in there.
+    /// Updates the last observation with these devices. Returns whether all of them are in it.
     fn take_in(&mut self, read: &[Device]) -> bool {
         let Some(observation) = &mut self.observation else {
             return false;
@@ -208,19 +207,19 @@ impl Worker {
         self.confirm_release();
     }
 
-    /// Says that the library is let go of, once it is.
+    /// Replies that the library is released, as soon as it is.
     pub(super) fn confirm_release(&mut self) {
         if matches!(self.events, Events::Listening { .. }) {
             return;
         }
         if let Release::Waiting(asker) = std::mem::replace(&mut self.release, Release::Done) {
             self.due = None;
-            // Nobody waits for it any more: then it is dropped here, which ends the release.
+            // If the requester is gone, the value is dropped here, which ends the release.
             let _resumes = asker.send(Ok(Released(self.outbox.clone())));
         }
     }
 
-    /// The time is up, for the events thread to let go or to look for the driver.
+    /// Handles the timer: the events thread exceeded its time to release the library, or the driver search is due.
     pub(super) fn due(&mut self) {
         match std::mem::replace(&mut self.release, Release::No) {
             Release::No => self.feed(Event::Due),
@@ -233,7 +232,8 @@ impl Worker {
         }
     }
 
-    /// Opens and reads the library again. Nothing is shown before it is read, so that nobody sees a node without devices.
+    /// Opens and reads the library again. Publishes nothing before it is read, so that the node never appears without
+    /// devices.
     pub(super) fn resume(&mut self) {
         if !self.is_released() {
             return;

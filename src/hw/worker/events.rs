@@ -1,4 +1,4 @@
-//! The thread that waits for what the hardware says by itself.
+//! The thread that waits for hardware events.
 
 use std::io;
 use std::sync::Arc;
@@ -14,31 +14,31 @@ use crate::domain::driver_link::Event;
 use crate::hw::error::{DriverError, Remedy};
 use crate::hw::{EventSource, Heard};
 
-/// Between two waits at least this long: neither a storm of events nor a driver that does not wait when it is asked to
-/// takes a processor for itself.
+/// Minimum time between two waits, so that neither an event storm nor a driver that returns immediately uses a whole
+/// CPU.
 const PACE: Duration = Duration::from_millis(100);
 
-/// How long a broken source of events is left alone.
+/// Pause after an event source failed.
 const EVENTS_PAUSE: Duration = Duration::from_mins(1);
 
-/// Where the events thread stands.
+/// State of the events thread.
 pub(super) enum Events {
-    /// There is none.
+    /// It does not run.
     None,
-    /// There is one, which holds the library.
+    /// It runs and holds the library.
     Listening { thread: Thread },
-    /// There was one; no other before this time.
+    /// It has ended and is not restarted before this time.
     Paused { until: Instant },
 }
 
-/// A thread that listens to one event source until it is told to stop or the source fails.
+/// A thread that waits on one event source until it is stopped or the source fails.
 #[derive(Debug)]
 pub(super) struct Thread {
     stop: Arc<AtomicBool>,
 }
 
 impl Thread {
-    /// Starts it; it tells `outbox` when it has dropped `source`.
+    /// Starts the thread. It sends a message to `outbox` after it has dropped `source`.
     pub(super) fn spawn(
         mut source: Box<dyn EventSource>,
         life: u64,
@@ -58,12 +58,12 @@ impl Thread {
                     Err(failure) => error = Some(failure),
                 }
                 if error.is_none() {
-                    // What happens meanwhile is kept by the driver. Waking early does no harm.
+                    // The driver queues events meanwhile. An early wakeup is harmless.
                     thread::park_timeout(PACE.saturating_sub(began.elapsed()));
                 }
             }
             drop(source);
-            // The worker is gone when the program ends, and then nobody needs to know.
+            // At program shutdown the worker is gone and the message is not needed.
             let _gone = outbox.send(Message::EventsEnded { life, error });
         };
         thread::Builder::new()
@@ -72,14 +72,14 @@ impl Thread {
         Ok(Self { stop })
     }
 
-    /// Ends it after the wait that is under way.
+    /// Stops the thread after its current wait.
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 }
 
 impl Worker {
-    /// Starts the events thread, when there is none and the driver has events.
+    /// Starts the events thread if it does not run and the driver supports events.
     pub(super) fn listen(&mut self) {
         let may_start = match &self.events {
             Events::None => true,
@@ -112,7 +112,7 @@ impl Worker {
             if self.is_released() {
                 self.confirm_release();
             } else if self.due.is_none() {
-                // A search that came due meanwhile was put off.
+                // A search that became due meanwhile was postponed.
                 self.feed(Event::Due);
             }
         } else if let Some(error) = lost.filter(|_| life == self.life) {
@@ -133,7 +133,7 @@ mod tests {
     use crate::domain::inventory::{Inventory, Machine, NvmlState};
     use crate::hw::{CallWatch, Code, DriverError};
 
-    /// Answers at once, so many times, and then fails.
+    /// Returns immediately this many times and then fails.
     struct Hasty(u32);
 
     impl EventSource for Hasty {

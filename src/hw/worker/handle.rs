@@ -1,4 +1,4 @@
-//! What callers hold: it answers whatever the driver does.
+//! The handle of the driver thread, which responds even if the driver hangs.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ use crate::hw::merge;
 pub struct Handle {
     shared: Arc<Shared>,
     inbox: Arc<Inbox>,
-    /// How many errors of devices had been heard when this handle took what there was.
+    /// Total number of Xids received when this handle last took them.
     taken: AtomicU64,
 }
 
-/// Each clone takes the errors of devices for itself, from where the one that it is a clone of stands.
+/// Each clone takes Xids independently, starting from the position of the original.
 impl Clone for Handle {
     fn clone(&self) -> Self {
         Self {
@@ -39,7 +39,7 @@ impl Clone for Handle {
     }
 }
 
-/// The way to the thread, which is told when nobody is left.
+/// The sender to the thread. Dropping the last one stops the thread.
 #[derive(Debug)]
 struct Inbox(Sender<Message>);
 
@@ -58,12 +58,15 @@ impl Handle {
         }
     }
 
-    /// Reads the hardware.
+    /// Observes the hardware.
     ///
-    /// The reading began after this was called, with three exceptions, in which the answer is what was read last. When a
-    /// driver call does not return within its deadline, it is marked [`NvmlState::Stalled`]; while a call is stalled it
-    /// comes at once and leaves no request behind. When a piece of work takes longer than that deadline, no call of which
-    /// stalls. And at once while the driver is released. It never fails.
+    /// The observation starts after this call, with three exceptions in which the last inventory is returned:
+    /// - A driver call exceeds its deadline. The inventory is then marked [`NvmlState::Stalled`]. While a call is
+    ///   stalled, this returns immediately and queues no request.
+    /// - A unit of work takes longer than that deadline without a stalled call.
+    /// - The driver is released. This returns immediately.
+    ///
+    /// This call never fails.
     pub async fn observe(&self) -> Arc<Inventory> {
         let calls = &self.shared.calls;
         let began = Instant::now();
@@ -97,7 +100,7 @@ impl Handle {
         }
     }
 
-    /// What devices are called from now on that nobody knows, those that were read last among them.
+    /// Sets the names of unknown devices, also in the last inventory.
     pub fn call_unknown(&self, given: Option<Arc<Given>>) {
         let naming = {
             let mut naming = self.shared.lock_naming();
@@ -115,14 +118,15 @@ impl Handle {
         });
     }
 
-    /// Does `work` with the driver, on its thread and between two readings; then reads the devices anew, which is news.
+    /// Runs `work` with the driver on its thread, between two observations. Then observes the devices again, which
+    /// notifies listeners.
     ///
-    /// It begins when this is first polled, and is done to its end even when this is dropped then. A driver call that does
-    /// not return holds it up, and [`Self::observe`] says so.
+    /// The work is queued when the future is first polled and completes even if the future is dropped. It waits for a
+    /// driver call that does not return, which [`Self::observe`] reports.
     ///
     /// # Errors
     ///
-    /// There is no driver to work with: nothing was done.
+    /// Returns an error if no driver is available; nothing was done then.
     pub async fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut dyn GpuDriver, &CallWatch) -> T + Send + 'static,
@@ -131,8 +135,8 @@ impl Handle {
             .await
     }
 
-    /// The same for work that reads what it changes: every device that it changed, as it was read after its last change.
-    /// These then need not be read once more; where it is `None`, all are.
+    /// Like [`Self::work`], for work that reads what it changes. It returns every changed device, read after its last
+    /// change, and these devices are not read again. With `None`, all devices are read.
     pub async fn work_and_read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut dyn GpuDriver, &CallWatch) -> (T, Option<Vec<Device>>) + Send + 'static,
@@ -153,12 +157,13 @@ impl Handle {
         self.ask(Message::Work(job), answer).await
     }
 
-    /// Reads what changes from moment to moment, of the devices that were read last; it is news to nobody. One that does not
-    /// answer is left out.
+    /// Takes readings of the devices of the last observation without notifying listeners. Omits devices that do not
+    /// respond.
     ///
     /// # Errors
     ///
-    /// There is no driver, it does not answer, or not within the deadline of a call. Then no question is left behind.
+    /// Fails if there is no driver, if it fails, or if it does not respond within the call deadline. No request stays
+    /// queued then.
     pub async fn readings(&self) -> Result<Vec<Reading>, Unread> {
         let calls = &self.shared.calls;
         if calls.stalled().is_some() || self.claim() != Claim::Readings {
@@ -171,15 +176,15 @@ impl Handle {
             .unwrap_or(Err(Unread::Late))
     }
 
-    /// Lets go of the driver's library, and keeps it closed until the answer is dropped: for another program to do what it
-    /// cannot while this one has the driver open. Meanwhile [`Self::observe`] answers what was read last.
+    /// Releases the driver library and keeps it closed until the returned value is dropped, so that another program can
+    /// do what it cannot do while this one uses the driver. Meanwhile [`Self::observe`] returns the last inventory.
     ///
-    /// It takes until a wait for events ends, some seconds.
+    /// This takes a few seconds, until a wait for events ends.
     ///
     /// # Errors
     ///
-    /// [`NoDriver::Held`] when that wait does not end within the deadline of a call, [`NoDriver::Released`] when it is let
-    /// go of already. In both cases nothing stays closed for it.
+    /// Returns [`NoDriver::Held`] if that wait does not end within the call deadline, and [`NoDriver::Released`] if the
+    /// library is already released. In both cases this call keeps nothing closed.
     pub async fn release(&self) -> Result<Released, NoDriver> {
         let (asker, answer) = oneshot::channel();
         self.ask(Message::Release(asker), answer).await
@@ -200,15 +205,15 @@ impl Handle {
         self.shared.pulse.borrow().claim
     }
 
-    /// The errors that devices have reported since this handle was asked last, in the order in which each was last heard of. One
-    /// that was reported many times is told once; [`Self::hints`] wakes when there are some.
+    /// Returns the Xid errors reported since the last call on this handle, ordered by their latest occurrence. Repeated
+    /// errors are returned once. [`Self::hints`] wakes when there are new ones.
     pub fn xids(&self) -> Vec<Xid> {
         let kept = self.shared.xids();
         let since = self.taken.swap(kept.heard(), Ordering::Relaxed);
         kept.since(since)
     }
 
-    /// What was read last, without asking the hardware.
+    /// Returns the last inventory without a hardware access.
     pub fn latest(&self) -> Arc<Inventory> {
         match self.shared.calls.stalled() {
             Some(call) => self.stalled(call),
@@ -216,13 +221,13 @@ impl Handle {
         }
     }
 
-    /// The driver call that has been running for at least this long; of several the oldest.
+    /// Returns the oldest driver call that has been running for at least `least`.
     pub fn unanswered(&self, least: Duration) -> Option<&'static str> {
         let call = self.shared.calls.running(least)?;
         Some(call.function)
     }
 
-    /// Tells when the hardware is worth another look.
+    /// Returns a receiver of change notifications.
     pub fn hints(&self) -> Hints {
         let mut pulses = self.shared.pulse.subscribe();
         let news = pulses.borrow_and_update().news;
@@ -239,7 +244,7 @@ impl Handle {
         Arc::new(merge::stalled(&latest, call))
     }
 
-    /// The thread is gone, which no path of it leads to.
+    /// The thread has ended, which no code path should cause.
     fn abandoned(&self) -> Arc<Inventory> {
         let mut inventory = Inventory::clone(&self.shared.latest.borrow());
         inventory.nvml = NvmlState::Lost {
@@ -249,19 +254,19 @@ impl Handle {
     }
 }
 
-/// Wakes when the hardware said something: an error or a changed partition, a driver that came or went, a call that
-/// stalls, and one that returned after all.
+/// Wakes on hardware events: an Xid error, a changed partition, a driver that was loaded or lost, a call that stalls,
+/// and a stalled call that returned.
 #[derive(Debug)]
 pub struct Hints {
     pulses: watch::Receiver<Pulse>,
     calls: CallWatch,
     news: u64,
-    /// The stalled call that was told already.
+    /// The stalled call that was already reported.
     stall: Option<u64>,
 }
 
 impl Hints {
-    /// Returns when the hardware is worth another look; several reasons at once are one. Safe to drop and call again.
+    /// Waits until a new observation is needed. Coalesces multiple events. Cancel-safe.
     pub async fn changed(&mut self) {
         loop {
             let pulse = *self.pulses.borrow_and_update();
@@ -279,7 +284,7 @@ impl Hints {
             tokio::select! {
                 changed = self.pulses.changed() => {
                     if changed.is_err() {
-                        // The thread is gone, and with it all news.
+                        // The thread has ended, so there are no further events.
                         pending::<()>().await;
                     }
                 }

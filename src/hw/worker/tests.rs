@@ -1,4 +1,4 @@
-//! The thread's own logic, against a driver made of memory: what NVML itself does is told by the contract tests.
+//! Tests of the driver thread with an in-memory driver. The contract tests cover NVML's own behavior.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
@@ -14,7 +14,7 @@ use crate::domain::reading::Reading;
 use crate::hw::error::{Code, LoadError};
 use crate::hw::{EventSource, GpuControl, Heard};
 
-/// Long enough for a busy machine, and only ever waited out where a call hangs.
+/// Long enough for a busy machine; elapses fully only if a call hangs.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 const MISMATCH: DriverError = DriverError {
@@ -22,7 +22,7 @@ const MISMATCH: DriverError = DriverError {
     code: Code::VERSION_MISMATCH,
 };
 
-/// What the library does when it is asked next; it answers well when there is nothing on its list.
+/// The response to the next call. Calls succeed when the list is empty.
 enum Answer {
     Fails(DriverError),
     Hangs(Receiver<()>),
@@ -35,18 +35,18 @@ struct State {
     reads: VecDeque<Answer>,
     reads_done: u32,
     readings: VecDeque<Answer>,
-    /// Where the next source of events gets them from.
+    /// Events of the next event source.
     events: Option<Receiver<Result<Heard, DriverError>>>,
-    /// Told when a source of events begins to wait.
+    /// Notified when an event source starts to wait.
     waiting: Option<oneshot::Sender<()>>,
-    /// Drivers and sources that hold the library.
+    /// Number of drivers and event sources that hold the library.
     held: u32,
-    /// Told when nobody holds the library any more.
+    /// Notified when the library is no longer held.
     let_go: Option<oneshot::Sender<()>>,
     held_at_open: Vec<u32>,
 }
 
-/// A machine with one GPU and a driver that does what a test says.
+/// A machine with one GPU and a scripted driver.
 #[derive(Clone, Default)]
 struct Fake(Arc<Mutex<State>>);
 
@@ -61,7 +61,7 @@ impl Fake {
         self.0.lock().unwrap()
     }
 
-    /// Has the next reading hang; dropping or using the sender lets it go on.
+    /// Makes the next observation hang until the sender is used or dropped.
     fn hang(&self) -> mpsc::Sender<()> {
         let (release, held) = mpsc::channel();
         self.lock().reads.push_back(Answer::Hangs(held));
@@ -88,7 +88,7 @@ impl Fake {
     }
 }
 
-/// Holds the library, and lets go of it when dropped.
+/// Holds the library until dropped.
 struct Hold(Fake);
 
 impl Hold {
@@ -234,7 +234,7 @@ fn lost() -> NvmlState {
     }
 }
 
-/// Follows the hints, as the agent does, until the link stands as wanted.
+/// Observes on every hint, as the agent does, until the driver is in the wanted state.
 async fn follow(handle: &Handle, hints: &mut Hints, wanted: &NvmlState) -> Arc<Inventory> {
     loop {
         let inventory = handle.observe().await;

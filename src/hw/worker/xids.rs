@@ -1,22 +1,23 @@
-//! The errors that devices have reported, kept until whoever wants them has taken them.
+//! Xid errors reported by devices, stored until every reader has taken them.
 //!
-//! Devices report errors in storms, a hundred of the same within a second. Kept is therefore which were heard, not each one, and of different ones no more than a bound: what is forgotten is what was not heard for longest.
+//! Devices report errors in bursts, a hundred equal ones within a second. Therefore only distinct errors are stored, up
+//! to a limit; the least recently reported is dropped first.
 
 use std::collections::BTreeMap;
 
 use crate::domain::sharing::health::Xid;
 
-/// How many different ones are kept: sixteen devices with each number of NVIDIA's catalogue that tells of a fault.
+/// Maximum number of distinct errors: sixteen devices with each Xid of NVIDIA's catalog that indicates a fault.
 const KEPT: usize = 2048;
 
-/// What was heard.
+/// The stored Xid errors.
 #[derive(Debug, Default)]
 pub(super) struct Xids {
-    /// How many were heard in all; what is heard next has the number after it.
+    /// Total number received; the next error gets the following sequence number.
     heard: u64,
-    /// When each was last heard.
+    /// Sequence number of each error's latest occurrence.
     kept: BTreeMap<Xid, u64>,
-    /// The same by when each was last heard.
+    /// Errors by sequence number.
     order: BTreeMap<u64, Xid>,
 }
 
@@ -40,7 +41,7 @@ impl Xids {
         self.heard
     }
 
-    /// Those that were heard after so many.
+    /// Returns the errors after this sequence number.
     pub(super) fn since(&self, heard: u64) -> Vec<Xid> {
         let later = self.order.range(heard.saturating_add(1)..);
         later.map(|(_, xid)| *xid).collect()

@@ -1,8 +1,8 @@
-//! Lists all objects of one kind and hears of each change, for ever.
+//! Continuous list and watch of all objects of one kind.
 //!
-//! Written upon the client's requests and not upon its `watcher`, which keeps to itself what matters most here: that a watch on
-//! which nothing happens was renewed, so that nothing having been heard means that nothing was to be heard. Whatever comes is read
-//! at once into what is kept of it, page by page.
+//! Implemented on the client's requests instead of its `watcher`, which does not report that an idle watch was renewed.
+//! Without that, the absence of events cannot be distinguished from a lost connection. Objects are reduced to the
+//! relevant fields as they arrive, page by page.
 
 use std::time::Duration;
 
@@ -22,60 +22,61 @@ use super::read::Read;
 use crate::k8s::client::{REQUEST, told};
 use crate::k8s::node::Patience;
 
-/// How long the server lets a watch last, in seconds: one that is renewed says that all is as it was.
+/// Server-side watch timeout in seconds. Renewing an idle watch confirms that nothing has changed.
 const WATCH: u32 = 30;
-/// A watch on which nothing came for so long, not even its end, is no watch any more.
+/// A watch without any event or end for this long counts as broken.
 const SILENCE: Duration = Duration::from_secs(45);
-/// Between the beginnings of two watches, whoever ends them how fast.
+/// Minimum interval between the starts of two watches, however fast they end.
 const BREATH: Duration = Duration::from_secs(1);
-/// Objects in a page.
+/// Page size in objects.
 const PAGE: u32 = 500;
-/// Most bytes of a page. Where a page has more, the next one shall have fewer objects, each of which has 1.5 MiB at most.
+/// Size limit of a page in bytes. If a page exceeds it, the next request asks for fewer objects, each of which has 1.5
+/// MiB at most.
 const PAGE_BYTES: usize = 32 << 20;
-/// Most characters of what somebody says about a refusal.
+/// Maximum length of an error message in characters.
 const MOST_SAID: usize = 500;
-/// A watch that cannot be begun twice in a row is given up for a list: the server may not be what it was.
+/// After this many consecutive failures to start a watch, list again: the server's state may have changed.
 const TRIES: u32 = 2;
 
-/// Objects of one kind.
+/// An object type.
 pub(super) trait Kind: DeserializeOwned + Clone + Send + 'static {
-    /// Where they are.
+    /// API path.
     const PATH: &str;
-    /// What they are called.
+    /// Plural name.
     const NAME: &str;
-    /// Which of them.
+    /// Field selector.
     const FIELDS: Option<&str>;
-    /// What is kept of one.
+    /// The stored form of an object.
     type Kept: Send;
 
-    /// Its version.
+    /// Returns the resource version.
     fn version(&self) -> Option<String>;
-    /// What is kept of it.
+    /// Extracts the stored fields.
     fn read(self) -> Read<Self::Kept>;
 }
 
-/// What there is to say about objects of a kind.
+/// An update of the objects of a kind.
 #[derive(Debug)]
 pub(super) enum Word<T> {
-    /// These are all.
+    /// The complete list.
     All(Vec<Read<T>>),
-    /// This one is there, or is now like this.
+    /// An object was added or modified.
     Is(Read<T>),
-    /// This one is there no more.
+    /// An object was deleted.
     Gone(T),
-    /// All is as it was said.
+    /// Nothing has changed.
     Same,
-    /// They are not followed now: why.
+    /// The objects are currently not watched, with the reason.
     Trouble(String),
 }
 
-/// Why it did not go on.
+/// Reason for the end of a list or watch.
 enum Stop {
-    /// The server knows nothing any more of what was since.
+    /// The resource version has expired.
     Expired,
-    /// In words.
+    /// An error message.
     Trouble(String),
-    /// Nobody listens.
+    /// All receivers are gone.
     Unheard,
 }
 
@@ -94,11 +95,11 @@ struct PageMetadata {
     rest: Option<String>,
 }
 
-/// Follows objects of one kind.
+/// Lists and watches objects of one kind.
 pub(super) struct Chase<K: Kind> {
     client: Client,
     words: mpsc::Sender<Word<K::Kept>>,
-    /// Up to which version all is known; `None` before there was a list.
+    /// The resource version up to which all changes are known; `None` before the first list.
     version: Option<String>,
     failures: u32,
 }
@@ -113,7 +114,7 @@ impl<K: Kind> Chase<K> {
         }
     }
 
-    /// Follows them until nobody listens.
+    /// Runs until all receivers are gone.
     pub(super) async fn run(mut self) {
         let mut patience = Patience::default();
         loop {
@@ -141,14 +142,14 @@ impl<K: Kind> Chase<K> {
         }
     }
 
-    /// One list, or one watch to its end.
+    /// Runs one list, or one watch to its end.
     async fn turn(&mut self) -> Result<(), Stop> {
         let Some(version) = self.version.clone() else {
             return self.list().await;
         };
         let began = Instant::now();
         self.watch(&version).await?;
-        // The connection may have been cut by something between that does so with every answer.
+        // An intermediate proxy may have cut the connection, and may do so with every response.
         sleep_until(began + BREATH).await;
         Ok(())
     }
@@ -178,7 +179,7 @@ impl<K: Kind> Chase<K> {
         }
     }
 
-    /// The next page of a list; `None` where so many objects are too much.
+    /// Requests the next page of a list; `None` if it exceeds the size limit.
     async fn page(&self, limit: u32, rest: Option<String>) -> Result<Option<Page<K>>, Stop> {
         let params = ListParams {
             limit: Some(limit),
@@ -241,12 +242,12 @@ impl<K: Kind> Chase<K> {
             WatchEvent::Deleted(object) => (object.version(), Word::Gone(object.read().object)),
             WatchEvent::Bookmark(mark) => (Some(mark.metadata.resource_version), Word::Same),
             WatchEvent::Error(status) => {
-                // A watch that ends in an error may not be gone on with from where it was.
+                // A watch that ended in an error must not be resumed from its version.
                 self.version = None;
                 return Err(refused(&kube::Error::Api(status)));
             }
         };
-        // Only what was taken is known.
+        // The version advances only after the update was delivered.
         self.say(word).await?;
         if version.is_some() {
             self.version = version;
@@ -274,7 +275,8 @@ fn unbuilt(error: kube::core::request::Error) -> Stop {
     refused(&kube::Error::BuildRequest(error))
 }
 
-/// Source: Kubernetes, "API Concepts", "410 Gone responses".
+/// Converts an API error; 410 means that the version has expired. Source: Kubernetes, "API Concepts", "410 Gone
+/// responses".
 fn refused(error: &kube::Error) -> Stop {
     if matches!(error, kube::Error::Api(status) if status.code == 410) {
         return Stop::Expired;
@@ -282,11 +284,11 @@ fn refused(error: &kube::Error) -> Stop {
     Stop::Trouble(told(error).chars().take(MOST_SAID).collect())
 }
 
-/// What the server says of a request that it refused, as its client reads it.
+/// Parses the body of an error response as the client does.
 fn failure(status: StatusCode, body: &[u8]) -> Box<Status> {
     let said = serde_json::from_slice::<Status>(body);
     let said = said.unwrap_or_else(|_| {
-        // Something between us and the server, which may answer with a page for people.
+        // A proxy may respond with an HTML page.
         let text = String::from_utf8_lossy(body);
         let begin: String = text.trim().chars().take(MOST_SAID).collect();
         Status::failure(&begin, "").with_code(status.as_u16())

@@ -1,14 +1,14 @@
-//! Nodes and Pods as the API server writes them, of which nothing is read that does not decide where pods may go.
+//! Nodes and Pods as the API server serializes them, reduced to the fields that scheduling depends on.
 //!
-//! Most of a Pod is about other things, and anybody may put a lot into one: what is not named here is passed over as it comes in,
-//! and never becomes a part of memory. What may be left out is left out here too, and what the server has a default for has it.
+//! Most of a Pod is irrelevant here, and any user can make one large. Fields that are not declared are skipped during
+//! deserialization and never stored. Optional fields are optional here as well and have the server's defaults.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Amounts by the resource's name; texts, if all is well.
+/// Amounts by resource name; valid values are strings.
 pub(super) type Resources = BTreeMap<String, Value>;
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -84,7 +84,7 @@ pub(super) struct PodSpec {
     pub(super) active_deadline_seconds: Option<i64>,
 }
 
-/// That there is one is all that counts.
+/// Only the existence of a gate matters.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Gate {}
 

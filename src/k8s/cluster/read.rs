@@ -1,7 +1,7 @@
-//! What is kept of a Node and of a Pod: what the scheduler looks at, and nothing else.
+//! Extracts the fields of Nodes and Pods that the scheduler uses.
 //!
-//! Called with each object as it comes in. What cannot be understood is passed over, and the object counts as odd: a pod that says
-//! something strange still stands where it stands.
+//! Called for each object as it arrives. Invalid fields are skipped and the object is marked as odd: a pod with invalid
+//! fields still uses its resources.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +12,22 @@ use crate::domain::cluster::{
     Taint, TaintOperator, Term, Toleration, Wants,
 };
 
-/// An object, read.
+/// An object with its relevant fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Read<T> {
     pub(super) object: T,
-    /// Whether something of it could not be understood.
+    /// Whether an invalid field was skipped.
     pub(super) is_odd: bool,
 }
 
-/// Labels and taints of a node that are kept at most. The API server has no bound of its own but the size of a whole object, of
-/// 1.5 MiB; no node has nearly as many.
+/// Maximum number of labels, and of taints, stored per node. The API server only limits the object's size, to 1.5 MiB;
+/// no node has nearly as many.
 const MOST_OF_A_NODE: usize = 2048;
-/// Places, tolerations and values by which a pod may choose, all together. Whoever may make a pod may put in what he likes: one
-/// with more is kept as one that fits nowhere.
+/// Limit of selector terms, tolerations and values of a pod. Any user may create pods of any size; a pod with more than
+/// this is stored as one that fits nowhere.
 const MOST_CHOICES: usize = 1024;
 
-/// What of a node concerns us.
+/// Extracts the relevant fields of a node.
 pub(super) fn node(node: object::Node) -> Read<ClusterNode> {
     let mut reckoner = Reckoner::default();
     let (spec, status) = (
@@ -51,7 +51,7 @@ pub(super) fn node(node: object::Node) -> Read<ClusterNode> {
     Read { object, is_odd }
 }
 
-/// What of a pod concerns us.
+/// Extracts the relevant fields of a pod.
 pub(super) fn pod(pod: object::Pod) -> Read<ClusterPod> {
     let mut reckoner = Reckoner::default();
     let (metadata, status) = (pod.metadata, pod.status.unwrap_or_default());
@@ -63,7 +63,7 @@ pub(super) fn pod(pod: object::Pod) -> Read<ClusterPod> {
     let phase = match (status.phase.as_deref(), &node) {
         (Some("Succeeded" | "Failed"), _) => Phase::Finished,
         (_, Some(_)) => Phase::Bound,
-        // No scheduler looks at one that is about to go.
+        // A pod that is being deleted is not scheduled.
         (_, None) if is_going => Phase::Finished,
         (_, None) if is_gated => Phase::Gated,
         (_, None) => Phase::Pending,
@@ -97,13 +97,13 @@ pub(super) fn pod(pod: object::Pod) -> Read<ClusterPod> {
     Read { object, is_odd }
 }
 
-/// In seconds since 1970.
+/// Parses a timestamp to seconds since 1970.
 fn moment(text: &str) -> Option<i64> {
     let time: jiff::Timestamp = text.parse().ok()?;
     Some(time.as_second())
 }
 
-/// By what a pod chooses nodes.
+/// A pod's node selection.
 struct Choice {
     selector: BTreeMap<String, String>,
     required: Option<object::NodeSelector>,
@@ -139,7 +139,7 @@ impl Choice {
     }
 }
 
-/// What the pod wants of nodes beside their resources; whether something of it is odd.
+/// Sets the pod's node selection. Returns whether any part is invalid.
 fn choose(wants: &mut Wants, choice: Choice) -> bool {
     if choice.size() > MOST_CHOICES {
         wants.affinity = Some(Affinity::default());
@@ -152,7 +152,7 @@ fn choose(wants: &mut Wants, choice: Choice) -> bool {
     is_odd
 }
 
-/// Those that are understood, and whether some are not.
+/// Returns the valid elements, and whether any is invalid.
 fn understood<A, B>(all: impl Iterator<Item = A>, read: fn(A) -> Option<B>) -> (Vec<B>, bool) {
     let mut is_odd = false;
     let known = all.filter_map(|one| {

@@ -1,6 +1,6 @@
-//! How much of each resource a pod asks for, as the scheduler reckons it.
+//! Resource requests of a pod, calculated as the scheduler does.
 //!
-//! Called when a pod is read. Reckoned otherwise, what is free would be another number than what the scheduler finds. Source:
+//! Called when a pod is read. Any other calculation would make the free amounts differ from the scheduler's. Source:
 //! Kubernetes, `k8s.io/component-helpers/resource`, `PodRequests`.
 
 use serde_json::Value;
@@ -8,21 +8,21 @@ use serde_json::Value;
 use super::object::{Asked, Container, PodSpec, Resources};
 use crate::domain::cluster::{Amounts, Quantity};
 
-/// Of which resources a pod may ask for all its containers together. Source: Kubernetes, `IsSupportedPodLevelResource`.
+/// Resources with pod-level requests. Source: Kubernetes, `IsSupportedPodLevelResource`.
 const TOGETHER: [&str; 2] = ["cpu", "memory"];
 const HUGE_PAGES: &str = "hugepages-";
-/// Resources that are read of one list at most; nodes have a few dozen.
+/// Maximum number of resources read from one list; nodes have a few dozen.
 const MOST: usize = 512;
 
-/// Reads amounts, and knows afterwards whether some were none.
+/// Parses amounts and records whether any was invalid.
 #[derive(Debug, Default)]
 pub(super) struct Reckoner {
-    /// Whether something was no amount, and was passed over.
+    /// Whether an invalid amount was skipped.
     pub(super) found_odd: bool,
 }
 
 impl Reckoner {
-    /// Everything that is named.
+    /// Parses all listed resources.
     pub(super) fn amounts(&mut self, resources: Option<&Resources>) -> Amounts {
         self.found_odd |= resources.is_some_and(|all| all.len() > MOST);
         let named = resources.into_iter().flatten().take(MOST);
@@ -34,7 +34,8 @@ impl Reckoner {
         Amounts::of(read)
     }
 
-    /// Of a whole pod: its containers together or, where that is more, what one of those needs that start first; and overhead.
+    /// Returns the requests of a pod: the larger of all its containers together and its init containers at any point of
+    /// the start, plus overhead.
     pub(super) fn pod(&mut self, spec: &PodSpec) -> Amounts {
         let mut running = Amounts::default();
         for container in spec.containers.iter().flatten() {
@@ -66,7 +67,8 @@ impl Reckoner {
         running
     }
 
-    /// A limit of devices is a request of as many. Source: Kubernetes, "Schedule GPUs".
+    /// Returns the requests of a container. A device limit without a request counts as a request. Source: Kubernetes,
+    /// "Schedule GPUs".
     fn container(&mut self, asked: Option<&Asked>) -> Amounts {
         let Some(Asked { requests, limits }) = asked else {
             return Amounts::default();
@@ -82,7 +84,7 @@ impl Reckoner {
     }
 }
 
-/// Whether a container that starts before the others stays beside them. Source: Kubernetes, "Sidecar Containers".
+/// Returns whether an init container is a sidecar, which keeps running. Source: Kubernetes, "Sidecar Containers".
 fn stays(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }

@@ -1,7 +1,7 @@
-//! What is known of the cluster, gathered, and given out a few times a second at most.
+//! Collects changes of the cluster and publishes snapshots a few times per second at most.
 //!
-//! Changes come one by one and in bursts of thousands, and whoever hears of one looks at the whole cluster. So they are gathered for
-//! a moment, and who asked is told only where something is other than before.
+//! Changes arrive one at a time and in bursts of thousands, and every subscriber processes the whole cluster. Changes
+//! are therefore batched, and subscribers are notified only if something differs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use super::read::Read;
 use super::{Followed, NOT_YET};
 use crate::domain::cluster::{ClusterNode, ClusterPod, Phase, PodKey, Sights};
 
-/// Between two times that something is given out.
+/// Minimum interval between two snapshots.
 const PACE: Duration = Duration::from_millis(300);
 
-/// What is known, and who is told.
+/// The current state and its subscribers.
 #[derive(Debug)]
 pub(super) struct Sight {
     told: watch::Sender<Arc<Followed>>,
@@ -31,7 +31,7 @@ pub(super) struct Sight {
     pods: Track,
 }
 
-/// How far objects of one kind are followed.
+/// Watch state of one kind of object.
 #[derive(Debug)]
 struct Track {
     name: &'static str,
@@ -51,7 +51,7 @@ impl Sight {
         }
     }
 
-    /// Takes what is said until nobody says anything any more.
+    /// Processes updates until a sender is gone.
     pub(super) async fn run(
         mut self,
         mut nodes: mpsc::Receiver<Word<ClusterNode>>,
@@ -62,7 +62,7 @@ impl Sight {
         loop {
             let at = due.unwrap_or(told);
             tokio::select! {
-                // What is due is given out, also while words come and come.
+                // Publish when due, even during a continuous stream of updates.
                 biased;
                 () = sleep_until(at), if due.is_some() => {
                     self.tell();
@@ -152,7 +152,7 @@ impl Sight {
             odd: self.odd_nodes.len().saturating_add(self.odd_pods.len()),
         };
         self.told.send_if_modified(|told| {
-            // The same sights are the same object: they are not compared one by one.
+            // Unchanged snapshots are the same allocation, so no deep comparison is needed.
             let is_same = Arc::ptr_eq(&told.sights, &now.sights)
                 && (told.heard, &told.trouble, told.odd) == (now.heard, &now.trouble, now.odd);
             if !is_same {
@@ -180,7 +180,7 @@ impl Sight {
     }
 }
 
-/// Whether it takes something or wants it.
+/// Returns whether the pod uses or requests resources.
 fn counts(pod: &ClusterPod) -> bool {
     pod.phase != Phase::Finished
 }
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
     use crate::domain::cluster::{Amounts, Wants};
 
-    /// The ends that something is said to, and the one that hears what came of it.
+    /// Senders of updates, and the receiver of snapshots.
     struct Ends {
         nodes: mpsc::Sender<Word<ClusterNode>>,
         pods: mpsc::Sender<Word<ClusterPod>>,
@@ -315,7 +315,7 @@ mod tests {
         let followed = ends.next().await;
         assert_eq!(followed.trouble, None);
         assert_eq!(names(&followed), (vec!["node-a"], vec!["one"]));
-        // As old as the older of both.
+        // The older time of both lists.
         assert!(followed.heard.unwrap() < began, "{followed:?}");
     }
 

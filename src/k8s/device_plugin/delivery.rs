@@ -1,4 +1,4 @@
-//! What kubelet is answered when it allocates units to a container: what the container shall find in itself.
+//! Contents of allocation responses: environment variables, device files and CDI names for a container.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -14,23 +14,23 @@ use crate::domain::sharing::delivery::{self, Files, PERMISSIONS, UndeliverableEr
 use crate::domain::sharing::{ShareId, Unit};
 use crate::proto::device_plugin::{CdiDevice, ContainerAllocateResponse, DeviceSpec};
 
-/// What went wrong on the machine, in its own words.
+/// An error of the machine, with its own message.
 pub type MachineError = Box<dyn Error + Send + Sync>;
 
-/// What of the machine is needed for an answer.
+/// Machine access needed for a response.
 pub trait Machine: fmt::Debug + Send + Sync {
-    /// Takes in the devices as they were read last, and all units that are given out, also those that only pods still have.
+    /// Updates the observed devices and all allocatable units, including those that only running pods still use.
     fn see(&self, devices: &[Device], units: &[Unit]);
 
-    /// The files of the driver's devices, as they are now.
+    /// Returns the current files of the driver's devices.
     fn files(&self) -> Result<Files, MachineError>;
 
-    /// Sees to it that container runtimes find these units in our CDI description, beside all that are given out. When it
-    /// returns, they do. A unit of those beside that has no file is left out.
+    /// Ensures that container runtimes find these units in our CDI specification, beside all allocatable ones. They do
+    /// when this returns. Other units without a file are omitted.
     fn describe(&self, units: &[Unit], files: &Files) -> Result<(), MachineError>;
 }
 
-/// How containers get what was allocated to them.
+/// Produces the contents of allocation responses.
 #[derive(Debug)]
 pub struct Delivery {
     ways: BTreeSet<Way>,
@@ -38,25 +38,25 @@ pub struct Delivery {
     offered: Mutex<Vec<Unit>>,
 }
 
-/// Why a container cannot be given what it shall have. Kubelet shows it to whoever looks at the pod.
+/// Error that prevents an allocation. The kubelet reports it in the pod's status.
 #[derive(Debug, ThisError)]
 pub enum DeliveryError {
-    /// The driver's files are not known.
+    /// The driver's device files are unknown.
     #[error("cannot tell which files the driver's devices have: {}", chain(.0.as_ref()))]
     Files(MachineError),
     /// A unit has no file.
     #[error(transparent)]
     Unit(#[from] UndeliverableError),
-    /// It is not given out, or not any more.
+    /// The unit is not or no longer allocatable.
     #[error("{0} is of no unit that is given out")]
     Unknown(ShareId),
-    /// No container runtime would find it.
+    /// Container runtimes would not find the device.
     #[error("container runtimes cannot be told of the devices by CDI: {}", chain(.0.as_ref()))]
     Cdi(MachineError),
 }
 
 impl Delivery {
-    /// In these ways, on this machine.
+    /// Creates a delivery with these methods, on this machine.
     pub fn new(ways: impl IntoIterator<Item = Way>, machine: Box<dyn Machine>) -> Self {
         Self {
             ways: ways.into_iter().collect(),
@@ -65,8 +65,8 @@ impl Delivery {
         }
     }
 
-    /// Takes in what is given out now; to be called with every look at the hardware. Where CDI is one of the ways, its description
-    /// is written if it differs: a container that is only started again looks for its devices without anybody being asked.
+    /// Updates the allocatable units; call it after every hardware observation. If CDI is enabled, writes the
+    /// specification if it differs: a container that is restarted looks up its devices without a new allocation.
     pub fn offer(&self, devices: &[Device], units: &[Unit]) -> Result<(), DeliveryError> {
         self.machine.see(devices, units);
         let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
@@ -80,7 +80,7 @@ impl Delivery {
         described.map_err(DeliveryError::Cdi)
     }
 
-    /// What a container is given that was allocated these ids; of replicas of one unit it has one.
+    /// Returns the response for these device IDs. Several replicas of one unit resolve to that unit once.
     pub fn answer_ids(&self, ids: &[ShareId]) -> Result<ContainerAllocateResponse, DeliveryError> {
         let units: Result<Vec<Unit>, DeliveryError> = {
             let offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,8 +91,8 @@ impl Delivery {
         self.answer(&units?)
     }
 
-    /// What a container is given that was allocated these units. It reads some small files of the machine, and writes one where
-    /// CDI does not know a unit yet.
+    /// Returns the response for these units. Reads a few small files, and writes one if a unit is not yet in the CDI
+    /// specification.
     pub fn answer(&self, units: &[Unit]) -> Result<ContainerAllocateResponse, DeliveryError> {
         let needs = |way| self.ways.contains(&way);
         let files = if needs(Way::Cdi) || needs(Way::DeviceFiles) {
@@ -102,7 +102,7 @@ impl Delivery {
         };
         let given = delivery::deliver(units, &self.ways, &files)?;
         if needs(Way::Cdi) {
-            // Before the name is said, or a runtime might look for it in vain.
+            // Write the specification before returning the name, because a runtime may look it up immediately.
             let described = self.machine.describe(units, &files);
             described.map_err(DeliveryError::Cdi)?;
         }
@@ -144,7 +144,7 @@ mod tests {
     use crate::domain::id::PciAddress;
     use crate::domain::sharing::delivery::{DeviceFile, DeviceNumber};
 
-    /// A machine that says in which order it was asked.
+    /// A machine that records its calls.
     #[derive(Debug, Default)]
     struct Asked {
         calls: Arc<Mutex<Vec<String>>>,

@@ -1,6 +1,6 @@
-//! The folder where kubelet and plugins meet: what happens there, and which kubelet it is of.
+//! The kubelet's device plugin directory: events in it, and the identity of the running kubelet.
 //!
-//! Kubelet empties the folder when it is started, and may make it anew. Files that it writes with each pod are no news.
+//! The kubelet empties the directory at its start and may recreate it. Files that it writes for each pod are ignored.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -18,15 +18,15 @@ use tracing::{debug, warn};
 
 use super::register::KUBELET;
 
-/// Our sockets begin like this.
+/// Prefix of our sockets.
 pub(super) const OURS: &str = "octavo-";
-/// And like this those of NVIDIA's plugin. Source: k8s-device-plugin, `internal/plugin`.
+/// Prefix of the sockets of NVIDIA's device plugin. Source: k8s-device-plugin, `internal/plugin`.
 pub(super) const NVIDIAS: &str = "nvidia";
 const END: &str = ".sock";
-/// Some dozens of events.
+/// Buffer size in bytes, enough for dozens of events.
 const BUFFER: usize = 4096;
 
-/// Which file is at a path.
+/// Identity of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     device: u64,
@@ -35,15 +35,15 @@ pub(super) struct Stamp {
     nanoseconds: i64,
 }
 
-/// Which kubelet listens: another one after each start.
+/// Identity of a kubelet process, which changes with each start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Epoch {
     stamp: Stamp,
-    /// How often its socket was seen to be made: a new file may look like the old one.
+    /// How often the creation of its socket was observed, because a new file may have the same identity as the old one.
     seen: u64,
 }
 
-/// The folder, watched.
+/// The watched directory.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
@@ -52,7 +52,7 @@ pub(super) struct Folder {
 }
 
 impl Stamp {
-    /// Of the file at `path`, if there is one.
+    /// Returns the identity of the file at `path`, if there is one.
     pub(super) fn of(path: &Path) -> Option<Self> {
         let file = fs::symlink_metadata(path).ok()?;
         Some(Self {
@@ -65,7 +65,7 @@ impl Stamp {
 }
 
 impl Folder {
-    /// Watches `path`, as far as the kernel lets us; whoever uses it looks by itself now and then too.
+    /// Watches `path` if the kernel permits it. Callers also poll in case it does not.
     pub(super) fn new(path: &Path) -> Self {
         let flags = CreateFlags::NONBLOCK | CreateFlags::CLOEXEC;
         let inotify = inotify::init(flags).map_err(std::io::Error::from);
@@ -84,12 +84,12 @@ impl Folder {
         }
     }
 
-    /// Its path.
+    /// Returns the directory's path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Watches what is there now: it may be another folder than before.
+    /// Adds watches for the current directory, which may have been recreated.
     pub(super) fn watch(&self) {
         let Some(inotify) = &self.inotify else { return };
         let inside = WatchFlags::CREATE
@@ -111,7 +111,7 @@ impl Folder {
         }
     }
 
-    /// Which kubelet listens, if one does.
+    /// Returns the running kubelet, if its socket exists.
     pub(super) fn kubelet(&self) -> Option<Epoch> {
         Stamp::of(&self.path.join(KUBELET)).map(|stamp| Epoch {
             stamp,
@@ -119,7 +119,7 @@ impl Folder {
         })
     }
 
-    /// Returns when something happened that concerns us. Safe to drop and call again.
+    /// Waits for a relevant event. Cancel-safe.
     pub(super) async fn changed(&mut self) {
         let Some(inotify) = &self.inotify else {
             return pending().await;
@@ -139,7 +139,7 @@ impl Folder {
     }
 }
 
-/// Reads all events: whether one concerns us, and how often kubelet's socket was made.
+/// Reads all events. Returns whether one is relevant, and how often the kubelet's socket was created.
 fn drain(inotify: impl AsFd, folder: &OsStr) -> (bool, u64) {
     let mut buffer = [MaybeUninit::uninit(); BUFFER];
     let mut reader = Reader::new(inotify, &mut buffer);
@@ -170,7 +170,7 @@ fn is_made(event: &Event<'_>) -> bool {
 
 fn is_news(event: &Event<'_>, folder: &OsStr) -> bool {
     let Some(name) = name(event) else {
-        // The folder itself went, or more happened than the kernel keeps.
+        // The directory was removed, or the kernel's event queue overflowed.
         return true;
     };
     let text = name.to_string_lossy();

@@ -1,7 +1,7 @@
-//! Where giving out meets taking away.
+//! Serializes allocations, changes of the device list and destructive changes.
 //!
-//! Kubelet asks for ids, the layout changes what is listed, and the engine destroys partitions: all three pass through one lock, so
-//! that nothing is destroyed that was just given out, and nothing given out that is being destroyed.
+//! The kubelet allocates IDs, the layout changes the list, and the engine destroys partitions. All three take the same
+//! lock, so that a partition is never destroyed after it was allocated or allocated while it is being destroyed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,63 +19,63 @@ use crate::domain::sharing::hold::{Item, Listed, Listing};
 use crate::domain::sharing::ledger::Ledger;
 use crate::domain::sharing::{ResourceName, ShareId};
 
-/// Why kubelet is not given what it asked for; the pod fails, and whoever made it may try again.
+/// Reason for refusing an allocation. The pod fails, and its controller may create another one.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// It is not listed, or not any more.
+    /// The ID is not or no longer listed.
     #[error("{id:?} is not one of {resource}")]
     Unknown {
-        /// What was asked for.
+        /// The requested ID.
         id: String,
-        /// Under which name.
+        /// The requested resource.
         resource: ResourceName,
     },
-    /// It is not fit.
+    /// The device is unhealthy.
     #[error("{id} is not fit to be given out: {reason}")]
     Unhealthy {
-        /// What was asked for.
+        /// The requested ID.
         id: ShareId,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// Its device is being changed.
+    /// The device is being changed.
     #[error("{id} is of {pci}, which is being changed")]
     Changing {
-        /// What was asked for.
+        /// The requested ID.
         id: ShareId,
         /// The device.
         pci: PciAddress,
     },
-    /// Its device waits for its layout. Kubelet chose it before it received the list without it.
+    /// The device waits for its layout. The kubelet chose it before it received the updated list.
     #[error("{id} is of {pci}, of which nothing is allocated until its layout is applied")]
     Withheld {
-        /// What was asked for.
+        /// The requested ID.
         id: ShareId,
         /// The device.
         pci: PciAddress,
     },
-    /// The layout lets a container have one.
+    /// The layout permits only one replica per container.
     #[error(
         "{count} of {resource} were asked for: the layout says failRequestsGreaterThanOne, as more replicas are no more of a GPU"
     )]
     MoreThanOne {
-        /// How many.
+        /// The requested number.
         count: usize,
-        /// Of what.
+        /// The requested resource.
         resource: ResourceName,
     },
 }
 
-/// Where giving out meets taking away.
+/// Serializes allocations, changes of the device list and destructive changes.
 #[derive(Debug)]
 pub struct Gate {
     began: Instant,
     state: Mutex<State>,
-    /// Changed under the lock of the state only.
+    /// Modified only while the state is locked.
     listing: watch::Sender<Arc<Listing>>,
-    /// Counts what was given out.
+    /// Incremented by every allocation.
     given: watch::Sender<u64>,
-    /// Whether no other agent has this node.
+    /// Whether no other agent serves this node.
     is_open: watch::Sender<bool>,
 }
 
@@ -83,26 +83,26 @@ pub struct Gate {
 struct State {
     ledger: Ledger,
     inventory: Option<Arc<Inventory>>,
-    /// How many are changing each device.
+    /// Number of ongoing changes by device.
     closed: BTreeMap<PciAddress, usize>,
-    /// Devices that were changed since what is listed was last decided.
+    /// Devices that were changed after the list was last updated.
     stale: BTreeSet<PciAddress>,
 }
 
-/// What is to be known for deciding what is listed.
+/// Input for updating the device list.
 #[derive(Debug)]
 pub struct View<'a> {
-    /// What pods have.
+    /// Allocations to pods.
     pub given: Vec<PodDevice>,
-    /// Whether that is all.
+    /// Whether `given` is complete.
     pub is_all: bool,
     /// Devices that are being changed.
     pub changing: BTreeSet<PciAddress>,
-    /// What is listed so far.
+    /// The current list.
     pub before: &'a Listing,
 }
 
-/// Nothing of these devices is given out until this is dropped, and until it was decided anew what is listed.
+/// Blocks allocations of these devices. After it is dropped, they stay blocked until the list is updated.
 #[derive(Debug)]
 pub struct Closed {
     gate: Arc<Gate>,
@@ -127,17 +127,17 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// What is listed.
+    /// Subscribes to the device list.
     pub fn listing(&self) -> watch::Receiver<Arc<Listing>> {
         self.listing.subscribe()
     }
 
-    /// Counts what was given out.
+    /// Subscribes to the allocation counter.
     pub fn given(&self) -> watch::Receiver<u64> {
         self.given.subscribe()
     }
 
-    /// Decides what is listed, of devices as they are in `inventory`.
+    /// Updates the device list for the devices in `inventory`.
     pub fn list(&self, inventory: &Inventory, decide: impl FnOnce(&View<'_>) -> Listing) {
         let mut guard = self.state();
         let state = &mut *guard;
@@ -163,7 +163,7 @@ impl Gate {
         });
     }
 
-    /// Gives `requests` out, all or none: the ids of each container.
+    /// Allocates `requests`, all or none. Each request consists of the IDs for one container.
     pub fn allocate(
         &self,
         resource: &ResourceName,
@@ -183,8 +183,8 @@ impl Gate {
         given
     }
 
-    /// Kubelet asks only for what no pod has: what it was refused is idle and withheld from now on, or it would choose it again
-    /// for the next pod.
+    /// Releases and withholds a refused ID. The kubelet only requests IDs that no pod has, and would otherwise choose
+    /// it again for the next pod.
     fn release(&self, resource: &ResourceName, id: &ShareId) {
         let mut state = self.state();
         state.ledger.release(resource, id);
@@ -234,7 +234,7 @@ impl Gate {
         Ok(all)
     }
 
-    /// From now on nothing of these devices is given out.
+    /// Blocks allocations of these devices.
     pub fn close(self: &Arc<Self>, devices: &[PciAddress]) -> Closed {
         let mut state = self.state();
         for pci in devices {
@@ -247,45 +247,46 @@ impl Gate {
         }
     }
 
-    /// What was given out and kubelet does not tell of yet.
+    /// Returns allocations that the kubelet does not report yet.
     pub(super) fn unseen(&self) -> Vec<PodDevice> {
         self.state().ledger.unseen()
     }
 
-    /// What pods have, as far as it is known. Whoever asks kubelet too asks here first: what kubelet tells of in between is then
-    /// known twice, and not missed.
+    /// Returns the known allocations to pods. Call it before querying the kubelet: an allocation that the kubelet
+    /// starts to report in between is then listed twice instead of missed.
     pub fn held(&self) -> Vec<PodDevice> {
         self.state().ledger.given()
     }
 
-    /// Somebody waits for what is held to be released: kubelet is to be asked soon.
+    /// Requests an early kubelet query, because a caller waits for an allocation to be released.
     pub fn doubt(&self) {
         self.given.send_modify(|_| {});
     }
 
-    /// From now on what is listed may be served: no other agent has this node.
+    /// Permits serving the list, because no other agent serves this node.
     pub fn open(&self) {
         self.is_open.send_replace(true);
     }
 
-    /// Whether what is listed may be served.
+    /// Returns whether the list may be served.
     pub fn is_open(&self) -> bool {
         *self.is_open.borrow()
     }
 
-    /// Waits until it may.
+    /// Waits until the list may be served.
     pub(super) async fn opened(&self) {
         let mut is_open = self.is_open.subscribe();
-        // It cannot go while it is waited for.
+        // The sender lives in `self`, so it cannot be dropped during the wait.
         let _open = is_open.wait_for(|is_open| *is_open).await;
     }
 
-    /// The time by which [`Self::told`] knows when kubelet was asked.
+    /// Returns the time on the clock of [`Self::told`].
     pub(super) fn now(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// Kubelet, asked at `asked`, tells of these; it may be another process than before. Whether that is news.
+    /// Records the allocations that the kubelet reported in a query started at `asked`, possibly after a restart.
+    /// Returns whether anything changed.
     pub(super) fn told(&self, asked: Duration, given: Vec<PodDevice>, restarted: bool) -> bool {
         let mut state = self.state();
         let before = (state.ledger.is_all(), state.ledger.given());
@@ -296,7 +297,7 @@ impl Gate {
         before != (state.ledger.is_all(), state.ledger.given())
     }
 
-    /// Kubelet does not tell. Whether that is news.
+    /// Records that the kubelet does not report allocations. Returns whether that changed.
     pub(super) fn untold(&self) -> bool {
         let mut state = self.state();
         let before = state.ledger.is_all();
@@ -304,7 +305,7 @@ impl Gate {
         before
     }
 
-    /// The devices, as they were when it was last decided what is listed.
+    /// Returns the inventory of the last list update.
     pub(super) fn inventory(&self) -> Option<Arc<Inventory>> {
         self.state().inventory.clone()
     }
@@ -332,7 +333,8 @@ impl State {
         if self.closed.contains_key(&pci) || self.stale.contains(&pci) {
             return Err(Refusal::Changing { id, pci });
         }
-        // A pod's containers are asked for one after the other, and may have the same: what it was just given stays its own.
+        // The kubelet requests the containers of a pod one after the other, and several may use the same ID, so an ID
+        // stays available to the pod being admitted.
         if listing.withheld.contains(&pci) && !self.ledger.is_being_admitted(resource, &id) {
             return Err(Refusal::Withheld { id, pci });
         }

@@ -1,4 +1,4 @@
-//! What kubelet tells of its pods, asked again and again: there is no way to be told of changes.
+//! Polls the kubelet's allocations, because its API has no change notifications.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use crate::domain::error::chain;
 use crate::k8s::pod_resources::{self, Allocatable};
 use crate::k8s::who_has::Asker;
 
-/// Kubelet answers from memory.
+/// Query timeout. The kubelet answers from memory.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often it is asked while something is waited for. Kubelet refuses more than a hundred questions a second.
+/// Poll interval while a change is expected. The kubelet rejects more than a hundred queries per second.
 const SOON: Duration = Duration::from_secs(1);
-/// How often it is asked while nothing is.
+/// Poll interval while no change is expected.
 const SELDOM: Duration = Duration::from_secs(15);
-/// After this time what is waited for is asked for as seldom.
+/// After this time, an expected change is polled at the slow interval.
 const HASTE: Duration = Duration::from_mins(3);
 
-/// What kubelet told last.
+/// Result of the last query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
-    /// When it was asked.
+    /// When the query started.
     pub asked: Instant,
-    /// Why it did not tell who has what, in words for a person.
+    /// Why the allocations are unknown, for users.
     pub trouble: Option<String>,
-    /// What it would give out; `None` where it does not tell.
+    /// The IDs that the kubelet may allocate; `None` if it does not report them.
     pub allocatable: Option<Allocatable>,
 }
 
@@ -43,7 +43,7 @@ impl Default for Told {
     }
 }
 
-/// Asks the kubelet at `socket`, and tells the gate and whoever listens, until nobody does.
+/// Polls the kubelet and updates the gate and subscribers until there are no subscribers.
 pub(super) async fn follow(
     kubelet: Option<(PathBuf, Asker)>,
     gate: Arc<Gate>,
@@ -60,7 +60,7 @@ pub(super) async fn follow(
     let mut haste = Haste::default();
     while !told.is_closed() {
         ask((&socket, &mut asker), &gate, &told, &mut known).await;
-        // So many questions at most, whatever happens.
+        // Limits the query rate regardless of events.
         sleep(SOON).await;
         if haste.is_on(Instant::now(), is_waited_for(&gate, &told.borrow())) {
             continue;
@@ -74,7 +74,7 @@ pub(super) async fn follow(
     }
 }
 
-/// What is waited for is asked for often at first: a pod that keeps what it has may run for weeks.
+/// Limits fast polling in time: a pod that keeps its devices may run for weeks.
 #[derive(Debug, Default)]
 struct Haste {
     since: Option<Instant>,
@@ -98,16 +98,16 @@ async fn ask(
     known: &mut Option<Stamp>,
 ) {
     let (asked, now) = (gate.now(), Instant::now());
-    // Kubelet makes it anew when it is started. It answers then before it knows its pods.
+    // The kubelet recreates its socket at start, and responds before it has loaded its pods.
     let before = Stamp::of(socket);
     let heard = kubelet.ask(PATIENCE).await;
     let (news, trouble) = match heard {
-        // Of one that was here before it, nobody knows what was given.
+        // Without a checkpoint, the first response of a young kubelet may lack the allocations of its predecessor.
         Ok(heard) if known.is_none() && heard.is_young && !heard.is_recorded => {
             (gate.untold(), Some(pod_resources::YOUNG.to_owned()))
         }
         Ok(heard) => {
-            // It may also have been started while it was asked: nobody knows which of the two has answered.
+            // If it restarted during the query, it is unknown which of the two processes has responded.
             let after = Stamp::of(socket);
             let restarted = known.is_some() && (*known != before || before != after);
             *known = after;
@@ -131,7 +131,7 @@ async fn ask(
     });
 }
 
-/// Whether what kubelet tells next is waited for: that a pod goes, that it has what it was given, that it has read the list.
+/// Returns whether a change in the kubelet's report is expected: a pod ends, an allocation appears, or a list was read.
 fn is_waited_for(gate: &Gate, told: &Told) -> bool {
     let listing = gate.listing();
     let listing = Arc::clone(&listing.borrow());

@@ -1,7 +1,7 @@
-//! Whether kubelet knows of a resource, and when it is told again.
+//! Registration state of a resource with the kubelet, and when to register again.
 //!
-//! It is told once by each start of kubelet, and once more where nobody reads the list for long. Never by turns with another plugin:
-//! the last to register wins, and two that insist would change places for ever.
+//! A resource is registered once per kubelet process, and again if its list is not read for long. It never competes
+//! with another plugin: the last registration wins, and two plugins that insist would alternate forever.
 
 use std::time::Duration;
 
@@ -11,43 +11,43 @@ use super::folder::Epoch;
 use super::register::RegisterError;
 use crate::domain::error::chain;
 
-/// The first wait after a failure; it doubles with each.
+/// Delay after the first failure, doubled with each further one.
 const FIRST: Duration = Duration::from_secs(1);
-/// The longest.
+/// Maximum delay.
 const LONGEST: Duration = Duration::from_mins(1);
-/// How long a list may go unread after kubelet has said that it knows of it.
+/// Maximum time without a reader of the list after a successful registration.
 const UNREAD: Duration = Duration::from_secs(20);
 
-/// What is to be done.
+/// The next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Tell kubelet.
+    /// Register with the kubelet.
     Register(Epoch),
-    /// Nothing, for so long at most; for ever where nothing is said.
+    /// Wait at most this long; `None` means indefinitely.
     Wait(Option<Duration>),
 }
 
-/// What kubelet knows of a resource.
+/// Registration state of a resource.
 #[derive(Debug, Default)]
 pub(super) struct Link {
-    /// The kubelet that knows of it.
+    /// The kubelet that accepted the registration.
     registered: Option<Epoch>,
-    /// The kubelet that is being told.
+    /// The kubelet to which a registration was sent.
     asked: Option<Epoch>,
-    /// The kubelet that will never take it.
+    /// The kubelet that will never accept a registration.
     given_up: Option<Epoch>,
-    /// The kubelet that the last failure was of.
+    /// The kubelet of the last failure.
     failed: Option<Epoch>,
     failures: u32,
     due: Option<Instant>,
-    /// Since when nobody reads the list.
+    /// Since when the list has no reader.
     unread: Option<Instant>,
     trouble: Option<String>,
     count: u64,
 }
 
 impl Link {
-    /// What is to be done where this kubelet listens, and somebody reads the list or not.
+    /// Returns the next action, given the running kubelet and whether the list has a reader.
     pub(super) fn step(&mut self, now: Instant, kubelet: Option<Epoch>, is_read: bool) -> Step {
         let Some(kubelet) = kubelet else {
             return Step::Wait(None);
@@ -59,7 +59,7 @@ impl Link {
             return self.registered(now, kubelet, is_read);
         }
         if self.failed != Some(kubelet) {
-            // Another one, which has refused nothing yet.
+            // A different kubelet, without failures so far.
             self.failures = 0;
             self.due = None;
         }
@@ -96,7 +96,7 @@ impl Link {
         Step::Register(kubelet)
     }
 
-    /// What became of telling `kubelet`.
+    /// Records the result of a registration with `kubelet`.
     pub(super) fn answered(
         &mut self,
         now: Instant,
@@ -104,7 +104,7 @@ impl Link {
         answer: &Result<(), RegisterError>,
     ) {
         if self.asked != Some(kubelet) {
-            // Another one was asked since.
+            // Another kubelet has been registered with since.
             return;
         }
         self.asked = None;
@@ -126,23 +126,23 @@ impl Link {
         self.due = now.checked_add(wait.min(LONGEST));
     }
 
-    /// Kubelet is to be told again: its plugin's socket is a new one, or another plugin was in between.
+    /// Requires a new registration, because the plugin's socket was recreated or another plugin registered in between.
     pub(super) fn forget(&mut self) {
         self.registered = None;
         self.asked = None;
     }
 
-    /// Whether kubelet has said that it knows of it.
+    /// Returns whether the kubelet has accepted the registration.
     pub(super) fn is_registered(&self, kubelet: Option<Epoch>) -> bool {
         self.registered.is_some() && self.registered == kubelet
     }
 
-    /// Why not, in words for a person.
+    /// Returns the last error, for users.
     pub(super) fn trouble(&self) -> Option<&String> {
         self.trouble.as_ref()
     }
 
-    /// How often kubelet was told.
+    /// Returns the number of registrations.
     pub(super) fn count(&self) -> u64 {
         self.count
     }

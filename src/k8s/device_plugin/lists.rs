@@ -1,4 +1,4 @@
-//! How a container gets what it was given: the port.
+//! The interface that produces allocation responses.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use crate::domain::inventory::Device;
 use crate::domain::sharing::{ShareId, Unit};
 use crate::proto::device_plugin::ContainerAllocateResponse;
 
-/// Makes kubelet's answer of what a container was given.
+/// Produces the kubelet's responses to allocations.
 pub trait Answer: fmt::Debug + Send + Sync {
-    /// What the runtime is told so that the container has these; why it cannot be told, in words for a person.
+    /// Returns the response that gives these devices to a container, or an error message for users.
     fn answer(&self, ids: &[ShareId]) -> Result<ContainerAllocateResponse, String>;
 
-    /// Takes in the devices as they were read last, and all units that are given out; why containers would not get them now, in
-    /// words for a person.
+    /// Updates the observed devices and all allocatable units. Returns an error message for users if containers cannot
+    /// get them now.
     fn offer(&self, devices: &[Device], units: &[Unit]) -> Result<(), String>;
 }

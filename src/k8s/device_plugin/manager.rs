@@ -1,6 +1,7 @@
-//! Sees to it that what is listed is served and that kubelet knows of it, whatever happens to kubelet and its folder.
+//! Serves the listed resources and registers them with the kubelet, across restarts of the kubelet and changes of its
+//! directory.
 //!
-//! One task. It looks at everything anew whenever something has happened, and every ten seconds in case that was not told.
+//! A single task that re-evaluates everything on each event, and every ten seconds in case an event was missed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -27,53 +28,53 @@ use crate::domain::sharing::allocation::Policy;
 use crate::domain::sharing::hold::Listed;
 use crate::k8s::who_has::{Asker, Living};
 
-/// How often everything is looked at when nothing is told.
+/// Poll interval without events.
 const RECHECK: Duration = Duration::from_secs(10);
-/// Several things that happen to the folder at once are one.
+/// Debounce time of directory events.
 const BREATH: Duration = Duration::from_millis(20);
-/// How long kubelet may know a list that is not the latest.
+/// How long the kubelet may take to process a list update.
 const SETTLED: Duration = Duration::from_secs(5);
 
-/// Where kubelet is.
+/// The kubelet's paths and allocation settings.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Where it meets plugins.
+    /// The device plugin directory.
     pub folder: PathBuf,
-    /// Where it tells of its pods; absent where it cannot be asked.
+    /// The pod-resources socket; `None` if the kubelet cannot be queried.
     pub pod_resources: Option<PathBuf>,
-    /// How replicas are laid over units.
+    /// How replicas are distributed over units.
     pub policy: Policy,
-    /// Which pods live, for what kubelet does not tell.
+    /// Running pods, for allocations that the kubelet does not report.
     pub living: Arc<dyn Living>,
 }
 
-/// How far kubelet has followed.
+/// Registration state of all resources.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
-    /// The resources that are served or should be, by name.
+    /// Resources that are or should be served, by name.
     pub resources: BTreeMap<ResourceName, Standing>,
 }
 
-/// How far kubelet has followed with a resource.
+/// Registration state of a resource.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Standing {
-    /// Whether the kubelet that runs has said that it knows of it.
+    /// Whether the running kubelet has accepted the registration.
     pub is_registered: bool,
-    /// Whether it was handed the latest list.
+    /// Whether it has read the latest list.
     pub is_taken: bool,
-    /// What is wrong, in words for a person.
+    /// The current error, for users.
     pub trouble: Option<String>,
-    /// Who else gives it out, in words for a person.
+    /// Another plugin that serves the resource, for users.
     pub rival: Option<String>,
-    /// How often kubelet was told of it.
+    /// Number of registrations.
     pub registrations: u64,
 }
 
-/// The task that serves.
+/// The task that serves the resources.
 #[derive(Debug)]
 pub struct Manager {
     folder: Folder,
-    /// Its socket, and how it is asked there.
+    /// The pod-resources socket and its client.
     kubelet: Option<(PathBuf, Asker)>,
     common: Common,
     report: watch::Sender<Arc<Report>>,
@@ -82,27 +83,28 @@ pub struct Manager {
     ways: BTreeMap<ResourceName, Way>,
     registering: JoinSet<(ResourceName, Epoch, Result<(), RegisterError>)>,
     retiring: JoinSet<ResourceName>,
-    /// Those of them: one that comes back meanwhile waits, as kubelet takes the end of the old list for that of the new.
+    /// Resources being retired. A resource that reappears meanwhile waits, because the kubelet would take the end of
+    /// the old list for the end of the new one.
     leaving: BTreeSet<ResourceName>,
 }
 
-/// The way of a resource to kubelet.
+/// Serving and registration state of a resource.
 #[derive(Debug)]
 struct Way {
-    /// Absent where there can be no socket just now.
+    /// `None` while the socket cannot be created.
     serving: Option<Serving>,
     link: Link,
     trouble: Option<String>,
     rival: Option<String>,
-    /// Another program has put a socket in the place of ours: it is left to it for as long as it listens there.
+    /// Another program has replaced our socket. It keeps the path while it listens there.
     is_replaced: bool,
-    /// Since when the list is what it is.
+    /// When the list was last changed.
     since: Instant,
 }
 
 impl Manager {
-    /// Serves what `gate` lists, and makes what containers are told with `answer`. What it says of itself, and kubelet of its pods,
-    /// is behind the other two.
+    /// Creates a manager that serves the list of `gate` and produces responses with `answer`. Also returns
+    /// subscriptions to its own report and to the kubelet's.
     pub fn new(
         settings: &Settings,
         gate: Arc<Gate>,
@@ -137,7 +139,7 @@ impl Manager {
         (manager, seen, told)
     }
 
-    /// Runs for as long as it is polled.
+    /// Runs until the future is dropped.
     pub async fn run(mut self) {
         let gate = Arc::clone(&self.common.gate);
         let told = self.told_in.clone();
@@ -146,7 +148,7 @@ impl Manager {
     }
 
     async fn serve(mut self) {
-        // The sockets of an agent that is about to end are its own.
+        // Existing sockets may belong to an agent that is shutting down.
         self.common.gate.opened().await;
         sweep(self.folder.path());
         let mut listing = self.common.gate.listing();
@@ -160,14 +162,14 @@ impl Manager {
             if looks_around {
                 self.folder.watch();
                 self.look_for_rivals().await;
-                // What another one has left is served at once.
+                // Serve a resource immediately once another plugin has left it.
                 self.serve_listed();
             }
             let due = self.introduce();
             looks_around = false;
             tokio::select! {
                 _ = pace.tick() => looks_around = true,
-                // Before kubelet is told of what is new, it is seen who else gives it out.
+                // Check for other plugins before registering a new resource.
                 Ok(()) = listing.changed() => looks_around = true,
                 Ok(()) = told.changed() => looks_around = true,
                 () = self.folder.changed() => {
@@ -187,7 +189,7 @@ impl Manager {
         }
     }
 
-    /// Holds sockets against what is listed.
+    /// Adjusts the sockets to the list.
     fn serve_listed(&mut self) {
         let listing = self.common.gate.listing();
         let listing = Arc::clone(&listing.borrow());
@@ -200,7 +202,7 @@ impl Manager {
         }
     }
 
-    /// Tells kubelet what it does not know yet. When to look again, where that is soon.
+    /// Registers resources with the kubelet where necessary. Returns the delay until the next step, if there is one.
     fn introduce(&mut self) -> Option<Duration> {
         let kubelet = self.folder.kubelet();
         let now = Instant::now();
@@ -265,7 +267,8 @@ impl Manager {
         }
         if let Some(serving) = way.serving.take() {
             if serving.is_replaced() {
-                // Who takes it back at once fights another one that does the same. Whether that one lives is seen next.
+                // Taking the path back immediately would compete with another agent that does the same. The next check
+                // shows whether that one is alive.
                 way.is_replaced = true;
                 way.link.forget();
                 complain(&mut way.rival, replaced(resource, serving.socket()));
@@ -288,7 +291,8 @@ impl Manager {
         }
     }
 
-    /// Who else gives out what we do: sockets of NVIDIA's plugin that are alive, and ids that kubelet knows and we do not list.
+    /// Finds other plugins for our resources: live sockets of NVIDIA's device plugin, and IDs that the kubelet knows
+    /// but we do not list.
     async fn look_for_rivals(&mut self) {
         let ways = self.ways.iter();
         let ways = ways.map(|(resource, way)| (resource.clone(), way.is_replaced));
@@ -364,7 +368,7 @@ impl Manager {
     }
 }
 
-/// Says it once.
+/// Logs a message once.
 fn complain(known: &mut Option<String>, new: String) {
     if known.as_ref() != Some(&new) {
         warn!("{new}");
@@ -372,7 +376,7 @@ fn complain(known: &mut Option<String>, new: String) {
     }
 }
 
-/// Removes the sockets that agents before this one have left.
+/// Removes the sockets of earlier agents.
 fn sweep(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;

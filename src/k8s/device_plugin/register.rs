@@ -1,4 +1,4 @@
-//! Telling kubelet that there is a plugin.
+//! Registration of a device plugin with the kubelet.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,66 +15,67 @@ use crate::domain::sharing::ResourceName;
 use crate::proto::device_plugin::registration_client::RegistrationClient;
 use crate::proto::device_plugin::{DevicePluginOptions, RegisterRequest};
 
-/// The only version there is. Source: k8s.io/kubelet, `deviceplugin/v1beta1/constants.go`.
+/// The only existing version. Source: k8s.io/kubelet, `deviceplugin/v1beta1/constants.go`.
 const VERSION: &str = "v1beta1";
-/// Kubelet's socket in the folder of the plugins. Source: as above.
+/// The kubelet's socket in the device plugin directory. Source: as above.
 pub(super) const KUBELET: &str = "kubelet.sock";
-/// What kubelet says to a version that it does not speak. Source: kubelet, `pkg/kubelet/cm/devicemanager/plugin/v1beta1`.
+/// Part of the kubelet's error for an unsupported version. Source: kubelet,
+/// `pkg/kubelet/cm/devicemanager/plugin/v1beta1`.
 const UNSUPPORTED: &str = "not supported by kubelet";
-/// Kubelet calls back before it answers, both on this machine.
+/// Registration timeout. The kubelet calls back before it responds, both on this machine.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Nobody reads it: a Unix socket has no name of a host.
+/// Placeholder that is never used, because a Unix socket has no host name.
 const HOST: &str = "http://localhost";
 
-/// What this plugin can be asked.
+/// Optional calls that this plugin supports.
 pub(super) const OPTIONS: DevicePluginOptions = DevicePluginOptions {
     pre_start_required: false,
     get_preferred_allocation_available: true,
 };
 
-/// Why kubelet does not know of a resource.
+/// Error that prevents the registration of a resource.
 #[derive(Debug, Error)]
 pub(super) enum RegisterError {
-    /// Nobody listens: kubelet does not run, or is being started again.
+    /// No process listens: the kubelet is not running or is restarting.
     #[error("cannot connect to kubelet at {}", socket.display())]
     Unreachable {
         /// The socket.
         socket: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// Whoever listens does not speak gRPC.
+    /// The listening process does not speak gRPC.
     #[error("whoever listens at {} does not speak as kubelet does", socket.display())]
     NotKubelet {
         /// The socket.
         socket: PathBuf,
-        /// What is wrong.
+        /// The cause.
         #[source]
         source: tonic::transport::Error,
     },
-    /// It did not answer in time.
+    /// No response in time.
     #[error("kubelet did not answer a registration within {} s", PATIENCE.as_secs())]
     TimedOut,
-    /// It speaks another version, and will until it is replaced.
+    /// The kubelet uses another version, which only changes with its replacement.
     #[error(
         "kubelet does not speak {VERSION}, the only version of device plugins there is: {message}"
     )]
     Unsupported {
-        /// What it said.
+        /// The kubelet's message.
         message: String,
     },
-    /// It refused.
+    /// The kubelet refused the registration.
     #[error("kubelet refused {resource}: {message}")]
     Refused {
-        /// What it was to know.
+        /// The resource.
         resource: ResourceName,
-        /// What it said.
+        /// The kubelet's message.
         message: String,
     },
 }
 
-/// Tells the kubelet of `folder` that `endpoint` there gives `resource` out.
+/// Registers `endpoint` for `resource` with the kubelet of `folder`.
 pub(super) async fn register(
     folder: &Path,
     endpoint: &str,
@@ -91,7 +92,7 @@ async fn ask(folder: &Path, endpoint: &str, resource: &ResourceName) -> Result<(
         Ok(stream) => stream,
         Err(source) => return Err(RegisterError::Unreachable { socket, source }),
     };
-    // One question, one connection.
+    // One connection per request.
     let mut stream = Some(TokioIo::new(stream));
     let connector = service_fn(move |_: Uri| {
         let stream = stream.take();

@@ -1,4 +1,4 @@
-//! Who else gives out what we do.
+//! Detection of other plugins that serve our resources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -14,20 +14,20 @@ use super::serving::endpoint;
 use crate::domain::sharing::hold::Listed;
 use crate::domain::sharing::{ResourceName, ShareId};
 
-/// A plugin that is alive lets itself be connected to at once.
+/// Connection timeout. A running plugin accepts a connection immediately.
 const ALIVE: Duration = Duration::from_secs(1);
 
-/// Sockets of others that are alive.
+/// Live sockets of other plugins.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Alive {
-    /// Who listens at NVIDIA's.
+    /// A description of NVIDIA's plugin, if it listens.
     pub(super) nvidias: Option<String>,
-    /// Who listens in the place of ours, where it was replaced.
+    /// A description of the program that replaced our socket, if it listens.
     pub(super) usurper: Option<String>,
 }
 
-/// Who else listens for these resources; with each, whether our socket was replaced. All are asked at once: nothing else is done
-/// meanwhile.
+/// Finds other plugins that listen for these resources. Each comes with a flag whether our socket was replaced. All
+/// checks run concurrently, because the caller waits for them.
 pub(super) async fn alive(
     folder: &Path,
     resources: impl IntoIterator<Item = (ResourceName, bool)>,
@@ -54,7 +54,7 @@ pub(super) async fn alive(
     all
 }
 
-/// A socket of another plugin for this resource that somebody listens at. Source of the name: k8s-device-plugin,
+/// Describes NVIDIA's plugin for this resource if it listens on its socket. Source of the name: k8s-device-plugin,
 /// `internal/plugin/server.go`.
 async fn rival_socket(folder: &Path, resource: &ResourceName) -> Option<String> {
     let socket = folder.join(format!("nvidia-{}.sock", resource.short()));
@@ -66,7 +66,7 @@ async fn rival_socket(folder: &Path, resource: &ResourceName) -> Option<String> 
     })
 }
 
-/// Who listens in the place of our socket, if somebody does.
+/// Describes the program that listens at our socket's path, if any.
 async fn usurper(folder: &Path, resource: &ResourceName) -> Option<String> {
     let socket = folder.join(endpoint(resource));
     let is_alive = is_alive(&socket).await;
@@ -80,7 +80,7 @@ pub(super) fn replaced(resource: &ResourceName, socket: &Path) -> String {
     )
 }
 
-/// Whether somebody listens. One who has no room for another connection, or takes his time, does.
+/// Returns whether a process listens. A timeout or a full connection queue counts as listening.
 async fn is_alive(socket: &Path) -> bool {
     if !socket.exists() {
         return false;
@@ -94,7 +94,7 @@ async fn is_alive(socket: &Path) -> bool {
     }
 }
 
-/// What kubelet would give out under our name and is not ours.
+/// Describes an ID that the kubelet would allocate under our resource name but that is not ours.
 pub(super) fn foreign(listed: &Listed, told: &Told, resource: &ResourceName) -> Option<String> {
     let known = told.allocatable.as_ref()?.get(resource.as_str())?;
     let ours: BTreeSet<&ShareId> = listed.items.iter().map(|item| &item.id).collect();

@@ -1,4 +1,4 @@
-//! What kubelet asks a plugin, for one resource.
+//! The device plugin's gRPC service for one resource.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -25,26 +25,26 @@ use crate::proto::device_plugin::{
     PreferredAllocationResponse, TopologyInfo,
 };
 
-/// Words of kubelet's. Source: k8s.io/kubelet, `deviceplugin/v1beta1/constants.go`.
+/// The kubelet's health values. Source: k8s.io/kubelet, `deviceplugin/v1beta1/constants.go`.
 const HEALTHY: &str = "Healthy";
 const UNHEALTHY: &str = "Unhealthy";
 
-/// A list, and which it is.
+/// A version of the device list.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Page {
     pub(super) serial: u64,
     pub(super) devices: Arc<Vec<Device>>,
 }
 
-/// Who reads the lists, and how far.
+/// The number of readers of the list, and their progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Readers {
     pub(super) streams: usize,
-    /// The last page that was handed to somebody.
+    /// The last version that was handed to a reader.
     pub(super) taken: u64,
 }
 
-/// Where it is noted who reads.
+/// Tracks the readers of a list.
 #[derive(Debug, Clone)]
 pub(super) struct Audience {
     readers: watch::Sender<Readers>,
@@ -52,7 +52,7 @@ pub(super) struct Audience {
 }
 
 impl Audience {
-    /// Nobody yet; every change is told through `news`.
+    /// Creates a tracker without readers. Every change notifies `news`.
     pub(super) fn new(news: Arc<Notify>) -> (Self, watch::Receiver<Readers>) {
         let (readers, seen) = watch::channel(Readers::default());
         (Self { readers, news }, seen)
@@ -64,7 +64,7 @@ impl Audience {
     }
 }
 
-/// Gives one resource out.
+/// The service of one resource.
 #[derive(Debug, Clone)]
 pub(super) struct Service {
     pub(super) resource: ResourceName,
@@ -75,7 +75,7 @@ pub(super) struct Service {
     pub(super) audience: Audience,
 }
 
-/// The list as kubelet reads it.
+/// Converts the list to the kubelet's format.
 pub(super) fn devices(listed: &Listed) -> Vec<Device> {
     let all = listed.items.iter().map(|item| {
         let node = listed.unit(&item.id).and_then(|unit| unit.numa_node);
@@ -91,7 +91,7 @@ pub(super) fn devices(listed: &Listed) -> Vec<Device> {
     all.collect()
 }
 
-/// Lists, as somebody reads them. A slow reader misses those in between, and never the last.
+/// A reader's stream of lists. A slow reader skips intermediate versions but never the last one.
 #[derive(Debug)]
 pub(super) struct Lists {
     pages: WatchStream<Page>,
@@ -120,7 +120,7 @@ impl Drop for Lists {
         self.audience.note(|readers| {
             readers.streams = readers.streams.saturating_sub(1);
             if readers.streams == 0 {
-                // Whoever reads next, as a kubelet that was started again, has taken nothing yet.
+                // The next reader, such as a restarted kubelet, has not received any version.
                 readers.taken = 0;
             }
         });
@@ -195,7 +195,8 @@ impl DevicePlugin for Service {
 }
 
 impl Service {
-    /// Advice. Kubelet refuses a pod where it fails, so it never does: where we know nothing, any of what is free is as good.
+    /// Returns preferred IDs. Never fails, because the kubelet would reject the pod: without a preference, any
+    /// available IDs are returned.
     fn advise(&self, request: &ContainerPreferredAllocationRequest) -> Vec<String> {
         let size = usize::try_from(request.allocation_size).unwrap_or_default();
         let read = |ids: &[String]| ids.iter().filter_map(|id| id.parse().ok()).collect();
@@ -245,7 +246,7 @@ mod tests {
     use crate::domain::sharing::Unit;
     use crate::proto::device_plugin::ContainerAllocateResponse;
 
-    /// Nobody asks what containers get.
+    /// Must not be called.
     #[derive(Debug)]
     struct Nobody;
 
@@ -288,7 +289,7 @@ mod tests {
         assert_eq!(now(), (1, 0));
         one.next().await.unwrap().unwrap();
         assert_eq!(now(), (1, 3));
-        // Another that has read nothing: what the first has taken stays so while it is there.
+        // Another reader without any version does not reset the first one's progress.
         let mut other = read(&service).await;
         assert_eq!(now(), (2, 3));
         drop(one);
@@ -296,14 +297,14 @@ mod tests {
         pages.send_modify(|page| page.serial = 4);
         other.next().await.unwrap().unwrap();
         assert_eq!(now(), (1, 4));
-        // Kubelet is started again, and the next that reads may be another one.
+        // The kubelet restarts, so the next reader may be another process.
         drop(other);
         assert_eq!(now(), (0, 0));
         let mut next = read(&service).await;
         assert_eq!(now(), (1, 0));
         next.next().await.unwrap().unwrap();
         assert_eq!(now(), (1, 4));
-        // Each of it was told.
+        // Every change was notified.
         news.notified().await;
     }
 }

@@ -1,4 +1,4 @@
-//! The socket of one resource, and who serves there.
+//! The socket of one resource and its server.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -24,20 +24,20 @@ use crate::domain::sharing::allocation::Policy;
 use crate::proto::device_plugin::Device;
 use crate::proto::device_plugin::device_plugin_server::DevicePluginServer;
 
-/// How long kubelet has to read the empty list before its resource goes, and to hang up after that.
+/// How long the kubelet may take to read the empty list before its resource is removed, and to disconnect afterwards.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
-/// What all resources have in common.
+/// State shared by all resources.
 #[derive(Debug, Clone)]
 pub(super) struct Common {
     pub(super) gate: Arc<Gate>,
     pub(super) answer: Arc<dyn Answer>,
     pub(super) policy: Policy,
-    /// Somebody reads a list, or has stopped to.
+    /// Notified when a reader connects or disconnects.
     pub(super) news: Arc<Notify>,
 }
 
-/// One resource, served at a socket of its own.
+/// One resource, served at its own socket.
 #[derive(Debug)]
 pub(super) struct Serving {
     endpoint: String,
@@ -49,13 +49,13 @@ pub(super) struct Serving {
     task: JoinHandle<()>,
 }
 
-/// The name of a resource's socket.
+/// Returns the file name of a resource's socket.
 pub(super) fn endpoint(resource: &ResourceName) -> String {
     format!("{OURS}{}.sock", resource.short())
 }
 
 impl Serving {
-    /// Serves `resource` in `folder`. What an agent before this one left there is replaced.
+    /// Serves `resource` in `folder`. Replaces the socket of an earlier agent.
     pub(super) fn start(
         folder: &Path,
         resource: &ResourceName,
@@ -88,7 +88,7 @@ impl Serving {
         let name = resource.clone();
         let task = tokio::spawn(async move {
             let ended = async {
-                // Dropped is told too.
+                // A dropped sender stops the server, too.
                 let _told = stopped.await;
             };
             let server = Server::builder().add_service(DevicePluginServer::new(service));
@@ -109,27 +109,27 @@ impl Serving {
         })
     }
 
-    /// The name of its socket.
+    /// Returns the file name of its socket.
     pub(super) fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// Whether its socket is still there, and somebody serves.
+    /// Returns whether its socket exists and its server runs.
     pub(super) fn is_up(&self) -> bool {
         !self.task.is_finished() && Stamp::of(&self.socket) == self.stamp
     }
 
-    /// Whether another file is in the place of its socket.
+    /// Returns whether another file has replaced its socket.
     pub(super) fn is_replaced(&self) -> bool {
         Stamp::of(&self.socket).is_some_and(|stamp| Some(stamp) != self.stamp)
     }
 
-    /// The path of its socket.
+    /// Returns the path of its socket.
     pub(super) fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// Lists these from now on. Whether they differ from before.
+    /// Updates the list. Returns whether it changed.
     pub(super) fn list(&self, devices: Vec<Device>) -> bool {
         self.pages.send_if_modified(|page| {
             let differs = *page.devices != devices;
@@ -141,18 +141,18 @@ impl Serving {
         })
     }
 
-    /// Whether somebody reads the list.
+    /// Returns whether the list has a reader.
     pub(super) fn is_read(&self) -> bool {
         self.readers.borrow().streams > 0
     }
 
-    /// Whether somebody has been handed the list as it is now, and stays.
+    /// Returns whether a connected reader has the latest list.
     pub(super) fn is_taken(&self) -> bool {
         let readers = *self.readers.borrow();
         readers.streams > 0 && readers.taken >= self.pages.borrow().serial
     }
 
-    /// Takes the resource away: kubelet reads that there is none of it, and only then the socket goes.
+    /// Retires the resource: sends an empty list, and removes the socket after the kubelet has read it.
     pub(super) async fn retire(mut self) {
         self.list(Vec::new());
         let last = self.pages.borrow().serial;
@@ -163,7 +163,7 @@ impl Serving {
         if !is_read {
             warn!("{} goes, and kubelet has not read so", self.endpoint);
         }
-        // Without pages the streams end, after what they still have to say.
+        // Without a sender, the streams end after delivering the last list.
         drop(self.pages);
         let _ended_already = self.stop.send(());
         if timeout(LAST_WAIT, &mut self.task).await.is_err() {

@@ -1,4 +1,4 @@
-//! Watches one kind of objects for as long as the cluster knows it, and looks for it again while the cluster does not.
+//! Watches one kind of object while the cluster has it, and checks periodically while it does not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,28 +19,28 @@ use crate::k8s::client::told;
 use crate::k8s::node::Patience;
 use crate::wire::hardware_profiles::{MOST, read};
 
-/// Queues that are kept; names beyond these are told as trouble.
+/// Limit of stored queue names. Further names are reported as an error.
 const MOST_QUEUES: usize = 50_000;
-/// How long one watch lasts, in seconds: one that is renewed shows that it still is one.
+/// Server-side watch timeout in seconds. Renewing the watch confirms that it works.
 const WATCH: u32 = 60;
-/// Objects in a page.
+/// Page size in objects.
 const PAGE: u32 = 200;
-/// Most characters of what is told of a trouble.
+/// Maximum length of an error message in characters.
 const LONGEST: usize = 500;
 const QUEUES: &str = "LocalQueues";
-/// Kueue's versions, the newer first.
+/// Kueue's API versions, newest first.
 const KUEUE: [&str; 2] = ["v1beta2", "v1beta1"];
 
 type Known = watch::Sender<Arc<Profiles>>;
 type Listed = BTreeMap<ProfileKey, Arc<HardwareProfile>>;
-/// Of queues only their names are asked for.
+/// Only the metadata of queues is requested.
 type Queue = PartialObjectMeta<DynamicObject>;
 
 fn config() -> watcher::Config {
     watcher::Config::default().timeout(WATCH).page_size(PAGE)
 }
 
-/// Follows profiles of one kind, for ever, in whichever version the cluster serves it.
+/// Watches profiles of one kind forever, in any version that the cluster serves.
 pub(super) async fn profiles(client: Client, kind: ProfileKind, known: &Known) {
     let (group, _, name, plural) = kind.api();
     let versions = kind.versions();
@@ -62,7 +62,7 @@ pub(super) async fn profiles(client: Client, kind: ProfileKind, known: &Known) {
     }
 }
 
-/// Follows profiles of one version until the cluster does not know it; says whether it ever did.
+/// Watches profiles of one version until the cluster no longer has it. Returns whether it ever did.
 async fn profiles_of_version(api: Api<DynamicObject>, kind: ProfileKind, known: &Known) -> bool {
     let mut was_there = false;
     let path = api.resource_url().to_owned();
@@ -105,7 +105,7 @@ async fn profiles_of_version(api: Api<DynamicObject>, kind: ProfileKind, known: 
     was_there
 }
 
-/// These are all there are of a kind, as `path` lists them.
+/// Sets the complete list of profiles of a kind, read from `path`.
 fn all(known: &Known, kind: ProfileKind, listed: Listed, path: &str) {
     if listed.len() == MOST {
         warn!("only {MOST} profiles of {path} are read: there are more");
@@ -121,9 +121,9 @@ fn all(known: &Known, kind: ProfileKind, listed: Listed, path: &str) {
     });
 }
 
-/// What is kept of an object.
+/// Converts an object to a profile.
 fn kept(kind: ProfileKind, object: &DynamicObject) -> (ProfileKey, Arc<HardwareProfile>) {
-    // Of the whole object only what is read is written again: managed fields can be long.
+    // Keep only the relevant metadata, because managed fields can be long.
     let mut whole = object.data.clone();
     if let Value::Object(fields) = &mut whole {
         let metadata = serde_json::json!({
@@ -150,7 +150,7 @@ fn absent(known: &Known, kind: ProfileKind) {
     });
 }
 
-/// Follows the names of queues, for ever.
+/// Watches the names of queues forever.
 pub(super) async fn queues(client: Client, known: &Known) {
     let mut patience = Patience::default();
     let mut nobody = 0;
@@ -158,7 +158,7 @@ pub(super) async fn queues(client: Client, known: &Known) {
         let resource = GroupVersionKind::gvk("kueue.x-k8s.io", version, "LocalQueue");
         let resource = ApiResource::from_gvk_with_plural(&resource, "localqueues");
         let api: Api<Queue> = Api::all_with(client.clone(), &resource);
-        // It ends when the cluster does not know this version, and another one may be known.
+        // Ends when the cluster does not have this version; another one may be available.
         if of_version(api, known).await {
             nobody = 0;
         }
@@ -170,14 +170,14 @@ pub(super) async fn queues(client: Client, known: &Known) {
     }
 }
 
-/// Follows queues of one version until the cluster does not know it; says whether it ever did.
+/// Watches queues of one version until the cluster no longer has it. Returns whether it ever did.
 async fn of_version(api: Api<Queue>, known: &Known) -> bool {
     let mut events = Box::pin(watcher(api, config()).backoff(Patience::default()));
     let mut was_there = false;
     let mut names = Names::default();
     while let Some(event) = events.next().await {
         match event {
-            // While they are listed anew, what was known stays: half of a list is no list.
+            // During a new list, the previous state stays: a partial list must not be published.
             Ok(Event::Init) => {
                 names = Names::default();
                 continue;
@@ -205,11 +205,11 @@ async fn of_version(api: Api<Queue>, known: &Known) -> bool {
     was_there
 }
 
-/// Names of queues, with their namespaces: of more than can be kept, those that came first.
+/// Names and namespaces of queues, limited to the first [`MOST_QUEUES`].
 #[derive(Debug, Default)]
 struct Names {
     kept: BTreeSet<(String, String)>,
-    /// There was one too many since they were listed; only another list shows that there is none any more.
+    /// Whether the limit was exceeded since the last list. Only another list can clear it.
     is_full: bool,
 }
 
@@ -229,7 +229,7 @@ impl Names {
     }
 }
 
-/// Says that there are more queues than are kept, so that one may be called missing that is there; or that there are not.
+/// Reports whether there are more queues than are stored, in which case an existing queue may be reported as missing.
 fn bound(known: &Known, is_full: bool) {
     const WHAT: &str = "LocalQueues beyond the bound";
     known.send_if_modified(|known| {
@@ -261,7 +261,7 @@ fn tell(known: &Known, queues: Queues) {
     });
 }
 
-/// Says what is wrong, once; or that nothing is.
+/// Logs and stores a new error, or its end.
 fn trouble(known: &Known, what: &'static str, error: Option<&watcher::Error>) {
     let new = error.map(|error| -> String { words(error).chars().take(LONGEST).collect() });
     known.send_if_modified(|known| {
@@ -280,7 +280,7 @@ fn trouble(known: &Known, what: &'static str, error: Option<&watcher::Error>) {
     });
 }
 
-/// Whether the cluster says that it knows no such kind.
+/// Returns whether the cluster does not have the kind.
 fn is_absent(error: &watcher::Error) -> bool {
     let (watcher::Error::InitialListFailed(kube::Error::Api(status))
     | watcher::Error::WatchStartFailed(kube::Error::Api(status))) = error
@@ -322,7 +322,7 @@ mod tests {
         for name in 0..MOST_QUEUES {
             names.add(&queue(name));
         }
-        // One that is known is none too many.
+        // A known queue does not exceed the limit.
         names.add(&queue(0));
         bound(&known, names.is_full);
         assert_eq!(told(), Vec::<String>::new());

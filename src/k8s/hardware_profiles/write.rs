@@ -1,5 +1,5 @@
-//! A new profile, applied on the server's side; one that something else made is never touched, and one that was made so only where
-//! that is said.
+//! Creates profiles by server-side apply. Never modifies a profile that others created, and modifies one of ours only
+//! on request.
 
 use std::path::Path;
 
@@ -15,95 +15,95 @@ use crate::domain::hardware_profile::{CREATED_BY, ProfileKey, ProfileKind};
 use crate::k8s::client::{ConnectError, Program, REQUEST, connect, told};
 use crate::wire::hardware_profiles::differences;
 
-/// Who we are among those who write profiles.
+/// Our field manager.
 pub const MANAGER: &str = "octavo-profiles";
 
-/// Whether the API server only says what it would do.
+/// Whether to perform a server-side dry run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DryRun {
-    /// It does it.
+    /// Apply the change.
     No,
-    /// It checks everything and changes nothing.
+    /// Validate the change on the server without persisting it.
     Server,
 }
 
-/// What is done with one of this name that was made so, too.
+/// Handling of an existing profile of ours with the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
-    /// It is left alone.
+    /// Keep it.
     Keep,
-    /// The new one takes its place.
+    /// Replace it.
     Replace,
 }
 
-/// What came of it, or would.
+/// Result of a change or dry run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Applied {
-    /// The object as the server has it.
+    /// The object returned by the server.
     pub object: Value,
-    /// What became of it.
+    /// What was done.
     pub outcome: Outcome,
-    /// What there was.
+    /// The previous object.
     pub before: Option<Value>,
-    /// What differs from that, line by line.
+    /// Differences from the previous object, line by line.
     pub differences: Vec<String>,
 }
 
-/// What became of a profile.
+/// Result for a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// There was none, and now there is.
+    /// It did not exist and was created.
     Created,
-    /// There was another one.
+    /// It existed and was replaced.
     Replaced,
-    /// It was as it shall be, and nothing was written.
+    /// It was up to date; nothing was written.
     Unchanged,
 }
 
-/// What kind of trouble it is, for those who answer others.
+/// Category of an error, for API responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
-    /// There is one of this name already, or somebody changed it meanwhile.
+    /// The name is in use, or the object was modified concurrently.
     Taken,
-    /// The cluster does not take it.
+    /// The cluster rejected the request.
     Refused,
-    /// Nobody answered, so that it may be there or not.
+    /// There was no response, so the result is unknown.
     Away,
 }
 
-/// Makes profiles in a cluster.
+/// Creates profiles in a cluster.
 #[derive(Clone)]
 pub struct Writer {
     client: Client,
 }
 
-/// Why a profile was not made.
+/// Error that prevents creation of a profile.
 #[derive(Debug, Error)]
 pub enum WriteError {
-    /// The cluster knows no profiles.
+    /// The cluster has no hardware profiles.
     #[error("this cluster has no HardwareProfiles: OpenDataHub's operator brings them")]
     NoKind,
-    /// There is one of this name.
+    /// The name is in use.
     #[error("there is a profile {key} already, made by {by}{}", listed(.differences))]
     Taken {
-        /// Which.
+        /// The profile.
         key: ProfileKey,
-        /// Who made it, or what manages it.
+        /// Its creator or field manager.
         by: String,
-        /// Whether it was made so, too.
+        /// Whether we created it.
         ours: bool,
-        /// What would become another.
+        /// What would change.
         differences: Vec<String>,
     },
-    /// The API server refused it or could not be reached.
+    /// The API server refused the request or is unreachable.
     #[error("profile {key}: {}", told(.source))]
     Refused {
-        /// Which.
+        /// The profile.
         key: ProfileKey,
-        /// Why.
+        /// The cause.
         source: Box<kube::Error>,
     },
-    /// No answer came.
+    /// No response.
     #[error("profile {0}: the API server does not answer within {REQUEST:?}")]
     Late(ProfileKey),
 }
@@ -115,7 +115,7 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// For the cluster of `kubeconfig`, or for the one whose pod this is. Nothing is asked yet.
+    /// Connects to the cluster of `kubeconfig`, or to the one of the current pod. Sends no request yet.
     pub async fn connect(
         kubeconfig: Option<&Path>,
         program: Program,
@@ -123,12 +123,12 @@ impl Writer {
         Ok(Self::new(connect(kubeconfig, program).await?))
     }
 
-    /// The same with a client that is there.
+    /// Creates a writer with an existing client.
     pub fn new(client: Client) -> Self {
         Self { client }
     }
 
-    /// Who the API server says that we are; `None` where it does not say.
+    /// Returns the user name that the API server reports for us; `None` if it does not.
     pub async fn user(&self) -> Option<String> {
         let reviews: Api<SelfSubjectReview> = Api::all(self.client.clone());
         let (params, asked) = (PostParams::default(), SelfSubjectReview::default());
@@ -137,11 +137,11 @@ impl Writer {
         user.username
     }
 
-    /// Makes the profile be what `object` says.
+    /// Applies `object` as a profile.
     ///
     /// # Errors
     ///
-    /// Nothing was written, unless no answer came.
+    /// Nothing was written, unless there was no response.
     pub async fn apply(
         &self,
         object: &Value,
@@ -176,7 +176,7 @@ impl Writer {
                     key,
                 });
             }
-            // Who changed it since it was looked at goes first.
+            // The resource version makes the request fail after a concurrent modification.
             if let (Some(version), Some(metadata)) =
                 (there.resource_version(), metadata(&mut wanted))
             {
@@ -209,7 +209,7 @@ impl Writer {
     }
 }
 
-/// The code that the API server answered with, where it did.
+/// Returns the HTTP status of the API server's response, if there was one.
 fn code(error: &kube::Error) -> Option<u16> {
     let kube::Error::Api(status) = error else {
         return None;
@@ -218,7 +218,7 @@ fn code(error: &kube::Error) -> Option<u16> {
 }
 
 impl WriteError {
-    /// Which kind of trouble it is.
+    /// Returns the error's category.
     pub fn trouble(&self) -> Trouble {
         match self {
             Self::NoKind => Trouble::Refused,
@@ -234,7 +234,7 @@ impl WriteError {
 }
 
 impl Outcome {
-    /// What it is called in answers.
+    /// Returns the name used in API responses.
     pub fn word(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -248,7 +248,7 @@ fn metadata(object: &mut Value) -> Option<&mut serde_json::Map<String, Value>> {
     object.get_mut("metadata")?.as_object_mut()
 }
 
-/// Which profile an object is.
+/// Returns the key of a profile object.
 pub fn key(object: &Value) -> ProfileKey {
     let of = |field| {
         let text = object
@@ -266,7 +266,7 @@ pub fn key(object: &Value) -> ProfileKey {
 fn answered<T, E>(key: &ProfileKey, answer: Result<kube::Result<T>, E>) -> Result<T, WriteError> {
     match answer {
         Ok(Ok(object)) => Ok(object),
-        // A patch finds no object only where there is no such kind: of a missing one it makes one.
+        // A patch creates a missing object, so 404 means that the kind does not exist.
         Ok(Err(kube::Error::Api(status)))
             if status.code == 404 && !status.message.contains("namespaces") =>
         {
@@ -280,22 +280,22 @@ fn answered<T, E>(key: &ProfileKey, answer: Result<kube::Result<T>, E>) -> Resul
     }
 }
 
-/// Ours is only what we applied.
+/// Only objects that we applied are ours.
 fn is_ours(object: &DynamicObject) -> bool {
     object.managed_fields().iter().any(|entry| {
         entry.manager.as_deref() == Some(MANAGER) && entry.operation.as_deref() == Some("Apply")
     })
 }
 
-/// Whether nobody else made one since it was looked for, as far as what the server has now tells: an apply has no word for "only where
-/// there is none".
+/// Returns whether the object was created by this request rather than by another client since the check, judging from
+/// the server's response: server-side apply cannot be limited to creation.
 fn is_new(made: &DynamicObject) -> bool {
     let others = |entry: &ManagedFieldsEntry| entry.manager.as_deref() != Some(MANAGER);
     made.metadata.generation.is_none_or(|times| times <= 1)
         && !made.managed_fields().iter().any(others)
 }
 
-/// Who it says made it.
+/// Returns the recorded creator.
 fn maker(object: &DynamicObject) -> Option<String> {
     object.annotations().get(CREATED_BY).cloned()
 }
@@ -313,7 +313,7 @@ fn managers(object: &DynamicObject) -> String {
     names.join(", ")
 }
 
-/// The object without what only the server wants to know.
+/// Returns the object without server-side metadata.
 fn value(object: &DynamicObject) -> Value {
     let mut object = object.clone();
     object.metadata.managed_fields = None;

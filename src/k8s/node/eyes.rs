@@ -16,7 +16,7 @@ use super::read;
 use crate::domain::node::View;
 use crate::k8s::client::told;
 
-/// What is seen of a Node.
+/// Watches a Node and publishes its state.
 pub(super) struct Eyes<'a> {
     pub(super) nodes: &'a Api<Node>,
     pub(super) name: &'a str,
@@ -25,7 +25,7 @@ pub(super) struct Eyes<'a> {
 }
 
 impl Eyes<'_> {
-    /// Follows it for ever.
+    /// Runs forever.
     pub(super) async fn follow(&self) {
         let only = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
         let mut seen = Box::pin(watcher(self.nodes.clone(), only).backoff(Patience::default()));
@@ -33,7 +33,7 @@ impl Eyes<'_> {
         let mut there = false;
         while let Some(event) = seen.next().await {
             match event {
-                // Nothing was asked yet: it is about to be.
+                // No request was sent yet.
                 Ok(Seen::Init) => there = false,
                 Ok(event) => {
                     if trouble.take().is_some() {
@@ -60,7 +60,7 @@ impl Eyes<'_> {
     fn take(&self, event: Seen<Node>, there: &mut bool) {
         match event {
             Seen::Init => {}
-            // What is listed is what there is, also after the server's data went back to an earlier state.
+            // A list is the current state, even if the server's data was restored from an earlier one.
             Seen::InitApply(node) => {
                 *there = true;
                 let new = Arc::new(read::view(node));
@@ -81,7 +81,7 @@ impl Eyes<'_> {
             .send_if_modified(|report| !std::mem::replace(&mut report.asked, true));
     }
 
-    /// A watch may be behind the answer to our own write: what is older than what was seen is not looked at.
+    /// Updates the state, unless it is older than the known one: a watch may lag behind the response to our own write.
     pub(super) fn see(&self, node: Node) {
         let new = read::view(node);
         self.view.send_if_modified(|view| {
@@ -103,8 +103,8 @@ impl Eyes<'_> {
     }
 }
 
-/// Whether `new` is of an earlier version of the same Node. Source: Kubernetes KEP-5504, versions of one object can be compared
-/// as numbers.
+/// Returns whether `new` is an earlier version of the same Node. Source: Kubernetes KEP-5504, resource versions of one
+/// object can be compared as numbers.
 fn is_older(new: &View, known: &View) -> bool {
     let number = |view: &View| view.version.parse::<u128>().ok();
     new.uid == known.uid && number(new).is_some_and(|new| Some(new) < number(known))

@@ -1,4 +1,4 @@
-//! Writes to a Node what differs.
+//! Writes the differences between a Node and its desired state.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,25 +12,25 @@ use super::write;
 use crate::domain::node::pace::Pace;
 use crate::domain::node::{View, Wanted, Write, decide};
 
-/// Who is always faster is no race.
+/// After this many consecutive conflicts, a conflict counts as an error.
 const PERSISTS: u32 = 3;
-/// Undone so often, what we write is fought over.
+/// After this many reverted writes, another writer is assumed.
 const FOUGHT: u32 = 3;
 
-/// What writes a Node.
+/// Writes a Node.
 pub(super) struct Hands<'a> {
     eyes: &'a Eyes<'a>,
     began: Instant,
-    /// By what is written: one that is refused holds up no other.
+    /// Retry state by the part that is written, so that a refused one does not delay the others.
     paces: BTreeMap<String, Pace<Write>>,
-    /// What is wrong, by what is written.
+    /// Errors by the part that is written.
     troubles: BTreeMap<String, String>,
-    /// The last turn that was found said.
+    /// The generation last logged as settled.
     settled: Option<u64>,
 }
 
 impl<'a> Hands<'a> {
-    /// For the Node that these eyes see.
+    /// Creates a writer for the Node that `eyes` watches.
     pub(super) fn new(eyes: &'a Eyes<'a>) -> Self {
         Self {
             eyes,
@@ -41,7 +41,7 @@ impl<'a> Hands<'a> {
         }
     }
 
-    /// Writes what differs, until nobody wants anything any more.
+    /// Writes differences until the sender of `wanted` is dropped.
     pub(super) async fn keep(mut self, mut wanted: watch::Receiver<(u64, Wanted)>) {
         let mut seen = self.eyes.view.subscribe();
         loop {
@@ -61,7 +61,7 @@ impl<'a> Hands<'a> {
         }
     }
 
-    /// Writes one thing, if one may be written now; says when to come again.
+    /// Performs one write that is permitted now. Returns the delay until the next.
     async fn turn(&mut self, view: &View, turn: u64, wanted: &Wanted) -> Option<Duration> {
         let decision = decide(view, wanted);
         let said = wanted.uid.as_ref() == Some(&view.uid) && decision.writes.is_empty();
@@ -117,7 +117,7 @@ impl<'a> Hands<'a> {
         self.complain(slot, trouble);
     }
 
-    /// Says it once, and keeps it said for as long as it is so.
+    /// Logs an error once and stores it while it lasts.
     fn complain(&mut self, slot: String, trouble: Option<String>) {
         if self.troubles.get(&slot) == trouble.as_ref() {
             return;

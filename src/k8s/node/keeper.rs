@@ -1,4 +1,4 @@
-//! What watches a Node and writes what differs, and the end of it that others have.
+//! The task that watches a Node and writes differences, and its handle.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::domain::node::telling::{Change, Subject};
 use crate::domain::node::{View, Wanted, Yielded};
 use crate::k8s::events::{self, About, OnRefusal, Writer};
 
-/// A Node's follower and writer, to be run.
+/// Watches and writes a Node; run it as a task.
 #[derive(Debug)]
 pub struct Keeper {
     nodes: Api<Node>,
@@ -26,38 +26,38 @@ pub struct Keeper {
     events: events::Receiver<Subject>,
 }
 
-/// The other end of a [`Keeper`], which ends when this is dropped.
+/// Handle of a [`Keeper`], which ends when the handle is dropped.
 #[derive(Debug)]
 pub struct Link {
-    /// The Node; `None` before it was seen and while there is none.
+    /// The Node; `None` before it was read and while it does not exist.
     pub view: watch::Receiver<Option<Arc<View>>>,
-    /// What it shall say, and which turn that is.
+    /// The desired state and its generation.
     wanted: watch::Sender<(u64, Wanted)>,
-    /// How that goes.
+    /// Progress and errors.
     pub report: watch::Receiver<Report>,
     events: events::Sender<Subject>,
 }
 
-/// How keeping a Node goes.
+/// Progress of keeping a Node in its desired state.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
-    /// Whether the API server has answered what the Node is, be it that there is none.
+    /// Whether the API server has responded, possibly that there is no such Node.
     pub asked: bool,
-    /// Which turn of what was wanted the Node says, as far as it is ours to say.
+    /// The generation of the desired state that the Node has, except for fields of others.
     pub settled: Option<u64>,
-    /// Keys that others have.
+    /// Keys that others own.
     pub yielded: Vec<Yielded>,
-    /// What is wrong.
+    /// The current error.
     pub trouble: Option<String>,
 }
 
 impl Link {
-    /// Reports an event about the Node, or that unsent ones no longer hold.
+    /// Reports an event about the Node, or retracts unsent ones.
     pub fn tell(&self, change: Change) {
         self.events.change(change.subject, change.event);
     }
 
-    /// Waits until the Node says what is wanted, however long that takes.
+    /// Waits until the Node is in the desired state. Has no timeout.
     pub async fn settled(&self) {
         let turn = self.wanted.borrow().0;
         let settled = |report: &Report| report.settled >= Some(turn);
@@ -65,7 +65,7 @@ impl Link {
         let _gone = report.wait_for(settled).await;
     }
 
-    /// Why it does not yet, in words for a person.
+    /// Returns why the Node is not yet in the desired state, for users.
     pub fn trouble(&self) -> String {
         let report = self.report.borrow();
         let known = report.trouble.clone();
@@ -79,7 +79,7 @@ impl Link {
         })
     }
 
-    /// Wants something else.
+    /// Changes the desired state.
     pub fn want(&self, change: impl FnOnce(&mut Wanted)) {
         self.wanted.send_if_modified(|(turn, wanted)| {
             let before = wanted.clone();
@@ -92,7 +92,7 @@ impl Link {
 }
 
 impl Keeper {
-    /// For the Node `name`; nothing is asked before it runs.
+    /// Creates a controller for the Node `name`. Sends no request before it runs.
     pub fn new(client: Client, name: &NodeName) -> (Link, Self) {
         let (view, seen) = watch::channel(None);
         let (want, wanted) = watch::channel((0, Wanted::default()));
@@ -116,7 +116,7 @@ impl Keeper {
         (link, keeper)
     }
 
-    /// Follows and writes until the link is dropped.
+    /// Runs until the handle is dropped.
     pub async fn run(self) {
         let Self {
             nodes,
@@ -141,7 +141,8 @@ impl Keeper {
         };
         let mut first = view.subscribe();
         let telling = async {
-            // An event needs the Node's UID. The sender lives as long as this, so the wait ends with a Node.
+            // An event needs the Node's UID. The sender lives as long as this future, so the wait ends when a Node is
+            // seen.
             let is_there = first.wait_for(Option::is_some).await.is_ok();
             if is_there {
                 events.send(writer, about).await;
@@ -173,7 +174,7 @@ mod tests {
 
     const LIST: Duration = Duration::from_secs(2);
 
-    /// Lists one Node after a while, reports a change of it later, and notifies of an event, which is never answered.
+    /// Lists one Node after a delay, reports a change of it later, and signals an event, which never gets a response.
     async fn answer(request: Request<Body>, event: &Notify) -> Response<Body> {
         let is_watch = request.uri().query().unwrap_or("").contains("watch=true");
         if *request.method() == Method::POST {
@@ -222,7 +223,7 @@ mod tests {
             sent.notified().await;
             let waited = began.elapsed();
             assert!(waited >= LIST && waited < 2 * LIST, "{waited:?}");
-            // The Node is followed while the event waits for its answer.
+            // The Node is still watched while the event waits for its response.
             let is_new =
                 |view: &Option<Arc<View>>| view.as_ref().is_some_and(|one| one.version == "2");
             let is_seen = seen.wait_for(is_new).await.is_ok();

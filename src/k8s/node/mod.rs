@@ -1,8 +1,8 @@
-//! This machine's Node: followed, and kept as it shall be.
+//! Watches this machine's Node and keeps it in its desired state.
 //!
-//! A [`Keeper`] runs beside whoever has its [`Link`]. It watches the Node, holds it against what is wanted
-//! ([`crate::domain::node::decide`]) and writes the difference; it writes nothing while there is none, and it never makes whoever
-//! looks at hardware wait for an API server.
+//! A [`Keeper`] runs as a separate task for the owner of its [`Link`]. It watches the Node, compares it with the
+//! desired state ([`crate::domain::node::decide`]) and writes the differences. It writes nothing while the Node does
+//! not exist, and never makes the hardware code wait for an API server.
 
 mod eyes;
 mod hands;

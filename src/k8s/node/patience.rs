@@ -1,4 +1,4 @@
-//! How long is waited before a watch that failed is begun again.
+//! Backoff of failed watches.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::runtime::utils::Backoff;
 use tokio::time::Instant;
 
-/// Waits that double with each failure, half of each by chance, so that a fleet does not come back as one.
+/// Exponential backoff with jitter of half the delay, so that a fleet does not reconnect at the same time.
 #[derive(Debug, Default)]
 pub(in crate::k8s) struct Patience {
     failures: u32,
@@ -15,11 +15,11 @@ pub(in crate::k8s) struct Patience {
 
 const FIRST: Duration = Duration::from_secs(1);
 pub(in crate::k8s) const LONGEST: Duration = Duration::from_secs(30);
-/// After so long without a failure the next one is the first.
+/// After this time without a failure, the backoff starts again.
 const PEACE: Duration = Duration::from_mins(2);
 
 impl Patience {
-    /// The next wait, at most `longest`.
+    /// Returns the next delay, at most `longest`.
     pub(in crate::k8s) fn up_to(&mut self, longest: Duration) -> Duration {
         self.wait(Instant::now(), RandomState::new().hash_one(0), longest)
     }
@@ -49,7 +49,8 @@ impl Iterator for Patience {
 }
 
 impl Backoff for Patience {
-    /// Called with every event, and a watcher makes one of the mere intention to list: it says nothing about the server.
+    /// Does nothing. A watcher calls this for every event, including the mere intention to list, which does not show
+    /// that the server works.
     fn reset(&mut self) {}
 }
 

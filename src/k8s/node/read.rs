@@ -1,4 +1,4 @@
-//! A Node as the API server gives it, read.
+//! Extracts the relevant fields of a Node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::domain::node::{COMPAT_MANAGER, MANAGER, Owners, SHARING_MANAGER, Tain
 
 const OURS: &str = "octavo.dev/";
 
-/// What of `node` concerns us.
+/// Extracts the relevant fields of `node`.
 pub(super) fn view(node: Node) -> View {
     let meta = node.metadata;
     let mut annotations = meta.annotations.unwrap_or_default();
@@ -39,7 +39,7 @@ fn taint(taint: ApiTaint) -> Taint {
     }
 }
 
-/// Extended resources, which have a prefix and come in whole pieces.
+/// Extracts extended resources, which have a prefix and are integers.
 fn counts(allocatable: BTreeMap<String, Quantity>) -> BTreeMap<String, u64> {
     let extended = allocatable
         .into_iter()
@@ -56,7 +56,7 @@ fn owners(entries: &[ManagedFieldsEntry]) -> Owners {
             continue;
         };
         let manager = manager(entry);
-        // Whoever there was before there were managers. Source: Kubernetes, "Server-Side Apply".
+        // A pseudo manager for fields from before server-side apply. Source: Kubernetes, "Server-Side Apply".
         if manager == "before-first-apply" {
             continue;
         }
@@ -68,7 +68,8 @@ fn owners(entries: &[ManagedFieldsEntry]) -> Owners {
     owners
 }
 
-/// Ours is only what we applied: another way to write leaves no claim on what is not said again.
+/// Returns the manager of an entry. Only applied fields are ours: with other operations, omitting a field later does
+/// not remove it.
 fn manager(entry: &ManagedFieldsEntry) -> String {
     let name = entry.manager.clone().unwrap_or_default();
     let applied = entry.operation.as_deref() == Some("Apply");

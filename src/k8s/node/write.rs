@@ -1,4 +1,4 @@
-//! Changes of a Node as requests.
+//! Converts changes of a Node to requests.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use tokio::time::timeout;
 use crate::domain::node::{Taint, View, Write};
 use crate::k8s::client::{REQUEST, told};
 
-/// Who we are where we change what is not ours.
+/// Field manager for changes of fields that others own.
 const UPDATER: &str = "octavo-agent-operands";
 
-/// Why a Node was not written.
+/// Error that prevents a write of a Node.
 #[derive(Debug, Error)]
 pub(super) enum WriteError {
-    /// The API server refused it or could not be reached.
+    /// The API server refused the request or is unreachable.
     #[error("cannot write the Node: {}", told(.0))]
     Refused(Box<kube::Error>),
-    /// No answer came.
+    /// No response.
     #[error("cannot write the Node: the API server does not answer within {REQUEST:?}")]
     Late,
 }
 
 impl WriteError {
-    /// How long the server asks to be left alone.
+    /// Returns the delay that the server requests.
     pub(super) fn patience(&self) -> Option<Duration> {
         match self {
             Self::Refused(error) => patience(error),
@@ -35,7 +35,7 @@ impl WriteError {
         }
     }
 
-    /// Whether it is a matter of somebody having been faster: the Node is other than it was thought to be.
+    /// Returns whether the write conflicted with another one, so that the Node differs from the expected state.
     pub(super) fn is_race(&self) -> bool {
         match self {
             Self::Refused(error) => {
@@ -46,7 +46,7 @@ impl WriteError {
     }
 }
 
-/// How long the server asks to be left alone. Source: Kubernetes, `Status.details.retryAfterSeconds`.
+/// Returns the delay that the server requests. Source: Kubernetes, `Status.details.retryAfterSeconds`.
 pub(in crate::k8s) fn patience(error: &kube::Error) -> Option<Duration> {
     let kube::Error::Api(status) = error else {
         return None;
@@ -55,7 +55,7 @@ pub(in crate::k8s) fn patience(error: &kube::Error) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)))
 }
 
-/// Writes to the Node `name` that was seen as `view`; the Node afterwards.
+/// Writes to the Node `name`, last seen as `view`. Returns the updated Node.
 pub(super) async fn perform(
     nodes: &Api<Node>,
     name: &str,
@@ -69,8 +69,8 @@ pub(super) async fn perform(
     }
 }
 
-/// The UID keeps a Node that was deleted and made again from getting what was meant for the one before, and what has to be as
-/// it was seen is bound to its version.
+/// Builds the patch. The UID protects a Node that was deleted and recreated, and changes that depend on the current
+/// value include the resource version.
 fn request(view: &View, write: &Write) -> (PatchParams, Patch<Value>) {
     let merge = PatchParams {
         field_manager: Some(UPDATER.to_owned()),
@@ -87,7 +87,7 @@ fn request(view: &View, write: &Write) -> (PatchParams, Patch<Value>) {
                 force: *force,
                 ..PatchParams::apply(manager)
             };
-            // Who says nothing at all is no manager any more, where not even an empty set is given.
+            // Omit an empty set, so that a manager without any field is removed from the managed fields.
             let mut metadata = json!({"uid": view.uid});
             for (name, set) in [("labels", labels), ("annotations", annotations)] {
                 if let Some(fields) = metadata.as_object_mut().filter(|_| !set.is_empty()) {

@@ -1,4 +1,4 @@
-//! A kubelet that says what a test wants, at a real socket.
+//! Tests with a scripted kubelet at a real socket.
 
 use std::error::Error;
 use std::future::pending;
@@ -17,9 +17,9 @@ use crate::proto::pod_resources::pod_resources_lister_server::{
 };
 use crate::proto::pod_resources::{ClaimResource, ContainerDevices, DynamicResource, PodResources};
 
-/// Longer than anything takes on a loaded machine; only a failing test waits for it.
+/// Long enough for a loaded machine; elapses only if a test fails.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// For what is to time out.
+/// For calls that must time out.
 const SHORT: Duration = Duration::from_millis(50);
 
 enum Kubelet {
@@ -42,7 +42,7 @@ impl PodResourcesLister for Kubelet {
     }
 }
 
-/// A folder with a socket in it, and what listens there until it is dropped.
+/// A directory with a socket, and the server that listens until it is dropped.
 struct Node {
     folder: TempDir,
     listening: JoinSet<()>,
@@ -162,13 +162,13 @@ async fn a_machine_without_kubelet_is_not_one_whose_kubelet_is_away() {
         matches!(&error, Err(PodResourcesError::Absent { folder }) if *folder == nowhere),
         "{error:?}"
     );
-    // Not started yet, or ended.
+    // Not yet started, or shut down.
     let error = node.list(PATIENCE).await;
     assert!(
         matches!(error, Err(PodResourcesError::Unreachable { .. })),
         "{error:?}"
     );
-    // Killed: the socket is there and nobody listens.
+    // Killed: the socket exists, but no process listens.
     drop(node.listener());
     let error = node.list(PATIENCE).await;
     assert!(
@@ -219,13 +219,13 @@ async fn a_refusal_and_garbage_are_errors_and_not_an_empty_list() {
     let cause = error.source().unwrap().to_string();
     assert!(cause.contains("rejected by rate limit"), "{cause}");
 
-    // No gRPC: another program's socket.
+    // Not gRPC: the socket of another program.
     let mut node = Node::new();
     let listener = node.listener();
     node.listening.spawn(async move {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
-            // Whoever asked may have hung up already.
+            // The client may have disconnected already.
             let _ = stream
                 .write_all(b"SSH-2.0-OpenSSH_9.6\r\n\xff\xff\xff")
                 .await;
@@ -243,7 +243,7 @@ async fn a_refusal_and_garbage_are_errors_and_not_an_empty_list() {
 
 #[tokio::test]
 async fn a_message_that_is_none_is_an_error() {
-    // gRPC as it should be, with a message that ends in the middle of a field.
+    // Valid gRPC with a message that ends in the middle of a field.
     let app = axum::Router::new().fallback(|| async {
         let body: &[u8] = &[0, 0, 0, 0, 2, 0x0a, 0x7f];
         ([("content-type", "application/grpc")], body)

@@ -1,4 +1,4 @@
-//! Process file systems that are made up of files, and some of the real one.
+//! Tests on synthetic process file systems and on the real one.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -15,10 +15,10 @@ const CAPS: &str = "Character devices:\n  1 mem\n195 nvidia\n195 nvidiactl\n235 
 const TABLE: &str = "config 1\nmonitor 2\ngpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\ngpu0/gi2/access 21\n\
                      gpu0/gi2/ci0/access 22\ngpu1/gi1/access 147\ngpu9/gi1/access 1227\n";
 const POD: &str = "3f1c9a52-7d0b-4a6e-9c7f-0d3b8e5a1c24";
-/// Where no file is, so that a path in it is only a name.
+/// A directory without files, whose paths are only names.
 const DEV: &str = "/nowhere/dev";
 
-/// A process file system of a machine with the driver and nobody in it but the kernel.
+/// A process file system of a machine with the driver and only kernel threads.
 struct Proc(TempDir);
 
 impl Proc {
@@ -50,7 +50,7 @@ impl Proc {
         fs::remove_file(self.path().join(name)).unwrap();
     }
 
-    /// A process without an open file; its folder.
+    /// Adds a process without open files and returns its directory.
     fn process(&self, pid: u32, name: &str, flags: u32) -> PathBuf {
         let folder = self.path().join(pid.to_string());
         fs::create_dir_all(folder.join("fd")).unwrap();
@@ -63,7 +63,7 @@ impl Proc {
         folder
     }
 
-    /// A process with these files open.
+    /// Adds a process with these files open.
     fn with_open(&self, pid: u32, targets: &[&str]) -> PathBuf {
         let folder = self.process(pid, "train", 0);
         for (fd, target) in targets.iter().enumerate() {
@@ -78,7 +78,7 @@ impl Proc {
         open(self.path(), &[&first, &second])
     }
 
-    /// Who has what open: bus, GPU instance, compute instance, process.
+    /// Asserts the holders: bus, GPU instance, compute instance, process.
     #[track_caller]
     fn finds(&self, expected: &[(u8, Option<u32>, Option<u32>, u32)]) {
         let found = places(&self.open().unwrap());
@@ -139,7 +139,7 @@ fn an_open_node_is_told_with_its_place_and_who_has_it() {
             "DEV/nvidia-caps/nvidia-cap13",
         ],
     );
-    // Who only watches, or profiles.
+    // Monitoring or profiling tools.
     let watching = [
         "DEV/nvidia1 (deleted)",
         "DEV/nvidia-caps/nvidia-cap2",
@@ -171,7 +171,7 @@ fn whoever_looks_is_not_in_his_own_way() {
     proc.with_open(61, &["DEV/nvidia0"]);
     symlink("61", proc.path().join("self")).unwrap();
     proc.finds(&[(7, None, None, 60)]);
-    // The file system of a process namespace that this process is not in: then nobody in it is this one.
+    // The procfs of a namespace without this process, so that no process in it is excluded.
     proc.remove("self");
     proc.finds(&[(7, None, None, 60), (7, None, None, 61)]);
 }
@@ -193,10 +193,10 @@ fn without_the_driver_nobody_is_in_the_way_whatever_else_is_there() {
     proc.write("devices", "Character devices:\n  1 mem\n");
     proc.remove("driver/nvidia-caps/mig-minors");
     proc.finds(&[]);
-    // A driver from before there were capabilities.
+    // A driver from before capabilities were introduced.
     proc.write("devices", "Character devices:\n195 nvidia-frontend\n");
     proc.finds(&[(7, None, None, 50)]);
-    // The IMEX channels are no capabilities.
+    // IMEX channels are not capabilities.
     proc.write(
         "devices",
         "Character devices:\n195 nvidia\n240 nvidia-caps-imex-channels\n",
@@ -223,15 +223,15 @@ fn what_cannot_be_read_is_an_error_and_not_nobody() {
     let proc = Proc::new();
     let folder = proc.process(50, "train", 0);
     fs::remove_dir(folder.join("fd")).unwrap();
-    // It ended since.
+    // The process has ended.
     proc.finds(&[]);
-    // The tests may read everything, so this stands for a folder that may not be read.
+    // The tests can read everything, so a file stands for an unreadable directory.
     fs::write(folder.join("fd"), "").unwrap();
     proc.fails("cannot read /proc/50/fd");
 
     let proc = Proc::new();
     let folder = proc.process(50, "train", 0);
-    // And this for a link that may not be.
+    // A file stands for an unreadable link.
     fs::write(folder.join("fd/0"), "").unwrap();
     proc.fails("cannot read /proc/50/fd/0");
 }
@@ -243,7 +243,7 @@ fn a_process_namespace_that_is_not_the_machines_is_an_error() {
     let proc = Proc::new();
     fs::remove_dir_all(proc.path().join("2")).unwrap();
     proc.fails(MESSAGE);
-    // Any process may call itself like that.
+    // Any process can have this name.
     proc.process(2, "kthreadd", 0x0040_0040);
     proc.fails(MESSAGE);
 }
@@ -265,7 +265,7 @@ fn an_open_capability_that_the_tables_do_not_explain_is_an_error() {
         ));
         fs::remove_dir_all(folder).unwrap();
     }
-    // A capability is also one that the tables of others do not explain twice.
+    // A capability is also unknown if two tables disagree about it.
     proc.write("driver/nvidia-caps/sys-minors", "gpu0/gi1/access 12\n");
     proc.fails(
         "process 50 has nvidia-cap12 open, and the driver's tables do not tell what that is",
@@ -315,7 +315,7 @@ fn ten_thousand_files_are_looked_through_and_no_more_than_the_limits_allow() {
     assert_eq!(error.to_string(), "there are more than 1 processes");
 }
 
-/// A process with standard input and error as given; it lives until it is killed.
+/// Starts a process with this standard error. It runs until it is killed.
 fn waiting(error: Stdio) -> Child {
     Command::new("cat")
         .stdin(Stdio::piped())
@@ -328,9 +328,9 @@ fn waiting(error: Stdio) -> Child {
 #[test]
 fn of_real_processes_it_is_the_number_of_the_open_device_that_counts_and_not_its_name() {
     let proc = Proc::new();
-    // The memory devices stand for the driver's: /dev/full, which nobody else has open, is number 7 of them.
+    // The memory devices stand for the driver's. `/dev/full`, which no other process has open, has minor number 7.
     proc.write("devices", "Character devices:\n  1 nvidia-caps\n");
-    // What the children inherit of whoever runs the tests may be any other.
+    // The children may inherit any of these from the process that runs the tests.
     proc.write("driver/nvidia-caps/sys-minors", "a 3\nb 5\nc 8\nd 9\n");
     proc.write("driver/nvidia-caps/mig-minors", "gpu0/gi5/ci1/access 7\n");
     let file = proc.path().join("nvidia-cap7");
@@ -361,7 +361,7 @@ fn nothing_of_a_real_machine_without_the_driver_is_unknown() {
     child.kill().unwrap();
     child.wait().unwrap();
     if driver.contains(" nvidia") {
-        // With the driver it depends on who runs the tests; this much is certain.
+        // With the driver, the result depends on the user who runs the tests; only this is certain.
         let of_child = |holder: &Holder| holder.who.pid == Some(child.id());
         assert!(!found.unwrap_or_default().iter().any(of_child));
     } else {

@@ -1,4 +1,4 @@
-//! What newer drivers and larger machines tell: corrected errors, power, the `UltraServer`.
+//! Tests of files of newer drivers and larger machines: corrected errors, power, `UltraServer`.
 
 use super::*;
 
@@ -30,7 +30,7 @@ fn corrected_errors_power_and_the_ultraserver_are_read_where_the_driver_has_them
         (Some(7), Some(0))
     );
     assert_eq!(read.power_percent, Some(42));
-    // Corrected errors have lost nothing.
+    // Corrected errors lose no data.
     assert_eq!((read.state(), read.complaints()), (NeuronState::Ok, vec![]));
     host.put(&power, "POWER_STATUS_NO_DATA,0,0.00,0.00,0.00\n");
     let read = host.read_device(0);
@@ -112,7 +112,7 @@ fn devices_whose_folder_cannot_be_read_stay_as_they_were_read_last() {
     );
     host.take("module");
     assert_eq!(reader.read(&[]).unwrap().devices, before.devices);
-    // A folder that is not there has none.
+    // A missing directory has no devices.
     host.take(folders[0]);
     assert_eq!(reader.read(&[]), None);
     for folder in folders {

@@ -1,11 +1,11 @@
-//! Every single path of a machine is made missing, a folder, huge, a FIFO, no text: the reader ends, and what it says is what it said before
-//! or nothing.
+//! Fault injection: every path of a machine in turn becomes missing, a directory, huge, a FIFO or invalid text. The
+//! reader must terminate, and every value must be unchanged or absent.
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::*;
 
-/// What a path may turn into.
+/// A replacement of a path.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     Missing,
@@ -55,7 +55,7 @@ fn remove(path: &Path) {
     }
 }
 
-/// Every path below a folder, links and folders too.
+/// Returns every path below a directory, including links and directories.
 fn paths(root: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     let mut open = vec![root.to_owned()];
@@ -72,7 +72,7 @@ fn paths(root: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Whether each thing told is what was told before, or absent.
+/// Returns whether every value is unchanged or absent.
 fn says_nothing_new(now: &NeuronDevice, before: &NeuronDevice) -> bool {
     fn same<T: PartialEq>(now: Option<&T>, before: Option<&T>) -> bool {
         now.is_none() || now == before
@@ -101,7 +101,7 @@ fn says_nothing_new(now: &NeuronDevice, before: &NeuronDevice) -> bool {
         && same(now.unhealthy.as_ref(), before.unhealthy.as_ref())
 }
 
-/// The device's number in a path; none in what belongs to no single device.
+/// Returns the device number in a path; `None` for a path that belongs to no single device.
 fn concerned(path: &Path) -> Option<u32> {
     let mut parts = path.iter().filter_map(|part| part.to_str());
     parts.find_map(|part| part.strip_prefix("neuron")?.parse().ok())

@@ -1,10 +1,10 @@
-//! Ids of a catalogue of one's own, on the bus.
+//! Tests of custom catalog IDs on the bus.
 
 use super::*;
 use crate::domain::accelerators::{Catalogue, Field, Overlay, OverlayEntry, Value};
 use crate::domain::layout::Place;
 
-/// What a catalogue of one's own adds that has a product of these ids; `None` where that is refused.
+/// Returns a custom catalog with a product of these IDs; `None` if the catalog rejects it.
 fn own(ids: &str) -> Option<Own> {
     let at = Place { line: 7, column: 3 };
     let entry = OverlayEntry {

@@ -1,4 +1,4 @@
-//! Work with the driver, and letting go of it.
+//! Tests of work with the driver and of its release.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -7,7 +7,7 @@ use tokio::time;
 
 use super::*;
 
-/// A handle whose driver has been read.
+/// Returns a handle after the first observation.
 async fn ready_handle(fake: &Fake) -> Handle {
     let handle = fake.spawn();
     follow(&handle, &mut handle.hints(), &ready("570.1")).await;
@@ -118,7 +118,7 @@ async fn a_reading_behind_long_work_answers_what_was_read_last() {
     assert_eq!(fake.lock().reads_done, reads);
     go.send(()).unwrap();
     assert_eq!(work.await.unwrap(), Ok(Ok(())));
-    // Who waited in vain, the reading after the work, and this one.
+    // The request that timed out, the observation after the work, and this one.
     assert_eq!(handle.observe().await, before);
 }
 
@@ -138,7 +138,7 @@ async fn a_call_of_the_work_that_hangs_is_told() {
         };
         async move { handle.work(call).await }
     });
-    // A reading that begins later waits for as long as the call is overdue by then.
+    // A later observation only waits until the call is overdue.
     beginning.await.unwrap();
     let told = handle.observe().await;
     let expected = stalled("nvmlDeviceCreateGpuInstance", Some(driver("570.1")));
@@ -224,7 +224,7 @@ async fn a_release_that_nobody_waits_for_any_more_ends_by_itself() {
     let handle = ready_handle(&fake).await;
     let mut hints = handle.hints();
     let mut release = Box::pin(handle.release());
-    // Asks; an answer that is there already is not waited for either.
+    // Sends the request; an available response is not awaited either.
     let asked = poll_fn(|context| Poll::Ready(release.as_mut().poll(context)));
     drop(asked.await);
     drop(release);

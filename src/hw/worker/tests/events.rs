@@ -1,4 +1,4 @@
-//! What the thread that waits for events brings about.
+//! Tests of the effects of hardware events.
 
 use super::*;
 
@@ -35,7 +35,7 @@ async fn a_wait_for_events_puts_off_the_next_start() {
     follow(&handle, &mut hints, &ready("570.1")).await;
     fake.lock().reads.push_back(Answer::Fails(MISMATCH));
     follow(&handle, &mut hints, &lost()).await;
-    // The source is asked in the end, and stops, being told to. One that was told before its first wait is gone already.
+    // Lets the wait return, so that the source stops. A source that was stopped before its first wait is already gone.
     let _gone = say.send(Ok(Heard::Nothing));
     follow(&handle, &mut hints, &ready("570.1")).await;
     assert_eq!(fake.lock().held_at_open, [0, 0]);

@@ -1,4 +1,4 @@
-//! What passes the gate, one after the other and at once.
+//! Tests of sequential and concurrent calls of the gate.
 
 use std::sync::Barrier;
 use std::thread;
@@ -86,11 +86,12 @@ fn withheld_device_is_allocated_to_no_other_pod_and_its_pod_keeps_what_it_has() 
     let fit = listing.resources[&ResourceName::gpu()].fit();
     let fit: Vec<String> = fit.map(ToString::to_string).collect();
     assert_eq!(fit, [MIGS[0]]);
-    // Another container of the pod that is being admitted.
+    // Another container of the pod being admitted.
     ask(&gate, &[MIGS[0]]).unwrap();
     let refused = |id: &str| matches!(ask(&gate, &[id]), Err(Refusal::Withheld { .. }));
     assert!(refused(MIGS[1]));
-    // Once kubelet reports the pod, whoever asks for the same is another one, and kubelet is asked whether the first has ended.
+    // Once the kubelet reports the pod, a request for the same ID comes from another pod, and the kubelet is queried
+    // whether the first one has ended.
     let by = gate.held();
     gate.told(gate.now(), by, false);
     let mut asked = gate.given();
@@ -159,20 +160,20 @@ async fn a_device_that_is_changed_gives_nothing_out_until_it_was_decided_anew_wh
     list(&gate, &asked, &Health::Healthy);
     assert!(matches!(ask(&gate, &[GPU]), Err(Refusal::Changing { .. })));
     drop(closed);
-    // What is listed was read before the change.
+    // The list was read before the change.
     assert!(matches!(ask(&gate, &[GPU]), Err(Refusal::Changing { .. })));
     list(&gate, &asked, &Health::Healthy);
     ask(&gate, &[GPU]).unwrap();
 }
 
-/// Whether one who destroys partitions that nobody has would destroy this one,
-/// while a device of it is changed.
+/// Returns whether an engine that destroys only unused partitions would destroy this one while its device is being
+/// changed.
 fn would_destroy(gate: &Gate, uuid: &str) -> bool {
     gate.unseen().iter().all(|one| one.device_id != uuid)
 }
 
-/// One who asks for a partition, and one who destroys it when nobody has it:
-/// whether it was given out, and whether it was destroyed.
+/// Runs an allocation and a conditional destruction of a partition concurrently. Returns whether it was allocated and
+/// whether it was destroyed.
 fn race(gate: &Arc<Gate>, uuid: &str, turns: usize) -> (bool, bool) {
     let both = Barrier::new(2);
     thread::scope(|scope| {
@@ -204,8 +205,8 @@ async fn i1_nothing_is_both_given_out_and_destroyed_whoever_comes_first() {
     assert!(!would_destroy(&gate, GPU));
 }
 
-/// Who comes first is the machine's choice here, and on a busy one it may be
-/// the same each time: exactly one of both wins, whoever it is.
+/// The scheduler decides the order, which may be the same in every round on a busy machine. Exactly one of both
+/// succeeds.
 #[tokio::test]
 async fn i1_of_one_who_asks_and_one_who_destroys_at_once_exactly_one_wins() {
     for round in 0..2000 {
@@ -215,22 +216,22 @@ async fn i1_of_one_who_asks_and_one_who_destroys_at_once_exactly_one_wins() {
     }
 }
 
-/// What happens to a node with three partitions.
+/// An event on a node with three partitions.
 #[derive(Debug, Clone)]
 enum Event {
-    /// Kubelet asks for one.
+    /// The kubelet requests a partition.
     Ask(usize),
-    /// Kubelet notes what it was given.
+    /// The kubelet records its allocations.
     Note,
     /// The n-th pod ends.
     End(usize),
-    /// Kubelet is asked who has what.
+    /// The kubelet is queried.
     Tell,
-    /// Kubelet is started again, and knows nobody for a moment.
+    /// The kubelet restarts and temporarily reports no pods.
     Restart,
-    /// The engine wants to destroy one and to make another.
+    /// The engine destroys a partition and creates another one.
     Replace(usize),
-    /// The agent looks.
+    /// The agent observes the hardware.
     Look,
 }
 
@@ -263,7 +264,7 @@ proptest! {
     fn i1_in_whatever_order_no_partition_that_somebody_was_given_is_destroyed(
         events in prop::collection::vec(event(), 1..60)
     ) {
-        // The names of what there is; a new one is never an old one.
+        // Existing partitions by UUID; a UUID is never reused.
         let mut there: Vec<String> = MIGS.map(ToOwned::to_owned).to_vec();
         let mut made = 0;
         let asked = |there: &[String]| {
@@ -295,7 +296,7 @@ proptest! {
                 }
                 Event::Replace(nth) => {
                     let closed = gate.close(&[pci()]);
-                    // As `apply::witness::Giving` does, with kubelet's own answer.
+                    // As in `apply::witness::Giving`, with the kubelet's own response.
                     let unseen = gate.unseen();
                     let mut holders = unseen.iter().map(|one| &one.device_id).chain(&noted);
                     let uuid = there[nth].clone();

@@ -1,4 +1,4 @@
-//! When kubelet is told, by the clock of the test.
+//! Tests of registration times on a simulated clock.
 
 use std::fs;
 
