@@ -305,8 +305,8 @@ fn status(refusal: &Refusal) -> Status {
     Status::new(code, chain(refusal))
 }
 
-/// Maps status codes of tonic, which blames the client's own side: an unreadable message is the peer's fault, not an
-/// internal error.
+/// Maps tonic's status codes, which assume a client: on a server, an unreadable message is the peer's error, not an
+/// internal one.
 fn unreadable(status: &Status) -> Status {
     let message = status.message();
     match status.code() {

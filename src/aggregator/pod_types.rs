@@ -1,5 +1,4 @@
-//! Writes the accelerator types that pods were allocated to labels of the pods, as reported by the agents of their
-//! nodes.
+//! Annotates pods with the accelerator types that were allocated to them, as reported by the agents of their nodes.
 //!
 //! ```text
 //!  Fleet: allocations per node --> domain::workload: claims --> Ledger: schedule of pods
@@ -30,7 +29,7 @@ use crate::wire::status;
 /// Minimum interval between scans of the fleet, so that pods that start together are processed together.
 const GATHER: Duration = Duration::from_millis(500);
 
-/// Writer of the pod labels.
+/// Writer of the pod annotations.
 #[derive(Debug)]
 pub struct Writer {
     pods: Pods,
@@ -159,7 +158,7 @@ impl<'a> Desk<'a> {
         self.fleet = fleet;
     }
 
-    /// Reads a pod and writes its labels if they differ.
+    /// Reads a pod and writes its annotations if they differ.
     async fn tell(&mut self, key: &Key) {
         let done = self.write(key).await;
         let now = self.began.elapsed();
@@ -200,8 +199,8 @@ impl<'a> Desk<'a> {
     }
 }
 
-/// Returns whether both versions lead to the same labels. Device parts change with every process, so only the type is
-/// compared.
+/// Returns whether both versions lead to the same annotations. Device parts change with every process, so only the type
+/// is compared.
 fn says_the_same(one: &Node, other: &Node) -> bool {
     let key = PartKey::usage();
     let is_stale = |node: &Node| node.freshness.found_stale();

@@ -47,7 +47,7 @@ pub(super) const MAX_LONG_FORMS: usize = 8;
 struct ListPage {
     assets: Assets,
     notice: Option<String>,
-    /// Whether no source of profiles is configured.
+    /// Whether neither the cluster nor a file provides profiles.
     is_nowhere: bool,
     caption: String,
     rows: Vec<Row>,

@@ -173,7 +173,7 @@ fn plugin_configs(
     Ok(Some(Keeper::new(shelf, view)))
 }
 
-/// Creates the writer of pod type labels.
+/// Creates the writer of pod annotations.
 fn pod_types(
     runtime: &Runtime,
     settings: Option<&PodTypes>,
