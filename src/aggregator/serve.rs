@@ -96,7 +96,6 @@ enum Place {
 /// Accepted connection.
 struct Accepted {
     peer: Peer,
-    /// Routes of this connection.
     router: Router,
     /// Maximum age.
     age: Duration,

@@ -182,7 +182,6 @@ async fn a_token_that_many_show_at_once_is_one_review() {
     assert_eq!(server.asked(), 2);
 }
 
-/// Polls once.
 async fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     std::future::poll_fn(|cx| {
         let polled = std::pin::Pin::new(&mut *future).poll(cx);

@@ -11,7 +11,6 @@ use crate::domain::availability::{Basis, Key as Of, Kind, Row, Shape, Wait, Why}
 use crate::domain::error::chain;
 use crate::domain::quantity::Mebibytes;
 
-/// The page.
 #[derive(Template)]
 #[template(path = "availability.html")]
 pub(super) struct AvailabilityPage {
@@ -27,7 +26,6 @@ pub(super) struct AvailabilityPage {
     origin: String,
 }
 
-/// Section of a type.
 #[derive(Debug)]
 struct TypePart {
     id: String,
@@ -36,7 +34,6 @@ struct TypePart {
     resources: Vec<ResourcePart>,
 }
 
-/// Resource of a type.
 #[derive(Debug)]
 struct ResourcePart {
     free: String,

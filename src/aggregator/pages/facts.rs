@@ -43,7 +43,6 @@ pub(super) struct Runs {
     pub(super) memory: String,
 }
 
-/// Name and value.
 #[derive(Debug)]
 pub(super) struct Fact {
     pub(super) name: &'static str,

@@ -9,7 +9,6 @@ use crate::aggregator::query::{self, Query, SortKey};
 use crate::domain::fleet::{NodeState, Sharing};
 use crate::domain::reconcile::State;
 
-/// Filter form.
 #[derive(Debug)]
 pub(super) struct Form {
     pub(super) search: String,

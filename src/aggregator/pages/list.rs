@@ -27,7 +27,6 @@ const ROWS: usize = 200;
 /// Uptime of the aggregator during which agents may still be reconnecting.
 const YOUNG_SECONDS: u64 = 120;
 
-/// The page.
 #[derive(Template)]
 #[template(path = "list.html")]
 pub(super) struct ListPage {

@@ -24,7 +24,6 @@ use crate::domain::inventory::{Amd, Inventory, Neuron, NvmlState, Topology};
 use crate::domain::slices::words::LEGEND;
 use crate::wire::status;
 
-/// The page.
 #[derive(Template)]
 #[template(path = "node.html")]
 pub(super) struct NodePage {
@@ -78,7 +77,6 @@ struct Notice {
     since: Option<String>,
 }
 
-/// Name and value.
 #[derive(Debug)]
 struct Named {
     name: &'static str,

@@ -72,7 +72,6 @@ struct Row {
     findings: Vec<String>,
 }
 
-/// Serves the list.
 pub(super) async fn list(
     State(site): State<Site>,
     Seen(sight): Seen,
@@ -116,7 +115,6 @@ pub(super) async fn named(
     .await
 }
 
-/// Serves a profile.
 pub(super) async fn keyed(
     State(site): State<Site>,
     Seen(sight): Seen,

@@ -25,7 +25,6 @@ pub(super) struct Given {
     pub(super) unfit: Vec<String>,
 }
 
-/// Resource of the node.
 #[derive(Debug)]
 pub(super) struct Resource {
     pub(super) name: String,

@@ -4,7 +4,6 @@ use crate::aggregator::pages::words::printable;
 use crate::domain::inventory::{Device, InstanceUse, MigState, Usage};
 use crate::domain::slices::{Region as Stretch, Slices, words as say};
 
-/// Diagram.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Picture {
     /// Name of its parts.

@@ -5,7 +5,7 @@
 //! requirement = key | "!" key | key ( "=" | "==" | "!=" ) value | key ( "in" | "notin" ) "(" value *( "," value ) ")"
 //! ```
 //! A value can be empty. As in Kubernetes, `!=` and `notin` also select label sets without the key. The operators `<`
-//! and `>` are not supported, because none of Octavo's labels is a number.
+//! and `>` are not supported, because none of Octavo's labels is a number to compare.
 
 use std::collections::BTreeSet;
 use std::fmt;

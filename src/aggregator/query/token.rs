@@ -26,7 +26,6 @@ pub struct Token {
 pub(super) struct Last {
     /// Sort key.
     pub(super) rank: Rank<'static>,
-    /// Name.
     pub(super) name: NodeName,
 }
 

@@ -14,7 +14,6 @@ use crate::wire::strict;
 /// Maximum length of a body; a thousand measurements are shorter.
 const LONGEST: usize = 256 << 10;
 
-/// A JSON document.
 pub(super) struct Sent<T>(pub(super) T);
 
 impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Sent<T> {

@@ -33,7 +33,6 @@ const LONGEST: usize = 32;
 /// Maximum number of warnings per profile.
 const MOST_WARNINGS: usize = 4;
 
-/// The page.
 #[derive(Template)]
 #[template(path = "compare.html")]
 struct ComparePage {

@@ -32,7 +32,6 @@ use crate::wire::hardware_profiles::{differences, object, yaml};
 /// Maximum number of node names in a sentence.
 const SHOWN: usize = 12;
 
-/// The page.
 #[derive(Template)]
 #[template(path = "draft.html")]
 pub(super) struct DraftPage {

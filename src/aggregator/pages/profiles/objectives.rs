@@ -25,7 +25,6 @@ use crate::wire::slo::{ObjectivesJson, SloAnswer, SloProfile, SloRequest, SloRow
 /// Maximum number of rows shown; the best come first.
 const MOST_ROWS: usize = 200;
 
-/// The page.
 #[derive(Template)]
 #[template(path = "objectives.html")]
 struct ObjectivesPage {

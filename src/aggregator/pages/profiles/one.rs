@@ -8,7 +8,6 @@ use crate::aggregator::pages::words::printable;
 use crate::domain::hardware_profile::Said;
 use crate::wire::hardware_profiles::document::ProfileRow;
 
-/// The page.
 #[derive(Template)]
 #[template(path = "profile.html")]
 pub(super) struct OnePage {
