@@ -1,13 +1,13 @@
-//! The gate in front of everything that is read over HTTP: who somebody is, and whether the cluster's roles let them see that.
+//! HTTP access control: authenticates each request and authorizes it against the cluster's RBAC roles.
 //!
 //! ```text
-//!  request --> of another site's page? --> its row in the table --> who? --> may they? --> Sight --> pages, API
+//!  request --> cross-site? --> row of the access table --> authentication --> authorization --> Sight --> pages, API
 //! ```
 //!
-//! The table is [`domain::access`](crate::domain::access)'s; what it does not have is refused. The API server is asked whose a token
-//! is and what its owner may do, seldom, as `asking` says. Handlers are given a [`Sight`]: what of their answer may be
-//! shown; and an [`Identity`], for those who change something. Without a checker everybody sees everything, and other sites' pages
-//! still change nothing.
+//! The table is [`domain::access`](crate::domain::access); a request that matches no row is refused. The API server
+//! authenticates tokens and authorizes callers; `asking` caches its answers and limits the number of requests. Handlers
+//! receive a [`Sight`], which limits what their response may contain, and an [`Identity`], for requests that change
+//! something. Without a checker, every client sees everything; cross-site requests still cannot change anything.
 
 mod checks;
 mod lasting;
@@ -40,44 +40,44 @@ use crate::domain::error::chain;
 use crate::k8s::access_review::Asker;
 use crate::k8s::token_review::ReviewError;
 
-/// Lets readers see what they may. Clones are one guard.
+/// Authorizes read access. Clones share one guard.
 #[derive(Debug, Clone)]
 pub struct Guard {
     checks: Option<Arc<Checks>>,
-    /// Names that requests may be for, beside this machine's own; `None` where that is not asked.
+    /// Accepted `Host` names besides those of this machine; `None` disables the check.
     hosts: Option<Arc<[String]>>,
     audit: Audit,
     stats: Stats,
 }
 
-/// Who says whose a token is, and what somebody may do.
+/// Authenticates tokens and authorizes callers; implemented by the client of the API server.
 #[tonic::async_trait]
 pub trait Ask: fmt::Debug + Send + Sync {
-    /// Whose it is now.
+    /// Returns the current owner of `token`.
     async fn whose(&self, token: &Token) -> Result<Proof, ReviewError>;
-    /// Whether they may do this now.
+    /// Returns whether the API server currently allows `question` for `caller`.
     async fn may(&self, caller: &Caller, question: &Question) -> Result<bool, ReviewError>;
 }
 
-/// Who is believed to be whom.
+/// Trusted sources of caller identities.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Believed {
-    /// For whom tokens have to be; for the API server itself where there is none.
+    /// Audience that tokens must have; the API server's own audience if `None`.
     pub audience: Option<Audience>,
-    /// Proxies that say who somebody is.
+    /// Proxies trusted to name the caller.
     pub proxies: Option<Proxies>,
 }
 
-/// Who makes a request; nobody where nobody is asked who they are. An extension of every request that was let in.
+/// Caller of a request; `None` if authentication is disabled. An extension of every request that passed the guard.
 #[derive(Debug, Clone, Default)]
 pub struct Identity(pub Option<Arc<Caller>>);
 
-/// The right to follow the fleet; for ever where nobody is asked who they are.
+/// Permission to watch the fleet; never expires if authentication is disabled.
 #[derive(Debug, Default)]
 pub(super) struct Following(Option<Right>);
 
 impl Following {
-    /// Returns once whoever has it may not follow any more, asked again every half minute.
+    /// Returns when the client loses the permission, which is checked every 30 seconds.
     pub(super) async fn ended(self) -> Refused {
         if let Some(right) = self.0
             && let Some(refused) = right.ended().await
@@ -89,7 +89,7 @@ impl Following {
 }
 
 impl Guard {
-    /// Everybody sees everything.
+    /// Creates a guard without authentication: every client sees everything.
     pub fn open(stats: Stats) -> Self {
         Self {
             checks: None,
@@ -99,7 +99,8 @@ impl Guard {
         }
     }
 
-    /// The same for a server that this machine alone reaches: it answers requests for this machine and for these names only.
+    /// Rejects requests for hosts other than this machine and `names`; for a server that is reachable from this machine
+    /// only.
     #[must_use]
     pub fn with_hosts(self, names: &[String]) -> Self {
         Self {
@@ -108,7 +109,7 @@ impl Guard {
         }
     }
 
-    /// The cluster's roles decide.
+    /// Creates a guard that authorizes requests against the cluster's RBAC roles.
     pub fn checked(believed: Believed, ask: Box<dyn Ask>, counter: Counter, stats: Stats) -> Self {
         let checks = Checks::new(believed, ask, counter, stats.clone());
         Self {
@@ -119,7 +120,8 @@ impl Guard {
         }
     }
 
-    /// Whether whoever sent a request with these headers may follow the fleet by gRPC, as by the stream of events; and so long.
+    /// Authorizes the sender of `headers` to watch the fleet over gRPC. Requires the same permission as the stream of
+    /// events.
     pub(super) async fn follows(
         &self,
         headers: &HeaderMap,
@@ -149,7 +151,7 @@ impl Guard {
         })))
     }
 
-    /// Whether who makes a request may do this, which the cluster's roles say; everybody may where nobody is asked who they are.
+    /// Checks that the caller is allowed to do what `question` names; always succeeds if authentication is disabled.
     pub(super) async fn may(&self, identity: &Identity, question: Question) -> Result<(), Refused> {
         let Some(checks) = &self.checks else {
             return Ok(());
@@ -161,18 +163,18 @@ impl Guard {
         Err(Refused::Forbidden(question))
     }
 
-    /// Whether nobody is asked who they are.
+    /// Returns whether authentication is disabled.
     pub(super) fn is_open(&self) -> bool {
         self.checks.is_none()
     }
 
-    /// Where changes are told of, and what was refused.
+    /// The audit log for changes and refusals.
     pub fn audit(&self) -> &Audit {
         &self.audit
     }
 }
 
-/// The layer around everything that is served.
+/// Middleware that guards every HTTP route.
 pub async fn check(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let peer = request.extensions().get::<Peer>();
@@ -208,12 +210,12 @@ pub async fn check(State(guard): State<Guard>, mut request: Request, next: Next)
     lasting::guarded(response, right)
 }
 
-/// Whether a request that may change something is of a page of ours, or of none.
+/// Rejects unsafe requests that come from another site's page.
 fn of_this_site(request: &Request) -> Result<(), crossing::Crossing> {
     if request.method().is_safe() {
         return Ok(());
     }
-    // What cannot be read is there, and is none of ours.
+    // An unreadable header counts as present, with a value that matches no page of ours.
     let word = |name: &str| {
         let value = request.headers().get(name);
         value.map(|value| value.to_str().unwrap_or_default())
@@ -225,7 +227,8 @@ fn of_this_site(request: &Request) -> Result<(), crossing::Crossing> {
     })
 }
 
-/// Which host and port a request is for, in its own words: HTTP/2 has them in the address. A name that cannot be read is an empty one.
+/// Returns the requested host and port as sent. HTTP/2 carries them in the URI. An unreadable name is returned as an
+/// empty string.
 pub(super) fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
     let field = headers.get(header::HOST);
     let field = field.map(|host| host.to_str().unwrap_or_default());
@@ -233,7 +236,8 @@ pub(super) fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> 
 }
 
 impl Guard {
-    /// Whether a request is for a host that this server is known by. Probes are answered for any: they tell nothing.
+    /// Checks that the request is for a host name of this server. Probes are exempt because their responses reveal
+    /// nothing.
     fn of_this_host(&self, request: &Request) -> Result<(), UnknownHost> {
         let Some(names) = &self.hosts else {
             return Ok(());
@@ -261,7 +265,7 @@ impl Guard {
         }
     }
 
-    /// Counts a refusal, and tells of it if it is worth that.
+    /// Counts a refusal and, if it concerns the caller, writes it to the audit log.
     pub(super) fn tell(
         &self,
         verb: &str,
@@ -284,7 +288,7 @@ impl Guard {
     }
 }
 
-/// Whether who asks for it reads problem documents rather than pages.
+/// Returns whether clients of `path` expect problem documents rather than pages.
 fn is_for_programs(path: &str) -> bool {
     let of_api = path.strip_prefix("/api");
     of_api.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

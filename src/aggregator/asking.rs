@@ -1,9 +1,9 @@
-//! Asking the API server what only it knows, seldom: about each thing once, however many want to know.
+//! Rate-limited and cached requests to the API server.
 //!
-//! A question is a request to the API server, so their number is bounded whatever peers send: an answer is remembered for a while
-//! (one that lets in longer than one that does not), a thing is asked about once however many wait for it, few questions run at once
-//! and few more wait. While the API server gives no answer it is asked once a second. [`auth`](super::auth) asks so about agents'
-//! tokens, [`access`](super::access) about who reads over HTTP.
+//! Peers trigger these requests, so their number is bounded. Answers are cached, grants longer than denials. Concurrent
+//! questions about the same key share one request. The number of running requests and the number of waiting ones are
+//! limited. After a failure, the API server is asked at most once a second. [`auth`](super::auth) uses this for agents'
+//! tokens, [`access`](super::access) for HTTP readers.
 
 mod cache;
 
@@ -22,40 +22,40 @@ use tracing::{info, warn};
 use self::cache::Cache;
 use crate::domain::error::chain;
 
-/// How long an answer that lets in is used without asking again.
+/// Time to live of a cached grant.
 const GOOD_FOR: Duration = Duration::from_mins(1);
-/// How long one that does not is.
+/// Time to live of a cached denial.
 const BAD_FOR: Duration = Duration::from_secs(5);
-/// Bad answers that are remembered. They take no place of good ones.
+/// Capacity of the cache of denials, which is separate from that of grants.
 pub(super) const MOST_BAD: usize = 1000;
-/// Questions at once, and those that run or wait for their turn.
+/// Limits of concurrent requests, and of running and queued requests together.
 pub(super) const MOST_AT_ONCE: usize = 16;
 pub(super) const MOST_PENDING: usize = 4096;
-/// How long the API server is left alone after it gave no answer.
+/// Pause after a failed request.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
-/// How long somebody waits for their turn and their answer. Less than what a connection without a stream has.
+/// Time limit of waiting for an answer, including the queue. Shorter than the timeout of a connection without a stream.
 pub(super) const PATIENCE: Duration = Duration::from_secs(8);
 
-/// The hash of what is asked about: what is remembered has no secret in it.
+/// SHA-256 of a cache key, so that the cache contains no secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Fingerprint([u8; 32]);
 
-/// What the log says when answers stay away, and when they are back.
+/// Log messages for the loss and return of the API server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Words {
-    /// What cannot be: `agents' tokens cannot be reviewed`.
+    /// The failed operation: `agents' tokens cannot be reviewed`.
     pub(super) away: &'static str,
-    /// What comes of that.
+    /// The consequence.
     pub(super) meanwhile: &'static str,
-    /// That it is over.
+    /// The recovery.
     pub(super) back: &'static str,
 }
 
-/// Whether the API server answers. Clones are about the same one.
+/// Reachability of the API server. Clones share the state.
 #[derive(Debug, Clone)]
 pub(super) struct Health(Arc<(Words, Mutex<Option<Instant>>)>);
 
-/// One kind of question: a good answer is a `G`, a bad one a `B`. Clones remember together.
+/// Cached lookup with a grant of type `G` or a denial of type `B`. Clones share the cache.
 #[derive(Debug)]
 pub(super) struct Asking<G, B>(Arc<Shared<G, B>>);
 
@@ -64,11 +64,11 @@ struct Shared<G, B> {
     health: Health,
     slots: Semaphore,
     known: Mutex<Known<G, B>>,
-    /// Questions that are asked now.
+    /// Running requests.
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// Answers, and questions that are open.
+/// Cached answers and pending requests.
 #[derive(Debug)]
 struct Known<G, B> {
     good: Cache<G>,
@@ -76,14 +76,14 @@ struct Known<G, B> {
     pending: BTreeMap<Fingerprint, Open<G, B>>,
 }
 
-/// What a question came to; `None` where nobody knows.
+/// Result of a request; `None` if the API server did not answer.
 type Said<G, B> = Option<Result<G, B>>;
 
-/// Where that will be: nothing yet, and then that.
+/// Receiver for the result of a pending request; holds `None` until then.
 type Open<G, B> = watch::Receiver<Option<Said<G, B>>>;
 
 impl Fingerprint {
-    /// Of texts, whose borders count too.
+    /// Hashes the texts with their lengths, so that moving text between parts changes the hash.
     pub(super) fn of<'a>(parts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut context = Context::new(&SHA256);
         for part in parts {
@@ -102,7 +102,7 @@ impl Health {
         Self(Arc::new((words, Mutex::new(None))))
     }
 
-    /// Whether the API server is left alone.
+    /// Returns whether the pause after a failure is still running.
     fn rests(&self, now: Instant) -> bool {
         self.since()
             .is_some_and(|at| now.duration_since(at) < PAUSE)
@@ -123,7 +123,7 @@ impl Health {
         }
     }
 
-    /// When it last gave no answer, unless it gave one since.
+    /// Time of the last failure, cleared by the next answer.
     fn since(&self) -> MutexGuard<'_, Option<Instant>> {
         self.0.1.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -140,7 +140,7 @@ where
     G: Clone + Send + Sync + 'static,
     B: Clone + Send + Sync + 'static,
 {
-    /// Nothing is known yet. Of more good answers than `most_good` the oldest is asked for again.
+    /// Creates an empty cache of at most `most_good` grants; the oldest is evicted first.
     pub(super) fn new(health: Health, most_good: usize) -> Self {
         let known = Known {
             good: Cache::new(GOOD_FOR, most_good),
@@ -155,7 +155,8 @@ where
         }))
     }
 
-    /// The answer about what `key` stands for, by `question` where it is not known; `None` where nobody can say now.
+    /// Returns the cached answer for `key`, or the answer of `question`; `None` if the API server does not answer in
+    /// time.
     pub(super) async fn about<F, E>(&self, key: Fingerprint, question: F) -> Option<Result<G, B>>
     where
         F: Future<Output = Result<Result<G, B>, E>> + Send + 'static,
@@ -173,14 +174,14 @@ where
         }
     }
 
-    /// How many bad answers are kept, and how many questions are open.
+    /// Number of cached denials and of pending requests.
     #[cfg(test)]
     pub(super) fn sizes(&self) -> (usize, usize) {
         let known = self.0.known();
         (known.bad.len(), known.pending.len())
     }
 
-    /// What is known, or where that will be said.
+    /// Returns the cached answer, or the receiver of the pending one.
     fn look_up<F, E>(
         &self,
         key: Fingerprint,
@@ -207,7 +208,7 @@ where
         let (tell, told) = watch::channel(None);
         known.pending.insert(key, told.clone());
         drop(known);
-        // A task of its own: who asked first may go away, and others wait for the same.
+        // A separate task: the first requester may disconnect while others wait for the same answer.
         let shared = Arc::clone(&self.0);
         let mut tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
@@ -227,7 +228,7 @@ impl<G: Clone, B: Clone> Shared<G, B> {
         E: Error + 'static,
     {
         let _slot = self.slots.acquire().await.ok()?;
-        // Those that had to wait while it stopped answering need not find that out each for itself.
+        // Requests that queued while the API server failed need not each run into the same failure.
         if self.health.rests(Instant::now()) {
             return None;
         }

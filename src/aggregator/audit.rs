@@ -1,8 +1,8 @@
-//! Who did what, and who was refused what: one line of the log each, with the target `octavo::audit` and fields that do not change
-//! their names.
+//! Audit log: changes and refusals, one log line each, with the target `octavo::audit` and stable field names.
 //!
-//! A change always has its line. Refusals are what strangers can cause at will, so of one identity ten are told in a minute, and the
-//! next one that is says how many were not. No line has a token or another secret in it: who writes one is given names only.
+//! Every change is logged. Unauthenticated clients can cause any number of refusals, so at most ten per identity and
+//! minute are logged; the next logged one reports how many were dropped. No line contains a token or another secret,
+//! because callers pass names only.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,80 +11,80 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::info;
 
-/// Writes such lines. Clones count together.
+/// Writer of the audit log. Clones share the rate limits.
 #[derive(Debug, Clone, Default)]
 pub struct Audit(Arc<Mutex<Ledger>>);
 
-/// Somebody was refused something.
+/// Refused request.
 #[derive(Debug, Clone, Copy)]
 pub struct Refusal<'a> {
-    /// Who, as far as that is known.
+    /// Caller; empty if unknown.
     pub who: &'a str,
-    /// From where.
+    /// Address of the client.
     pub peer: &'a str,
-    /// What they wanted to do: a method.
+    /// HTTP method.
     pub verb: &'a str,
-    /// With what: a path.
+    /// Path.
     pub object: &'a str,
-    /// Why not.
+    /// Reason.
     pub why: &'a str,
 }
 
-/// Somebody changed something, or tried to.
+/// Change, or an attempt at one.
 #[derive(Debug, Clone, Copy)]
 pub struct Change<'a> {
-    /// Who.
+    /// Caller.
     pub who: &'a str,
-    /// What they did: `create`, `apply`.
+    /// Operation: `create`, `apply`.
     pub verb: &'a str,
-    /// With what: kind, namespace and name.
+    /// Kind, namespace and name of the object.
     pub object: &'a str,
-    /// What there was; empty where there was nothing, or where nothing was made.
+    /// Previous state; empty if there was none or nothing was created.
     pub before: &'a str,
-    /// What there is, what there shall be, or why it is not.
+    /// New state, desired state, or the reason for the failure.
     pub after: &'a str,
-    /// Why, as they say.
+    /// Reason that the caller gave.
     pub why: &'a str,
 }
 
-/// What a change came to.
+/// Outcome of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is about to be made; another line says what came of it.
+    /// About to be made; another line reports the outcome.
     Begun,
-    /// It was made.
+    /// Made.
     Done,
-    /// It was there already, and nothing was written.
+    /// Already in the desired state; nothing was written.
     Unchanged,
-    /// It was tried, and the API server would take it.
+    /// Dry run accepted by the API server.
     DryRun,
-    /// It was tried, and the API server would not take it or did not answer.
+    /// Dry run rejected or not answered by the API server.
     DryRunFailed,
-    /// It could not be made.
+    /// Failed.
     Failed,
-    /// Nobody knows whether it was made.
+    /// Unknown: the request may or may not have taken effect.
     Unknown,
 }
 
-/// Refusals that were told of late.
+/// Recently logged refusals.
 #[derive(Debug, Default)]
 struct Ledger {
-    /// By identity: since when, how many were told, how many were not.
+    /// By identity: start of the interval, logged refusals, dropped refusals.
     lately: BTreeMap<String, (Instant, u32, u32)>,
 }
 
-/// Refusals of one identity that are told in [`SPAN`].
+/// Limit of logged refusals per identity in each [`SPAN`].
 const MOST_TOLD: u32 = 10;
 const SPAN: Duration = Duration::from_mins(1);
-/// Identities that are told apart; what more there are count as one.
+/// Limit of identities with a rate limit of their own; all others share one.
 const MOST_IDENTITIES: usize = 1000;
-/// Characters of a field that are logged.
+/// Maximum length of a field, in characters.
 const LONGEST: usize = 512;
-/// Characters of what there was and is: objects as text.
+/// Maximum length of the `before` and `after` fields, in characters; they hold objects as text.
 const LONGEST_STATE: usize = 8192;
 
 impl Audit {
-    /// Tells of a refusal, or counts it.
+    /// Logs a refusal, or counts it if the rate limit is reached.
     pub fn refused(&self, refusal: &Refusal<'_>) {
         let identity = if refusal.who.is_empty() {
             refusal.peer
@@ -109,7 +109,7 @@ impl Audit {
         );
     }
 
-    /// Tells of a change.
+    /// Logs a change.
     pub fn changed(&self, change: &Change<'_>, outcome: Outcome) {
         info!(
             target: "octavo::audit",
@@ -140,7 +140,7 @@ impl Outcome {
 }
 
 impl Ledger {
-    /// Whether one more refusal of this identity is told, and then how many were not since the last one.
+    /// Applies the rate limit of the identity. Returns the number of dropped refusals if this one is to be logged.
     fn tells(&mut self, identity: &str, now: Instant) -> Option<u32> {
         let known = self.lately.contains_key(identity);
         if !known && self.lately.len() >= MOST_IDENTITIES {
@@ -163,7 +163,7 @@ impl Ledger {
     }
 }
 
-/// The beginning of what somebody else said, on one line.
+/// Truncates external text and replaces control characters, so that it fits on one line.
 fn line(text: &str, longest: usize) -> String {
     let text = text.chars().take(longest);
     text.map(|c| if c.is_control() { ' ' } else { c }).collect()

@@ -1,11 +1,10 @@
-//! Who may report: an agent shows its pod's token, and the API server says what that is worth.
+//! Authentication of agents: an agent presents its pod's service account token, and the API server reviews it.
 //!
 //! ```text
-//!  report --> token? --> known? --> asked about already? --> TokenReview, few at a time --> Rule::judge --> node
+//!  report --> token? --> cached? --> pending? --> TokenReview (limited concurrency) --> Rule::judge --> node
 //! ```
 //!
-//! What does not look like a token is refused unseen; of the others the API server is asked seldom, as `asking`
-//! says.
+//! Text that cannot be a token is refused without a request. Other tokens are reviewed through the cache in `asking`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,41 +20,41 @@ use crate::domain::error::chain;
 use crate::domain::id::NodeName;
 use crate::k8s::token_review::{ReviewError, Reviewer};
 
-/// Lets agents in, or not. Clones are one gate.
+/// Authenticates agents. Clones share one gate.
 #[derive(Debug, Clone)]
 pub struct Gate(Option<Arc<Checks>>);
 
-/// Who says what a token is worth.
+/// Reviewer of tokens; implemented by the client of the API server.
 #[tonic::async_trait]
 pub trait Ask: fmt::Debug + Send + Sync {
-    /// What it is worth now.
+    /// Reviews `token` now.
     async fn ask(&self, token: &Token) -> Result<Review, ReviewError>;
 }
 
-/// Why an agent is not let in.
+/// Reason for refusing an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Refused {
-    /// It shows nothing.
+    /// No credentials.
     #[error("a token is needed: an agent shows its pod's, with --aggregator-token")]
     NoToken,
-    /// It shows something else.
+    /// Credentials other than a single bearer token.
     #[error("the authorization is not one bearer token")]
     NotBearer,
-    /// What it shows cannot be a token.
+    /// Malformed token.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// The token does not count here.
+    /// Token rejected by the API server or by the rule.
     #[error(transparent)]
     Denied(#[from] Denial),
-    /// It is the token of another node's agent.
+    /// Token of another node's agent.
     #[error("node {said}: the token is that of an agent on node {proven}")]
     OtherNode {
-        /// What it says to be.
+        /// Node named in the report.
         said: NodeName,
-        /// What it is.
+        /// Node proven by the token.
         proven: NodeName,
     },
-    /// Nobody knows now.
+    /// The API server does not answer.
     #[error("the token cannot be checked now; come again")]
     Unchecked,
 }
@@ -68,7 +67,8 @@ struct Checks {
     asking: Asking<NodeName, Denial>,
 }
 
-/// Good tokens that are remembered: of more nodes, the one asked about first is asked about again. About 4 MiB.
+/// Capacity of the cache of accepted tokens, about 4 MiB. With more nodes, the oldest entry is evicted and reviewed
+/// again.
 const MOST_GOOD: usize = 20_000;
 
 const WORDS: Words = Words {
@@ -78,12 +78,12 @@ const WORDS: Words = Words {
 };
 
 impl Gate {
-    /// Whoever comes is let in as whom it says to be.
+    /// Creates a gate that accepts every agent without authentication.
     pub fn open() -> Self {
         Self(None)
     }
 
-    /// Those are let in whose token the rule accepts.
+    /// Creates a gate that accepts agents whose token satisfies `rule`.
     pub fn checked(rule: Rule, ask: Box<dyn Ask>, stats: Stats) -> Self {
         Self(Some(Arc::new(Checks {
             rule,
@@ -93,7 +93,7 @@ impl Gate {
         })))
     }
 
-    /// The node that whoever sent this has proven to be, where that is asked for.
+    /// Returns the node proven by the token; `None` if authentication is disabled.
     pub async fn admit(&self, metadata: &MetadataMap) -> Result<Option<NodeName>, Refused> {
         let Some(checks) = &self.0 else {
             return Ok(None);
@@ -109,7 +109,7 @@ impl Gate {
     }
 }
 
-/// The one token that is shown.
+/// Returns the single bearer token.
 fn bearer(metadata: &MetadataMap) -> Result<Token, Refused> {
     let mut all = metadata.get_all("authorization").iter();
     let value = all.next().ok_or(Refused::NoToken)?;
@@ -141,7 +141,7 @@ impl Checks {
 }
 
 impl Refused {
-    /// In one word, for counting.
+    /// Value of the metrics label.
     pub fn word(&self) -> &'static str {
         match self {
             Self::NoToken | Self::NotBearer | Self::Token(_) | Self::Denied(_) => "unauthenticated",
@@ -150,7 +150,7 @@ impl Refused {
         }
     }
 
-    /// What the peer is told.
+    /// Converts the refusal to a gRPC status.
     pub fn status(&self) -> Status {
         let code = match self {
             Self::NoToken | Self::NotBearer | Self::Token(_) | Self::Denied(_) => {

@@ -1,7 +1,8 @@
-//! What is to be had, counted when somebody asks and kept until agents or cluster say something else.
+//! Capacity per type, counted on demand and cached until agents or the cluster report a change.
 //!
-//! Counting looks at all nodes and pods, so it is done on a thread of its own and by one at a time: who asks meanwhile is given the count
-//! before or, where that is old, waits; and who reports is never delayed. Called by the REST API, the pages and the metrics.
+//! A count visits all nodes and pods, so it runs on a blocking thread, one at a time. Concurrent requests receive the
+//! previous count or, if that one is too old, wait. Agents' reports are never delayed. Used by the REST API, the pages
+//! and the metrics.
 
 mod holders;
 mod query;
@@ -31,53 +32,53 @@ use crate::wire::api::API_VERSION;
 use crate::wire::availability::{AvailabilityList, AvailabilityRow};
 use crate::wire::status;
 
-/// A count that is older is marked as what was: the bound of the requirements.
+/// Age from which a count is marked as stale; the bound is set by the requirements.
 pub const STALE_AFTER: Duration = Duration::from_mins(1);
 
-/// What everybody is told who may not know why the cluster is not followed.
+/// Message for callers who are not allowed to see why the cluster cannot be read.
 pub const NOT_READ: &str = "its nodes and pods cannot be read now";
 
-/// Between two counts while the fleet changes all the time: whoever asks then is given the one before.
+/// Minimum interval between counts while the fleet changes all the time; requests within it receive the previous count.
 const PAUSE: Duration = Duration::from_secs(1);
-/// While it is counted anew everybody is given the count before, if it is no older than this: nobody waits.
+/// Maximum age of a count that is returned while a new one runs.
 const MEANWHILE: Duration = Duration::from_secs(3);
 
-/// Counts, for all who ask. Cheap to clone.
+/// Counts capacity for all callers. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Counter {
     view: View,
     cluster: Option<watch::Receiver<Arc<Followed>>>,
     kept: Kept<Counted, Work>,
-    /// Who holds nothing any more, to be learned from with the next count.
+    /// Completed holding intervals, which the next count adds to the history.
     shown: mpsc::Sender<Vec<Shown>>,
     /// The time of day.
     today: fn(&Clock) -> Timestamp,
 }
 
-/// One count, of one fleet and one look at the cluster.
+/// Result of one count, of one fleet and one snapshot of the cluster.
 #[derive(Debug, Clone)]
 pub struct Counted {
-    /// What is to be had.
+    /// Capacity per type.
     pub availability: Arc<Availability>,
-    /// The fleet that was counted.
+    /// Revision of the counted fleet.
     pub revision: u64,
-    /// What of the cluster was counted; `None` where none is followed.
+    /// The counted cluster; `None` without a watched cluster.
     followed: Option<Arc<Followed>>,
     at: Instant,
 }
 
-/// How old a count is.
+/// Age of a count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Age {
-    /// Since what was counted was last known to be current.
+    /// Time since the counted state was last known to be current.
     pub age: Duration,
-    /// Whether that is past the bound.
+    /// Whether `age` exceeds the bound.
     pub is_stale: bool,
-    /// Why the cluster is not followed now.
+    /// Why the cluster is not watched at the moment.
     pub trouble: Option<String>,
 }
 
-/// What is kept between two counts.
+/// State retained between counts.
 #[derive(Debug)]
 struct Work {
     names: Names,
@@ -89,7 +90,7 @@ struct Work {
 }
 
 impl Counter {
-    /// Of this fleet, and of a cluster where one is followed.
+    /// Creates a counter of this fleet and, if given, of this watched cluster.
     pub fn new(view: View, cluster: Option<watch::Receiver<Arc<Followed>>>) -> Self {
         let (shown, to_learn) = holders::channel();
         let work = Work {
@@ -109,22 +110,23 @@ impl Counter {
         }
     }
 
-    /// The fleet that is counted.
+    /// The counted fleet.
     pub fn view(&self) -> &View {
         &self.view
     }
 
-    /// Whether a cluster is followed, by whose nodes and pods it is counted.
+    /// Returns whether a cluster is watched, so that its nodes and pods are counted.
     pub fn follows(&self) -> bool {
         self.cluster.is_some()
     }
 
-    /// What is to be had now, or was a moment ago; `None` only where counting fails on this side.
+    /// Returns the current count or a recent one; `None` only if counting panics.
     pub async fn current(&self) -> Option<Counted> {
         self.fitting(|last| self.fit(last)).await
     }
 
-    /// The same for who asks once because something changed, and rather waits than being told what was before.
+    /// Like [`current`](Self::current), but waits for a fresh count instead of returning a recent one; for reactions to
+    /// a change.
     pub async fn latest(&self) -> Option<Counted> {
         self.fitting(|last| self.fit(last).or_wait()).await
     }
@@ -135,22 +137,22 @@ impl Counter {
         self.kept.current(fit, counting).await.ok()
     }
 
-    /// What was counted last, without counting.
+    /// Returns the last count, if any, without counting.
     pub fn last(&self) -> Option<Counted> {
         self.kept.last(|_| true)
     }
 
-    /// How old a count is now.
+    /// Returns the age of a count.
     pub fn age(&self, counted: &Counted) -> Age {
         let Some(cluster) = &self.cluster else {
-            // Agents alone: each node's own staleness is counted in.
+            // Without a cluster, each node's own staleness is part of the count.
             return Age {
                 age: counted.at.elapsed(),
                 is_stale: counted.at.elapsed() > STALE_AFTER,
                 trouble: None,
             };
         };
-        // Nothing changes while nothing is heard, so what is known of the cluster may be current though it was counted long ago.
+        // No event means no change, so an old count of a quiet cluster can still be current.
         let now = Arc::clone(&cluster.borrow());
         let is_same = counted
             .followed
@@ -166,7 +168,7 @@ impl Counter {
         }
     }
 
-    /// The document of what `query` asks for.
+    /// Builds the document that answers `query`.
     pub fn document(&self, counted: &Counted, query: &AvailabilityQuery) -> AvailabilityList {
         let clock = self.view.clock();
         let Age {
@@ -195,7 +197,7 @@ impl Counter {
         }
     }
 
-    /// Counts what is there now.
+    /// Counts the current state.
     fn count(&self, work: &mut Work) -> Counted {
         let (fleet, followed) = (self.view.fleet(), self.followed());
         let now = (self.view.clock().now(), self.seconds());
@@ -214,7 +216,7 @@ impl Counter {
         Some(Arc::clone(&cluster.borrow()))
     }
 
-    /// What a count is good for: one of what is there now is current, and so is one so young that nobody minds.
+    /// Classifies a count: fresh if it is current or younger than `PAUSE`.
     fn fit(&self, last: &Last<Counted>) -> Fit {
         let age = last.done.elapsed();
         if self.is_current(&last.made) || age < PAUSE {
@@ -226,7 +228,7 @@ impl Counter {
         }
     }
 
-    /// Whether it is one of what is there now.
+    /// Returns whether the count describes the current state.
     fn is_current(&self, counted: &Counted) -> bool {
         let now = self.followed();
         let is_same_cluster = match (&counted.followed, &now) {
@@ -238,15 +240,15 @@ impl Counter {
             (Some(_), None) | (None, Some(_)) => false,
         };
         let is_same = is_same_cluster && counted.revision == self.view.fleet().revision;
-        // What agents alone say is counted again now and then: whether they are heard of is a matter of time, and so is how likely it is
-        // that somebody ends who has held for long.
+        // A count of agents alone is repeated regularly because their staleness depends on time. The same holds for the
+        // probability that a long-running pod ends soon.
         let is_timeless = now.is_some() && !counted.availability.depends_on_time();
         is_same && (is_timeless || counted.at.elapsed() < STALE_AFTER / 4)
     }
 }
 
 impl Work {
-    /// Counts at `now`, which is so many seconds since 1970.
+    /// Counts at `now`, with `seconds` as Unix time.
     fn count(
         &mut self,
         fleet: Fleet,
@@ -270,7 +272,7 @@ impl Work {
                 })
             })
             .collect();
-        // Until a cluster was read once, it is not known to be empty.
+        // An empty snapshot of a cluster that was never read does not mean an empty cluster.
         let sights = followed.filter(|followed| followed.heard.is_some());
         let sights = sights.map(|followed| followed.sights.as_ref());
         let past = Past {
@@ -280,7 +282,7 @@ impl Work {
         count(&agents, sights, &mut self.names, Some(past))
     }
 
-    /// Reads what agents have said since the count before.
+    /// Decodes what agents reported since the previous count.
     fn look(&mut self, fleet: Fleet) {
         let news = fleet.since(&self.fleet);
         for node in news.gone {
@@ -291,7 +293,7 @@ impl Work {
             if before.is_some_and(|before| before.parts == node.parts) {
                 continue;
             }
-            // What an agent sent was read before it was taken in.
+            // The store decoded the parts before it accepted them.
             if let Ok(inventory) = status::decode(&node.parts).map(|status| status.inventory) {
                 let usage = node.parts.get(PartKey::usage().as_str());
                 let usage = usage.and_then(|part| status::decode_usage(part).ok());
@@ -309,7 +311,7 @@ impl Work {
     }
 }
 
-/// Whether devices of a node are being given other partitions now.
+/// Returns whether the agent is applying a layout now.
 fn is_changing(node: &Node) -> bool {
     let layout = node.summary.layout.as_ref();
     let state = layout.and_then(|layout| layout.state.as_deref());

@@ -1,12 +1,13 @@
-//! Hardware profiles made in the cluster for people who may make them there; only where the aggregator was started for that.
+//! Creation of hardware profiles in the cluster for authorized users, if the aggregator was started with it.
 //!
 //! ```text
-//!  page, API --> Maker: may they, by the cluster's roles? --> k8s: as it is, dry run or apply --> one line of audit
+//!  page, API --> Maker: authorized by RBAC? --> k8s: read, dry run or apply --> one line in the audit log
 //! ```
 //!
-//! What is written is written with the aggregator's own rights, so it is asked first whether the person could do the same with
-//! theirs. Where nobody is asked who they are, only this machine's own pages and programs may. One profile is made at a time, and
-//! what was begun is finished and told of, also when whoever asked for it has gone, or when the aggregator is told to stop.
+//! Profiles are written with the aggregator's own permissions, so the user's permissions are checked first. If
+//! authentication is disabled, only pages and programs on this machine can create profiles. Profiles are created one at
+//! a time. A started creation is completed and logged, even if the client disconnects or the aggregator is shutting
+//! down.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -33,7 +34,7 @@ use crate::k8s::hardware_profiles::{
 };
 use crate::wire::hardware_profiles::annotate;
 
-/// Makes profiles. Clones are one.
+/// Creates profiles. Clones share one state.
 #[derive(Debug, Clone)]
 pub struct Maker(Arc<Inner>);
 
@@ -41,72 +42,72 @@ pub struct Maker(Arc<Inner>);
 struct Inner {
     writer: Writer,
     guard: Guard,
-    /// Who the API server says that the aggregator is.
+    /// Identity of the aggregator according to the API server.
     own: OnceCell<String>,
     turn: Mutex<()>,
-    /// For attempts that are under way.
+    /// Slots for running attempts.
     room: Arc<Semaphore>,
 }
 
-/// Who wants one.
+/// Requester of a profile.
 #[derive(Debug, Clone, Default)]
 pub struct Who {
     identity: Identity,
     peer: Option<IpAddr>,
-    /// How they name this server.
+    /// The `Host` of the request.
     host: String,
-    /// Whether a proxy says that it passed the request on.
+    /// Whether a header shows that a proxy forwarded the request.
     is_passed_on: bool,
 }
 
-/// What is to be made, and how.
+/// Request to create a profile.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Order {
     /// The object.
     pub object: Value,
-    /// Why.
+    /// Reason given by the user.
     pub reason: Option<String>,
-    /// What is done with one of its name.
+    /// Handling of an existing profile of the same name.
     pub existing: Existing,
-    /// Whether it is only tried.
+    /// Whether to validate the request only.
     pub dry: DryRun,
 }
 
-/// Why it was not made.
+/// Reason why a profile was not created.
 #[derive(Debug, Error)]
 pub enum NotMade {
-    /// It has no namespace.
+    /// The object has no namespace.
     #[error("say the namespace: OpenDataHub's own is opendatahub or redhat-ods-applications")]
     NoNamespace,
-    /// Nobody is asked who they are, and it came as if from another machine.
+    /// Authentication is disabled, and the request did not come from this machine.
     #[error(
         "whoever reaches this server is not asked who they are, so only this machine may make something: open it as localhost, or start \
          it with --http-auth token-review or proxy-header (it was reached {0})"
     )]
     Elsewhere(String),
-    /// They may not.
+    /// The requester lacks the permission.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// It was tried.
+    /// The API server rejected the object or did not answer.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// Others are being made.
+    /// Too many other attempts are running.
     #[error("other profiles are being made just now, and nothing was sent for this one; try again")]
     Busy,
-    /// Something is wrong here.
+    /// The task that creates the profile panicked.
     #[error("something went wrong here in the middle of it; look at the profile, and try again")]
     Ended,
 }
 
-/// How long the API server's answers may take in all.
+/// Total time limit of the API server's answers.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// How long one waits for those before it.
+/// Time limit of waiting for earlier attempts.
 const TURN: Duration = Duration::from_secs(3);
-/// Attempts at once, those that wait among them.
+/// Maximum number of concurrent attempts, including those that wait.
 const AT_ONCE: usize = 16;
 
 impl Maker {
-    /// One that writes with these rights, for whom `guard` lets.
+    /// Creates profiles with the permissions of `writer` for users whom `guard` authorizes.
     pub fn new(writer: Writer, guard: Guard) -> Self {
         Self(Arc::new(Inner {
             writer,
@@ -117,11 +118,11 @@ impl Maker {
         }))
     }
 
-    /// Whether somebody may make this one, or put it in the place of another.
+    /// Checks that the requester is allowed to create this profile, or to replace an existing one.
     ///
     /// # Errors
     ///
-    /// Why not.
+    /// The reason for the refusal.
     pub async fn may(
         &self,
         who: &Who,
@@ -132,18 +133,18 @@ impl Maker {
             return Err(NotMade::NoNamespace);
         }
         let guard = &self.0.guard;
-        // A name that somebody else's page gave to this machine is none of this machine's.
+        // A foreign page can point its own host name at this machine (DNS rebinding); such a name is refused.
         if guard.is_open() && !is_this_machine(&who.host) {
             let host: String = who.host.chars().take(64).collect();
             return Err(NotMade::Elsewhere(format!("as {host:?}")));
         }
-        // And whoever a proxy here lets through is none of this machine.
+        // A client behind a local proxy can be on any machine.
         if guard.is_open() && who.is_passed_on {
             return Err(NotMade::Elsewhere("through a proxy".to_owned()));
         }
         let new = Question::new_profile(&key.namespace);
         guard.may(&who.identity, new).await?;
-        // Who makes one is told of another one of that name.
+        // The answer reveals an existing profile of this name, so the requester must be allowed to read it.
         let read = Question::profile_read(key);
         guard.may(&who.identity, read).await?;
         if existing == Existing::Replace {
@@ -153,11 +154,11 @@ impl Maker {
         Ok(())
     }
 
-    /// Makes it, and tells of it.
+    /// Creates the profile and logs it.
     ///
     /// # Errors
     ///
-    /// Why it was not made; without an answer of the API server it may be.
+    /// The reason why it was not created. Without an answer of the API server, it may exist nevertheless.
     pub async fn make(&self, who: &Who, order: Order) -> Result<Applied, NotMade> {
         let key = key(&order.object);
         let may = self.may(who, &key, order.existing).await;
@@ -168,7 +169,7 @@ impl Maker {
         let (maker, who) = (self.clone(), who.clone());
         let room = Arc::clone(&self.0.room).try_acquire_owned();
         let room = room.map_err(|_full| NotMade::Busy)?;
-        // A task of its own: who asked may go away, and what is done is told of.
+        // A separate task: the client may disconnect, and the outcome must still be logged.
         let doing = tokio::spawn(async move {
             let made = maker.finish(&who, &key, order).await;
             drop(room);
@@ -177,7 +178,7 @@ impl Maker {
         doing.await.unwrap_or(Err(NotMade::Ended))
     }
 
-    /// Returns once nothing is being made any more; nothing is begun meanwhile.
+    /// Waits for running attempts and rejects new ones.
     pub async fn ended(&self) {
         if self.0.room.available_permits() < AT_ONCE {
             warn!("a hardware profile is being made; its end is waited for");
@@ -194,7 +195,7 @@ impl Maker {
             existing,
             dry,
         } = order;
-        // What is only tried changes nothing, and waits for nobody.
+        // A dry run changes nothing, so it does not wait for others.
         let _turn = match dry {
             DryRun::No => {
                 let turn = timeout(TURN, self.0.turn.lock()).await;
@@ -203,7 +204,7 @@ impl Maker {
             DryRun::Server => None,
         };
         let deadline = Instant::now() + DEADLINE;
-        // A name that cannot be had in time is left out.
+        // The name is left empty if it cannot be resolved in time.
         let who = timeout_at(deadline, self.name(who)).await;
         let who = who.unwrap_or_default();
         let why = reason.as_deref().unwrap_or_default();
@@ -219,7 +220,7 @@ impl Maker {
             why,
         };
         let audit = self.0.guard.audit();
-        // Told of before, too: this process may be killed before it knows what came of it.
+        // Also logged beforehand, because the process may be killed before it knows the outcome.
         if dry == DryRun::No {
             audit.changed(&change, Told::Begun);
         }
@@ -267,7 +268,7 @@ impl Maker {
         }
     }
 
-    /// Who that is; the aggregator itself where nobody is asked.
+    /// Name of the requester; of the aggregator itself if authentication is disabled.
     async fn name(&self, who: &Who) -> String {
         if let Some(caller) = &who.identity.0 {
             return caller.shown();
@@ -295,7 +296,7 @@ impl<S: Sync> FromRequestParts<S> for Who {
 }
 
 impl NotMade {
-    /// Whether nobody knows if it was made.
+    /// Returns whether the profile may have been created nevertheless.
     pub fn is_unknown(&self, dry: DryRun) -> bool {
         dry == DryRun::No
             && match self {
@@ -306,7 +307,7 @@ impl NotMade {
     }
 }
 
-/// What is tried.
+/// Verb of the attempt, for the audit log.
 fn verb(existing: Existing) -> &'static str {
     match existing {
         Existing::Keep => "create",
@@ -314,7 +315,7 @@ fn verb(existing: Existing) -> &'static str {
     }
 }
 
-/// What came of it, as the log has it.
+/// Outcome for the audit log.
 fn told(made: &Result<Applied, WriteError>, dry: DryRun) -> Told {
     match (made, dry) {
         (Ok(made), DryRun::No) if made.outcome == Outcome::Unchanged => Told::Unchanged,
@@ -328,22 +329,22 @@ fn told(made: &Result<Applied, WriteError>, dry: DryRun) -> Told {
     }
 }
 
-/// What people said of it, and what it asks for, on one line.
+/// The object's annotations and spec on one line.
 fn state(object: &Value) -> String {
     let metadata = object.get("metadata");
     let annotations = metadata.and_then(|metadata| metadata.get("annotations"));
     json!({"annotations": annotations, "spec": object.get("spec")}).to_string()
 }
 
-/// Whether a request has a field that only proxies put there.
+/// Returns whether the request has a header that only proxies set.
 fn is_passed_on(headers: &HeaderMap) -> bool {
     headers.keys().map(header::HeaderName::as_str).any(|name| {
         matches!(name, "forwarded" | "via" | "x-real-ip") || name.starts_with("x-forwarded-")
     })
 }
 
-/// Whether a host, as a request names it, is the machine that the request was made on: a page can have a name of its own lead there,
-/// and cannot have the request name another host than that.
+/// Returns whether the requested host is this machine. A foreign page can point its own name at this machine, but
+/// cannot make the browser send a different `Host`.
 fn is_this_machine(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']').map_or("", |(name, _port)| name),
@@ -426,7 +427,7 @@ mod tests {
         assert!(!NotMade::Busy.is_unknown(DryRun::No));
     }
 
-    /// Somebody of this machine, where nobody is asked who they are.
+    /// A requester on this machine, with authentication disabled.
     fn here() -> Who {
         Who {
             host: "localhost:8443".to_owned(),
@@ -443,7 +444,7 @@ mod tests {
         }
     }
 
-    /// One whose API server answers that there is no such thing, once it may; and how often it was asked.
+    /// A `Maker` whose API server answers 404 as soon as a permit is available, and the number of requests it received.
     fn maker(may: &Arc<Semaphore>) -> (Maker, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let (count, may) = (Arc::clone(&asked), Arc::clone(may));

@@ -1,5 +1,5 @@
-//! What a layout would do to a node: the agent's own planner over what its agent reported last. Who holds a partition is known
-//! by the process id only: commands and pods are the node's to tell.
+//! Dry run of a layout on a node: the agent's planner, applied to the inventory that the agent last reported. Holders
+//! of a partition are known by process ID only; commands and pods are known on the node.
 
 use std::collections::BTreeSet;
 
@@ -8,18 +8,18 @@ use crate::domain::inventory::Inventory;
 use crate::domain::layout::{Resolved, Targets};
 use crate::domain::plan::{self, NodePlan, Policy, Question};
 
-/// A plan for a layout.
+/// Plan for a layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DryRun {
-    /// What the layout asks of each device.
+    /// Target of each device.
     pub targets: Targets,
-    /// What would happen.
+    /// The changes.
     pub plan: NodePlan,
-    /// What is odd about the layout on this node, in words for a person.
+    /// Human-readable warnings about the layout on this node.
     pub warnings: Vec<String>,
 }
 
-/// What would happen to a node that has this if the layout `name` were put in force.
+/// Plans the changes that applying the layout `name` would make to a node with this inventory.
 pub fn dry_run(
     layouts: &Current,
     name: &str,

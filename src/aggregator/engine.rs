@@ -1,8 +1,8 @@
-//! Asks an engine of somebody else's for estimates.
+//! Client of an external estimate engine.
 //!
-//! It is on the other side of a network and belongs to others, so all of it is bounded: the time from the first byte to the last, the
-//! length of the answer, the questions at once, and how often one that fails is asked ([`Breaker`]). What it says is held against
-//! what can be before anybody sees it.
+//! The engine is a remote third-party service, so every resource is bounded: the duration of a request, the length of
+//! the answer, the number of concurrent requests, and the request rate after failures ([`Breaker`]). Answers are
+//! validated before they are used.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,16 +29,16 @@ use crate::domain::estimate::breaker::{Breaker, Decision, Event};
 use crate::domain::estimate::{Devices, Workload};
 use crate::wire::estimates::{EngineQuestion, Lie, Said, WorkloadJson, believed};
 
-/// The longest answer that is read: a page of figures is a hundredth of it.
+/// Maximum length of an answer in bytes. A page of figures needs a hundredth of it.
 const LONGEST_ANSWER: usize = 256 << 10;
-/// Questions at once; more are answered without times.
+/// Maximum number of concurrent requests; further estimates are returned without times.
 const AT_ONCE: usize = 16;
-/// How long a good answer is given again: a page that somebody looks at asks the same with every change of the fleet.
+/// Time to live of a cached answer. An open page repeats the same request on every change of the fleet.
 const KEPT_FOR: Duration = Duration::from_mins(1);
-/// Most answers that are kept.
+/// Capacity of the cache.
 const MOST_KEPT: usize = 64;
 
-/// A way to an engine.
+/// Client of an estimate engine.
 #[derive(Debug)]
 pub struct Engine {
     http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
@@ -49,42 +49,42 @@ pub struct Engine {
     kept: Mutex<Kept>,
 }
 
-/// Good answers by their question, and when they came.
+/// Valid answers by request, with their arrival time.
 type Kept = BTreeMap<Bytes, (Duration, Said)>;
 
-/// Why an engine said nothing that can be used.
+/// Reason for an unusable answer.
 #[derive(Debug, Error)]
 pub enum EngineError {
-    /// It failed too often, and is left alone for some seconds.
+    /// Too many recent failures; requests are suspended for some seconds.
     #[error("the estimate engine failed several times in a row and is left alone for some seconds")]
     LeftAlone,
-    /// Too many ask.
+    /// Too many concurrent requests.
     #[error("too many questions to the estimate engine are open")]
     Busy,
-    /// It took too long.
+    /// Timeout.
     #[error("the estimate engine did not answer within {0:?}")]
     TooSlow(Duration),
-    /// It cannot be reached, or broke off.
+    /// Connection failure.
     #[error("the estimate engine cannot be asked")]
     Away(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// It answers with a failure.
+    /// Status other than 200.
     #[error("the estimate engine answers {0}")]
     Refused(StatusCode),
-    /// It says more than any honest one would.
+    /// Answer longer than the limit.
     #[error("the estimate engine answers more than {} KiB", .0 >> 10)]
     TooLong(usize),
-    /// It says what cannot be.
+    /// Invalid answer.
     #[error("the estimate engine is not believed")]
     Lies(#[source] Lie),
 }
 
-/// Why no engine can be asked at all.
+/// Failure to set up TLS.
 #[derive(Debug, Error)]
 #[error("cannot prepare TLS for the estimate engine")]
 pub struct EngineSetupError(#[source] Box<dyn std::error::Error + Send + Sync>);
 
 impl EngineError {
-    /// Whether the engine is well, and only this question was none that it answers.
+    /// Returns whether the engine is healthy and rejected only this request.
     fn is_about_the_question(&self) -> bool {
         let Self::Refused(status) = self else {
             return false;
@@ -96,7 +96,7 @@ impl EngineError {
 }
 
 impl Engine {
-    /// Asks nothing yet.
+    /// Creates a client without connecting.
     pub fn new(settings: &EngineSettings) -> Result<Self, EngineSetupError> {
         let tls = tls(settings).map_err(EngineSetupError)?;
         let mut http = HttpConnector::new();
@@ -117,12 +117,12 @@ impl Engine {
         })
     }
 
-    /// Where it is.
+    /// URL of the engine.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// What it says of `workload` on `devices`, within its time, or said less than a minute ago.
+    /// Returns the engine's estimates of `workload` on `devices`, from the cache if possible.
     pub async fn ask(
         &self,
         (workload, told): (&Workload, WorkloadJson),
@@ -165,7 +165,7 @@ impl Engine {
         said
     }
 
-    /// Answers that are not too old.
+    /// Locks the cache and removes expired answers.
     fn kept(&self, clock: &Clock) -> MutexGuard<'_, Kept> {
         let now = now(clock);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -200,7 +200,7 @@ impl Engine {
             .map_err(|error| away(error.into()))?;
         let response = self.http.request(request).await;
         let response = response.map_err(|error| away(error.into()))?;
-        // A redirect is a refusal too: nobody said that questions may go elsewhere.
+        // A redirect counts as a refusal: requests must not be sent to any other address than the configured one.
         if response.status() != StatusCode::OK {
             return Err(EngineError::Refused(response.status()));
         }
@@ -223,7 +223,7 @@ fn now(clock: &Clock) -> Duration {
     Duration::from_millis(clock.now().as_millis())
 }
 
-/// The system's authorities vouch for the engine; where no TLS is spoken they are not looked for.
+/// TLS configuration with the system's root certificates, which are loaded for `https` URLs only.
 fn tls(
     settings: &EngineSettings,
 ) -> Result<ClientConfig, Box<dyn std::error::Error + Send + Sync>> {

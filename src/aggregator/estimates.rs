@@ -1,6 +1,7 @@
-//! How long a training takes, how fast a model writes and what that costs: by an engine's word or by the rule of thumb, with prices.
+//! Estimated training times, decoding speeds and costs, from an engine or the built-in roofline model, with prices.
 //!
-//! The API and the pages ask here, so both say the same. No answer is an error because an engine is: then it has no times, and why.
+//! Shared by the API and the pages. A failing engine is not an error: the answer then has no times and gives the
+//! reason.
 
 use super::view::View;
 use crate::domain::access::Sight;
@@ -11,14 +12,14 @@ use crate::domain::price::{PriceBook, PurchaseOption};
 use crate::wire::api::API_VERSION;
 use crate::wire::estimates::{EstimateAnswer, EstimateRequest, EstimateRow, MOST_ITEMS, Said};
 
-/// What an engine is called for who may not know where it is.
+/// Name of the engine for callers who are not allowed to see its URL.
 const ENGINE: &str = "the estimate engine";
-/// What everybody is told who may not know why the file of prices cannot be used.
+/// Message for callers who are not allowed to see why the price book cannot be read.
 pub const OLD_PRICES: &str = "prices are those of before: the price book cannot be used now";
 
 type Money<'b> = (Option<&'b PriceBook>, PurchaseOption);
 
-/// What is asked, estimated within the engine's time, for who has this sight; an error names the field that cannot be.
+/// Estimates the request, with details limited by `sight`; an error names the invalid field.
 pub async fn estimate(
     view: &View,
     sight: &Sight,
@@ -47,7 +48,7 @@ pub async fn estimate(
             match engine.ask(question, &devices, view.clock()).await {
                 Ok(said) => by_engine(said, &devices, money),
                 Err(error) => {
-                    // Where it is can be a name of somebody's network.
+                    // The URL can reveal the name of an internal network.
                     let source = if sight.nodes { engine.url() } else { ENGINE };
                     let why = sight.told(chain(&error), &error.to_string());
                     without_times(source, &why, &devices)
@@ -58,7 +59,7 @@ pub async fn estimate(
     Ok(EstimateAnswer { notices, ..answer })
 }
 
-/// One device of each type that the fleet has.
+/// One device of each type in the fleet.
 fn of_fleet(view: &View, notices: &mut Vec<String>) -> Vec<Devices> {
     let types = view.listed().types(view.clock().now());
     let mut all: Vec<Devices> = types

@@ -1,7 +1,6 @@
-//! A stream of items that a task of its own makes.
+//! Stream of items that a background task produces.
 //!
-//! The task ends with the stream: when its reader is gone, nothing goes on for nobody. When the task fails the stream ends, and
-//! the reader comes again.
+//! The task is aborted when the stream is dropped. When the task fails, the stream ends and its reader reconnects.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_stream::Stream;
 
-/// The stream, which has its task.
+/// Stream that owns its task.
 #[derive(Debug)]
 pub(super) struct Feed<T> {
     items: mpsc::Receiver<T>,
@@ -20,7 +19,7 @@ pub(super) struct Feed<T> {
 }
 
 impl<T> Feed<T> {
-    /// Starts a task that sends items, of which so many may wait to be read.
+    /// Starts the task with a channel for at most `waiting` unread items.
     pub(super) fn start<F>(waiting: usize, make: impl FnOnce(mpsc::Sender<T>) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,

@@ -1,4 +1,4 @@
-//! What the aggregator knows: the form in which readers get it.
+//! Read-only model of the fleet.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,84 +19,86 @@ use crate::domain::labels::LabelSet;
 use crate::domain::sharing::usage::Usage;
 use crate::domain::stream::{Parts, Run};
 
-/// All nodes at one moment. Cheap to clone, and never changed once it was given out.
+/// Immutable snapshot of all nodes. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Fleet {
-    /// Grows with each change.
+    /// Increases with each change.
     pub revision: u64,
-    /// The nodes, ordered by name.
+    /// Nodes ordered by name.
     pub nodes: Roster<Node>,
-    /// Whether an agent has come that had reported to an aggregator before: this one was restarted.
+    /// Whether an agent connected that had reported to an earlier run of the aggregator; shows that the aggregator was
+    /// restarted.
     pub has_returned: bool,
 }
 
-/// One node, as its agent described it last.
+/// Last reported state of a node.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// Its name.
+    /// Name of the node.
     pub name: NodeName,
-    /// Its agent, or the label that names its type where no agent reports it.
+    /// Its agent, or the label that names its type if no agent reports it.
     pub source: Source,
-    /// The run of the agent that speaks for it.
+    /// Run of the agent that reports the node.
     pub run: Run,
-    /// That agent's version.
+    /// Version of that agent.
     pub agent_version: String,
-    /// What the agent said, of which the rest is made.
+    /// Reported parts, from which the other fields are derived.
     pub parts: Parts,
-    /// Its labels, shared with nodes that have the same.
+    /// Labels of the node; shared between nodes with equal labels.
     pub labels: Arc<LabelSet>,
-    /// Its devices, ordered by PCI address.
+    /// Devices ordered by PCI address.
     pub devices: Vec<DeviceSummary>,
-    /// Its devices taken together.
+    /// Summary of all devices.
     pub summary: NodeSummary,
-    /// What is kept of who uses what of it.
+    /// Summary of the usage by pod.
     pub usage: UsageRank,
-    /// Whether its agent is connected now.
+    /// Whether the agent is connected.
     pub connected: bool,
-    /// When its status last became another one.
+    /// Time of the last change of the status.
     pub changed: Moment,
-    /// When its agent last confirmed that all this is so, and whether that was too long ago when it was looked at last.
+    /// Time of the agent's last confirmation, and whether the writer last found it too old.
     pub freshness: Freshness,
 }
 
-/// Whose word a node's status is.
+/// Agent that reports a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    /// The node.
+    /// Name of the node.
     pub name: NodeName,
-    /// The run of its agent.
+    /// Run of the agent.
     pub run: Run,
-    /// That agent's version.
+    /// Version of the agent.
     pub agent_version: String,
 }
 
-/// What is kept of a status beside its parts.
+/// Digest of a status, stored with its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gist {
-    /// What the node tells the scheduler.
+    /// Labels of the node.
     pub labels: Arc<LabelSet>,
-    /// Its devices, ordered by PCI address.
+    /// Devices ordered by PCI address.
     pub devices: Vec<DeviceSummary>,
-    /// Its devices taken together.
+    /// Summary of all devices.
     pub summary: NodeSummary,
-    /// What is kept of who uses what of them.
+    /// Summary of the usage by pod.
     pub usage: UsageRank,
 }
 
-/// How old what is known may be, and is. The time is shared by all versions of a node: a heartbeat makes no new version.
+/// Age of a node's status and its bound. The time is shared by all versions of a node, so a heartbeat creates no new
+/// version.
 #[derive(Debug, Clone)]
 pub struct Freshness {
     confirmed_ms: Arc<AtomicU64>,
     bound: Duration,
-    /// Set when the writer found it stale, so that becoming stale is a change like any other.
+    /// Set by the writer, so that becoming stale is a change like any other.
     found_stale: bool,
 }
 
 impl Fleet {
-    /// Devices of all nodes by type, ordered by the type's name, those without one last; and how many nodes have each. A
-    /// stale node's devices count as unknown.
+    /// Devices of all nodes by type, ordered by the type's name with untyped devices last, and the number of nodes that
+    /// have each. Devices of stale nodes count as unknown.
     pub fn types(&self, now: Moment) -> Vec<TypeOfFleet> {
-        // A tree, because peers say what types there are: one that invents them shall not make this slow.
+        // A tree, because peers choose the type names: invented names must not slow this down.
         let mut all: BTreeMap<Option<TypeName>, TypeOfFleet> = BTreeMap::new();
         for node in self.nodes.iter() {
             let without_agent = u32::from(!node.has_agent());
@@ -120,25 +122,25 @@ impl Fleet {
         all.into_values().chain(nameless).collect()
     }
 
-    /// What happened since `old`.
+    /// Changes since `old`.
     pub fn since<'a>(&'a self, old: &'a Self) -> Difference<'a, Node> {
         self.nodes.since(&old.nodes)
     }
 }
 
-/// A type, over the whole fleet.
+/// Devices of one type in the whole fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypeOfFleet {
-    /// Its devices.
+    /// Device counts.
     pub counts: TypeCounts,
-    /// Nodes that have at least one.
+    /// Number of nodes with at least one device of the type.
     pub nodes: u32,
-    /// How many of these nodes no agent reports.
+    /// Number of these nodes without an agent.
     pub without_agent: u32,
 }
 
 impl Gist {
-    /// Of a node that has and says this.
+    /// Summarizes a node with this inventory, labels and layout status.
     pub fn of(inventory: &Inventory, labels: Arc<LabelSet>, layout: Option<&LayoutStatus>) -> Self {
         let nvml = &inventory.nvml;
         let devices = DeviceSummary::all(inventory);
@@ -151,7 +153,7 @@ impl Gist {
         }
     }
 
-    /// The same of a node that says this of what it gives out.
+    /// Adds the sharing status.
     #[must_use]
     pub fn with_sharing(self, given: Option<SharingSummary>) -> Self {
         Self {
@@ -160,7 +162,7 @@ impl Gist {
         }
     }
 
-    /// The same of a node that says this of who uses what.
+    /// Adds the usage by pod.
     #[must_use]
     pub fn with_usage(self, usage: Option<&Usage>) -> Self {
         let usage = usage.map(UsageRank::of).unwrap_or_default();
@@ -169,7 +171,7 @@ impl Gist {
 }
 
 impl Node {
-    /// A node of which its connected agent said just now that it is so.
+    /// Creates a node whose connected agent has just confirmed its state.
     pub fn new(origin: Origin, parts: Parts, gist: Gist, freshness: Freshness) -> Self {
         Self {
             name: origin.name,
@@ -187,7 +189,7 @@ impl Node {
         }
     }
 
-    /// A node of the cluster that no agent reports, as its labels describe it.
+    /// Creates a node of the cluster without an agent, as described by its labels.
     pub fn without_agent(
         name: NodeName,
         (summary, source): (NodeSummary, Source),
@@ -213,12 +215,12 @@ impl Node {
         }
     }
 
-    /// Whether an agent reports it, or did.
+    /// Returns whether an agent reports the node, or has reported it.
     pub fn has_agent(&self) -> bool {
         self.source == Source::Agent
     }
 
-    /// How it is at `now`.
+    /// State of the node at `now`.
     pub fn state(&self, now: Moment) -> NodeState {
         if self.freshness.is_stale(now) {
             NodeState::Stale
@@ -227,13 +229,13 @@ impl Node {
         }
     }
 
-    /// Why it is not as it should be at `now`; of a stale node nobody knows.
+    /// Reason why the node needs attention at `now`; unknown for a stale node.
     pub fn reason(&self, now: Moment) -> Option<&str> {
         let fresh = !self.freshness.is_stale(now);
         self.summary.reason.as_deref().filter(|_| fresh)
     }
 
-    /// Its devices, as they may be counted at `now`.
+    /// Device counts at `now`; unknown for a stale node.
     pub fn counts(&self, now: Moment) -> Counts {
         let counts = self.summary.counts();
         if self.freshness.is_stale(now) {
@@ -243,7 +245,7 @@ impl Node {
         }
     }
 
-    /// Its devices by type, as they may be counted at `now`.
+    /// Device counts by type at `now`; unknown for a stale node.
     pub fn types(&self, now: Moment) -> impl Iterator<Item = Cow<'_, TypeCounts>> {
         let is_stale = self.freshness.is_stale(now);
         self.summary.types.iter().map(move |one| {
@@ -265,7 +267,7 @@ impl Keyed for Node {
 }
 
 impl Freshness {
-    /// Confirmed at `now`; stale once that is longer ago than `bound`.
+    /// Creates a status confirmed at `now`, which becomes stale after `bound`.
     pub fn new(now: Moment, bound: Duration) -> Self {
         Self {
             confirmed_ms: Arc::new(AtomicU64::new(now.as_millis())),
@@ -274,37 +276,37 @@ impl Freshness {
         }
     }
 
-    /// The agent said just now that all is so: for every version of the node.
+    /// Records that the agent confirmed its state, for every version of the node.
     pub fn confirm(&self, now: Moment) {
         self.confirmed_ms.store(now.as_millis(), Ordering::Relaxed);
     }
 
-    /// When that was last.
+    /// Time of the last confirmation.
     pub fn confirmed(&self) -> Moment {
         Moment::from_millis(self.confirmed_ms.load(Ordering::Relaxed))
     }
 
-    /// How long ago that was.
+    /// Time since the last confirmation.
     pub fn age(&self, now: Moment) -> Duration {
         self.confirmed().age(now)
     }
 
-    /// Whether that is longer than the bound.
+    /// Returns whether the last confirmation is older than the bound.
     pub fn is_stale(&self, now: Moment) -> bool {
         self.age(now) > self.bound
     }
 
-    /// The bound.
+    /// Age from which the status is stale.
     pub fn bound(&self) -> Duration {
         self.bound
     }
 
-    /// As the writer found it last.
+    /// Staleness as last found by the writer.
     pub fn found_stale(&self) -> bool {
         self.found_stale
     }
 
-    /// The same, found stale or not.
+    /// Sets the staleness as found by the writer.
     #[must_use]
     pub fn found(&self, stale: bool) -> Self {
         Self {

@@ -1,8 +1,9 @@
-//! The gRPC service: agents report, others watch.
+//! The gRPC service: agents report, other clients watch.
 //!
-//! A stream of an agent is read when its answer to the message before was taken, and not earlier. So there is no queue and
-//! no task for it here: who does not read is not read either, and holds what its connection may hold. Such a connection, one
-//! that says nothing, and one whose node another speaks for are ended by the store's sweep.
+//! The next message of an agent's stream is read only after the answer to the previous one was sent. There is neither a
+//! queue nor a task per agent, so an agent that does not read its answers is not read either, and uses only its
+//! connection's buffers. The store's sweep ends such a connection, a silent one, and one whose node another agent
+//! reports.
 
 use std::mem;
 use std::pin::Pin;
@@ -31,7 +32,7 @@ use crate::proto::v1;
 use crate::proto::v1::fleet_server::{Fleet, FleetServer};
 use crate::wire::stream::{Incoming, encode_to_agent, parse_from_agent};
 
-/// The service.
+/// The gRPC service.
 #[derive(Debug)]
 pub struct Ingest {
     desk: Arc<Desk>,
@@ -39,26 +40,26 @@ pub struct Ingest {
     stats: Stats,
     patience: Patience,
     watchers: Arc<Semaphore>,
-    /// Says who may watch.
+    /// Authorizes watchers.
     readers: Guard,
 }
 
-/// How long a peer may take.
+/// Time limits for peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// To introduce itself after it opened a stream.
+    /// Time to send a hello after opening a stream.
     pub hello: Duration,
-    /// To read a message, while it follows the fleet.
+    /// Time to read a message, while watching the fleet.
     pub reading: Duration,
 }
 
-/// What one agent is answered.
+/// Answers to one agent.
 #[derive(Debug)]
 pub struct Answers {
     next: Option<ToAgent>,
-    /// Gone when there is nothing to be said any more.
+    /// `None` once the stream is about to end.
     session: Option<Session>,
-    /// It has had its turn, and others have not had theirs.
+    /// Set after each answer, to let other streams run first.
     waits: bool,
 }
 
@@ -68,12 +69,12 @@ struct Session {
     stats: Stats,
     speaker: Speaker,
     messages: Streaming<v1::FromAgent>,
-    /// While this is held, the store can end the connection.
+    /// Held so that the store can end the connection.
     _peer: Arc<Peer>,
     _live: Live,
 }
 
-/// Streams that follow the fleet. Each may hold an old fleet, so there cannot be many.
+/// Maximum number of watch streams. Each may hold an old snapshot, which limits their number.
 const MOST_WATCHERS: usize = 64;
 
 impl Default for Patience {
@@ -86,7 +87,7 @@ impl Default for Patience {
 }
 
 impl Ingest {
-    /// A service that writes to this desk what those say whom the gate lets in.
+    /// Creates a service that writes reports of agents that `gate` admits to `desk`.
     pub fn new(desk: Arc<Desk>, gate: Gate, stats: Stats, patience: Patience) -> Self {
         Self {
             desk,
@@ -98,20 +99,20 @@ impl Ingest {
         }
     }
 
-    /// The same, which lets those watch whom `readers` lets see nodes.
+    /// Restricts watching to clients that `readers` authorizes.
     #[must_use]
     pub fn with_readers(self, readers: Guard) -> Self {
         Self { readers, ..self }
     }
 
-    /// The service as a server takes it.
+    /// Converts the service to a router.
     pub fn into_router(self) -> Router {
         let service = FleetServer::new(self).max_decoding_message_size(MOST_BYTES);
         Routes::new(service).prepare().into_axum_router()
     }
 
     fn turned_away(&self, peer: &Peer, refused: &Refused) -> Status {
-        // Not louder: strangers could fill a disk. The agent says the same in its own log.
+        // Logged at debug level, because unauthenticated clients could fill a disk. The agent logs the same error.
         debug!(peer = %peer.address(), "not let in: {refused}");
         self.refused(refused.word(), refused.status())
     }
@@ -132,7 +133,7 @@ impl Fleet for Ingest {
         request: Request<Streaming<v1::FromAgent>>,
     ) -> Result<Response<Answers>, Status> {
         let peer = Arc::new(peer(&request)?);
-        // Of who has proven nothing, nothing is read.
+        // Authentication comes before reading any message.
         let proven = self.gate.admit(request.metadata()).await;
         let proven = proven.map_err(|refused| self.turned_away(&peer, &refused))?;
         let mut messages = request.into_inner();
@@ -214,7 +215,7 @@ impl Stream for Answers {
         if let Some(answer) = self.next.take() {
             return Poll::Ready(Some(Ok(encode_to_agent(&answer))));
         }
-        // However much an agent says, one message is a turn: a small one may mean much work.
+        // Yields after each message, because even a small one can cause much work.
         if mem::take(&mut self.waits) {
             cx.waker().wake_by_ref();
             return Poll::Pending;
@@ -255,7 +256,7 @@ impl Session {
         let message = match ready!(Pin::new(&mut self.messages).poll_next(cx)) {
             None => return Poll::Ready(None),
             Some(Err(status)) => {
-                // A connection that broke is told nothing any more, and is nobody's fault.
+                // A broken connection cannot receive an answer, and is not counted as a refusal.
                 let status = unreadable(&status);
                 if status.code() != Code::Unknown && status.code() != Code::Cancelled {
                     self.stats.refused("unreadable");
@@ -304,7 +305,8 @@ fn status(refusal: &Refusal) -> Status {
     Status::new(code, chain(refusal))
 }
 
-/// tonic's codes say whose fault it is from a client's side: what a peer sent is not our internal matter.
+/// Maps tonic's status codes, which assume a client: on a server, an unreadable message is the peer's error, not an
+/// internal one.
 fn unreadable(status: &Status) -> Status {
     let message = status.message();
     match status.code() {

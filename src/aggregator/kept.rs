@@ -1,7 +1,7 @@
-//! What takes a while to make: made by one at a time for all who ask, and told for a moment.
+//! Stale-while-revalidate cache for values that are slow to compute.
 //!
-//! It is made on a thread of its own, so nobody else is delayed. Who asks meanwhile, the one for whom it is made among them, is given
-//! what was made before or, where that will not do, waits for the same.
+//! One computation runs at a time, on a blocking thread. Concurrent requests, including the one that started the
+//! computation, receive the previous value or, if that one is too old, wait for the result.
 
 use std::sync::Arc;
 
@@ -9,34 +9,36 @@ use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use tokio::time::Instant;
 
-/// What was made last; whoever makes it anew has the work in his hands, and what it needs from one time to the next. Clones are one.
+/// Cached value, and the lock for recomputing it. The lock guards the state that is retained between computations.
+/// Clones share the cache.
 #[derive(Debug)]
 pub(super) struct Kept<T, W = ()> {
     last: Arc<watch::Sender<Option<Last<T>>>>,
     pub(super) work: Arc<Mutex<W>>,
 }
 
-/// What was made once.
+/// Result of one computation.
 #[derive(Debug)]
 pub(super) struct Last<T> {
     pub(super) made: T,
-    /// When it was done. From then on it is kept: were making it slower than that, all who waited would make it one after the other.
+    /// Completion time. The value ages from then on: if a computation took longer than the value's lifetime, all
+    /// waiting requests would otherwise repeat it one after the other.
     pub(super) done: Instant,
 }
 
-/// What that which was made last is good for.
+/// Freshness of the last value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fit {
-    /// It is told.
+    /// Returned without recomputing.
     Current,
-    /// It is told, and made anew meanwhile.
+    /// Returned while a new value is computed.
     Meanwhile,
-    /// It is told no more.
+    /// Not returned.
     Old,
 }
 
 impl Fit {
-    /// The same for who rather waits than being told what is not current.
+    /// Treats a stale value as expired, for callers that wait for a fresh value.
     pub(super) fn or_wait(self) -> Self {
         match self {
             Self::Current => Self::Current,
@@ -46,7 +48,7 @@ impl Fit {
 }
 
 impl<T, W> Kept<T, W> {
-    /// Nothing was made yet.
+    /// Creates an empty cache.
     pub(super) fn new(work: W) -> Self {
         Self {
             last: Arc::default(),
@@ -71,7 +73,8 @@ impl<T, W> Clone for Kept<T, W> {
 }
 
 impl<T: Clone + Send + Sync + 'static, W: Send + 'static> Kept<T, W> {
-    /// What was made last as far as it fits, and what `maker` makes of what was made before otherwise. An error where that panics.
+    /// Returns the last value if `fit` accepts it. Otherwise computes a new one with `maker`, which receives the
+    /// previous value. Fails if `maker` panics.
     pub(super) async fn current(
         &self,
         fit: impl Fn(&Last<T>) -> Fit,
@@ -88,7 +91,7 @@ impl<T: Clone + Send + Sync + 'static, W: Send + 'static> Kept<T, W> {
             (Err(_somebody_makes_it), Some(before)) => return Ok(before.clone()),
             (Err(_somebody_makes_it), None) => Arc::clone(&self.work).lock_owned().await,
         };
-        // Somebody else may have made it meanwhile.
+        // Another task may have computed it in the meantime.
         if let Some(made) = fitting(&[Fit::Current]) {
             return Ok(made);
         }
@@ -105,7 +108,7 @@ impl<T: Clone + Send + Sync + 'static, W: Send + 'static> Kept<T, W> {
         maker: impl FnOnce(&mut W, Option<T>) -> T + Send + 'static,
     ) -> JoinHandle<T> {
         let last = Arc::clone(&self.last);
-        // What was made is kept also where nobody waits for it any more.
+        // The value is cached even if no request waits for it any more.
         spawn_blocking(move || {
             let before = last.borrow().as_ref().map(|last| last.made.clone());
             let made = maker(&mut work, before);
@@ -117,7 +120,7 @@ impl<T: Clone + Send + Sync + 'static, W: Send + 'static> Kept<T, W> {
         })
     }
 
-    /// What was made last, where that will do.
+    /// Returns the last value if `will_do` accepts it.
     pub(super) fn last(&self, will_do: impl Fn(&Last<T>) -> bool) -> Option<T> {
         let last = self.last.borrow();
         let last = last.as_ref().filter(|last| will_do(last))?;
@@ -133,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    /// Asks for what is at least `current`, or `meanwhile` until it is there.
+    /// Requests a value of at least `current`; accepts one of at least `meanwhile` while a new one is computed.
     async fn ask(kept: &Kept<u64>, current: u64, meanwhile: u64) -> Result<u64, JoinError> {
         let fit = |last: &Last<u64>| match last.made {
             made if made >= current => Fit::Current,

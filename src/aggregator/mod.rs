@@ -1,11 +1,11 @@
-//! The fleet's shell: receives the agents' streams, keeps what they say, and serves it.
+//! The aggregator: receives the agents' streams, stores their reports, and serves them.
 //!
 //! ```text
 //!  agents --> auth --> ingest --> store (one writer) --> Fleet (immutable, shared) --> rest, pages, events, watch, metrics
 //! ```
 //!
-//! Readers hold a [`fleet::Fleet`] that never changes under them; the writer makes a new one that shares all that did not
-//! change. So a reader can be as slow as it likes without delaying anybody, and compares two fleets to see what happened.
+//! Readers hold an immutable [`fleet::Fleet`]. The writer creates a new one that shares everything unchanged with its
+//! predecessor. A slow reader therefore delays no other task, and finds changes by comparing two fleets.
 
 pub mod access;
 mod asking;

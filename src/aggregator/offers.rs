@@ -1,14 +1,14 @@
-//! What the fleet has, as offers for matching: whole devices, MIG partitions, and devices given out by turns.
+//! Capacity of the fleet as offers for matching: whole devices, MIG partitions, and time-sliced devices.
 //!
 //! ```text
-//! counted.rs   of a cluster that is followed: what availability counts, by the scheduler's rules
-//! parts.rs     of agents alone: which MIG partitions a node has
-//! through.rs   hardware profiles as ways to either
+//! counted.rs   offers of a watched cluster, from the availability count
+//! parts.rs     MIG partitions of a node, for fleets without a watched cluster
+//! through.rs   offers that hardware profiles lead to
 //! ```
 //!
-//! Called by the REST API, a step at a time: the thread that answers is others' too. What is free is what agents see: a device
-//! without a process, of a node that is heard of. Which partitions a node has is read from its parts once for each version of
-//! the node, because a fleet is asked more often than it is repartitioned.
+//! The REST API calls this in small steps, because other tasks share its thread. Without a watched cluster, a device is
+//! free if it has no process and its node is not stale. A node's partitions are decoded once per version of the node,
+//! because offers are requested more often than nodes are repartitioned.
 
 mod counted;
 mod parts;
@@ -28,10 +28,10 @@ use crate::domain::id::TypeName;
 use crate::domain::matching::{Bytes, Change, Free, Isolation, Offer, Request, Shape, Traits};
 use crate::domain::price::PriceBook;
 
-/// Nodes that are looked at between two pauses.
+/// Nodes per step.
 const AT_ONCE: usize = 64;
 
-/// Offers that are being gathered.
+/// Offers being collected, step by step.
 #[derive(Debug)]
 pub struct Gathering<'f> {
     nodes: Vec<&'f Arc<Node>>,
@@ -41,7 +41,7 @@ pub struct Gathering<'f> {
     drafts: BTreeMap<(TypeName, Shape), Draft>,
 }
 
-/// What is known so far of one offer.
+/// Totals of one offer, collected so far.
 #[derive(Debug, Default)]
 struct Draft {
     memory: Option<Bytes>,
@@ -49,14 +49,14 @@ struct Draft {
     most: u32,
     free: u64,
     free_on_one: u32,
-    /// Units of which nobody can tell.
+    /// Units whose usage is unknown.
     untold: u64,
-    /// The node on which most would be free after a change.
+    /// The node that would have the most free units after a change, and their number.
     change: Option<(u32, String)>,
     mixed: bool,
 }
 
-/// Units of one kind on one node.
+/// Units of one type on one node.
 #[derive(Debug, Default, Clone, Copy)]
 struct OnNode {
     memory: Option<Bytes>,
@@ -64,15 +64,15 @@ struct OnNode {
     lost: u32,
     free: u32,
     untold: u32,
-    /// Devices that are partitioned, and nobody has a part of them.
+    /// Partitioned devices without an allocated partition.
     idle: u32,
 }
 
 impl<'f> Gathering<'f> {
-    /// From a fleet as it is at `now`, for pods that are so far apart from others.
+    /// Starts with the nodes of `fleet`, as of `now`, for pods with this isolation.
     pub fn new(fleet: &'f Fleet, shelf: &'f Shelf, isolation: Isolation, now: Moment) -> Self {
         let mut nodes: Vec<&Arc<Node>> = fleet.nodes.iter().collect();
-        // They are taken from the end.
+        // Nodes are popped from the end.
         nodes.reverse();
         Self {
             nodes,
@@ -83,7 +83,7 @@ impl<'f> Gathering<'f> {
         }
     }
 
-    /// Looks at some more nodes; says whether there are more.
+    /// Adds some more nodes; returns whether any remain.
     pub fn step(&mut self) -> bool {
         for _ in 0..AT_ONCE {
             match self.nodes.pop() {
@@ -94,11 +94,12 @@ impl<'f> Gathering<'f> {
         true
     }
 
-    /// What was gathered, with what it costs.
+    /// Returns the collected offers with prices.
     pub fn offers(self, prices: Option<&PriceBook>, request: &Request) -> Vec<Offer> {
         let drafts = self.drafts.into_iter();
         let offers = drafts.map(|((type_name, shape), draft)| {
-            // What a part or a turn costs is nobody's to guess from what the whole does.
+            // Prices are known for whole devices only; the price of a partition or a time slice cannot be derived from
+            // them.
             let price = prices
                 .filter(|_| shape == Shape::Whole)
                 .and_then(|book| book.price(&type_name, request.option));
@@ -198,7 +199,7 @@ impl Draft {
             .saturating_add(u64::from(on.lost));
         self.most = self.most.max(usable);
         if by_turns {
-            // A process on it says nothing of how many more may come.
+            // A process on a time-sliced device does not show how many more slices are free.
             self.untold = self.untold.saturating_add(u64::from(usable));
             return;
         }
@@ -206,7 +207,7 @@ impl Draft {
         self.free = self.free.saturating_add(u64::from(on.free));
         self.free_on_one = self.free_on_one.max(on.free);
         let after = on.free.saturating_add(on.idle);
-        // Of those alike the first, and nodes come by name.
+        // Ties go to the first node by name.
         let better = self.change.as_ref().is_none_or(|(most, _)| after > *most);
         if on.idle > 0 && better {
             self.change = Some((after, node.name.to_string()));
@@ -264,7 +265,7 @@ impl Draft {
     }
 }
 
-/// For who may not be told of nodes.
+/// Removes node names, for callers who are not allowed to list nodes.
 pub fn name_no_node(offers: &mut [Offer]) {
     let changes = offers.iter_mut();
     for change in changes.filter_map(|offer| offer.could_become.as_mut()) {

@@ -1,8 +1,8 @@
-//! The web pages: the Node View, a node, and what they are made of.
+//! Web pages: the list of nodes, a node, availability and profiles, and their components.
 //!
-//! Pages are rendered here and work without a script. With one they stay what the aggregator says now: the script waits at
-//! `/live`, loads the page again and puts what differs in its place. Nothing is loaded from elsewhere, no script or style
-//! stands in a page, and every text is escaped, because names and errors come from drivers and from peers.
+//! Pages are rendered on the server and work without JavaScript. With it, they update live: the script waits at
+//! `/live`, reloads the page and replaces what differs. Nothing is loaded from other origins, pages contain no inline
+//! script or style, and every text is escaped, because names and errors come from drivers and peers.
 
 mod address;
 mod assets;
@@ -43,14 +43,14 @@ use crate::domain::access::Sight;
 use crate::domain::error::chain;
 use crate::domain::id::NodeName;
 
-/// What a page may do: nothing but load its own files and ask its own server.
+/// Content Security Policy: a page can only load its own files and send requests to its own server.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
     connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
-/// Pages that wait for changes at one time; further ones ask every few seconds instead.
+/// Maximum number of pages that wait for changes; further ones poll every few seconds.
 const MOST_STREAMS: usize = 256;
 
-/// What the pages are made from.
+/// State shared by the handlers.
 #[derive(Debug, Clone)]
 struct Site {
     view: View,
@@ -58,7 +58,7 @@ struct Site {
     streams: Arc<Semaphore>,
 }
 
-/// The pages of the fleet that is counted, and a page for every address that is none.
+/// Routes of the pages, with an error page for unknown addresses.
 pub fn router(availability: Counter) -> Router {
     let site = Site {
         view: availability.view().clone(),
@@ -102,7 +102,7 @@ async fn nodes(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    // Without a gate before it the page shows nothing.
+    // Without a guard in front of it, the page shows nothing.
     let sight = sight.map_or_else(Sight::nothing, |Extension(sight)| sight);
     let page = list::page(&site.view, &sight, &uri, &origin(&uri, &headers));
     let status = if page.is_wrong() {
@@ -113,7 +113,7 @@ async fn nodes(
     html(status, &page)
 }
 
-/// What somebody types who thinks of the API's path.
+/// Redirects `/nodes`, which users may type by analogy with the API's path.
 async fn to_the_list(uri: Uri) -> Redirect {
     let query = uri.query().map(|query| format!("?{query}"));
     Redirect::permanent(&format!("/{}", query.unwrap_or_default()))
@@ -163,7 +163,7 @@ async fn what_is_to_be_had(
     }
 }
 
-/// What is asked for by this name.
+/// Value of a query parameter.
 fn parameter(uri: &Uri, name: &str) -> Option<String> {
     let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri).ok()?;
     let found = pairs.into_iter().find(|(known, _)| known == name);
@@ -172,7 +172,7 @@ fn parameter(uri: &Uri, name: &str) -> Option<String> {
         .filter(|value| !value.is_empty())
 }
 
-/// What somebody is told who is not let in, where a person reads it.
+/// Renders the page for a refused request.
 pub(super) fn refusal(refused: &Refused) -> Response {
     let (status, title) = match refused.kind() {
         refused::Kind::Unauthenticated => (StatusCode::UNAUTHORIZED, "It is not known who you are"),
@@ -216,7 +216,7 @@ pub(super) fn refusal(refused: &Refused) -> Response {
     if let Some(allowed) = refused.allowed() {
         say(header::ALLOW, allowed);
     }
-    // What is refused now may be shown a moment later, with another token.
+    // The same request may succeed a moment later with another token.
     say(header::CACHE_CONTROL, "no-store");
     response
 }
@@ -230,7 +230,7 @@ async fn no_such_page() -> Response {
     html(StatusCode::NOT_FOUND, &page)
 }
 
-/// A page that is not shown.
+/// Page for a refused request.
 #[derive(Template)]
 #[template(path = "unseen.html")]
 struct Unseen {
@@ -239,7 +239,7 @@ struct Unseen {
     text: String,
 }
 
-/// A page that is not there.
+/// Page for an unknown address.
 #[derive(Template)]
 #[template(path = "missing.html")]
 struct Missing {
@@ -248,8 +248,8 @@ struct Missing {
     text: &'static str,
 }
 
-/// How the reader reached this server, for the commands that a page shows. The script corrects it where a proxy does not
-/// say that it was over TLS.
+/// Base URL by which the reader reached this server, for the commands on a page. The script corrects the scheme if a
+/// proxy does not report that it terminated TLS.
 fn origin(uri: &Uri, headers: &HeaderMap) -> String {
     let word = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let secure = word("x-forwarded-proto").or_else(|| uri.scheme_str()) == Some("https");
@@ -273,13 +273,13 @@ async fn guarded(response: Response) -> Response {
     guard(response)
 }
 
-/// What every answer carries.
+/// Sets the headers of every response.
 fn guard(mut response: Response) -> Response {
     let headers = response.headers_mut();
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        // With none at all a browser would not say either that a form of ours is of this site.
+        // With `no-referrer`, a browser would also omit the origin of a same-site form.
         (header::REFERRER_POLICY, "same-origin"),
     ] {
         headers.insert(name, HeaderValue::from_static(value));

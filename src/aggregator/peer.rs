@@ -1,4 +1,4 @@
-//! The other end of a connection, as those who answer its requests know it.
+//! Connection of a client, as known to the handlers of its requests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,20 +6,20 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// The connection a request came on; an extension of every request.
+/// Connection of a request; an extension of every request.
 #[derive(Debug, Clone)]
 pub struct Peer(Arc<State>);
 
 #[derive(Debug)]
 struct State {
     address: SocketAddr,
-    /// Whether it has made a request.
+    /// Whether the client has sent a request.
     spoke: AtomicBool,
     streams: AtomicUsize,
     ended: Notify,
 }
 
-/// A stream that is worth a connection; it counts until it is dropped.
+/// Active stream that keeps the connection alive until dropped.
 #[derive(Debug)]
 pub struct Live(Peer);
 
@@ -33,43 +33,43 @@ impl Peer {
         }))
     }
 
-    /// Where it comes from.
+    /// Address of the client.
     pub fn address(&self) -> SocketAddr {
         self.0.address
     }
 
-    /// It made a request.
+    /// Records that the client sent a request.
     pub(super) fn speaks(&self) {
         self.0.spoke.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it ever made one.
+    /// Returns whether the client has ever sent a request.
     pub(super) fn spoke(&self) -> bool {
         self.0.spoke.load(Ordering::Relaxed)
     }
 
-    /// A stream begins that was let in.
+    /// Registers an accepted stream.
     pub(super) fn stream(&self) -> Live {
         self.0.streams.fetch_add(1, Ordering::Relaxed);
         Live(self.clone())
     }
 
-    /// Whether there is such a stream now.
+    /// Returns whether a stream is active.
     pub(super) fn has_streams(&self) -> bool {
         self.0.streams.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether both are the same connection.
+    /// Returns whether both are the same connection.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Ends the connection with everything on it, read or not.
+    /// Closes the connection with all its streams, without waiting for unread data.
     pub fn end(&self) {
         self.0.ended.notify_one();
     }
 
-    /// Waits until somebody ends it.
+    /// Waits until [`end`](Self::end) is called.
     pub(super) async fn ended(&self) {
         self.0.ended.notified().await;
     }

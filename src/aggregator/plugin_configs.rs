@@ -1,12 +1,12 @@
-//! The `ConfigMap` of NVIDIA's device plugin, kept as nodes ask for it: this program alone writes there, for all agents.
+//! Controller of the `ConfigMap` of NVIDIA's device plugin. Only the aggregator writes it, on behalf of all agents.
 //!
 //! ```text
-//!  Fleet: what each node asks for --> Ledger: which keys shall be --> Shelf: applied, where they are not
-//!                                        ^------- what is there -------/
+//!  Fleet: configuration that each node requests --> Ledger: desired keys --> Shelf: applies what differs
+//!                                                     ^------ current keys ------/
 //! ```
 //!
-//! What a node sends is read as strictly as an agent writes it, so that nobody who can report as a node can tell the plugins of
-//! other nodes anything but numbers of replicas under a key of ours.
+//! Requests from nodes are validated as strictly as agents write them. A client that can report as a node can therefore
+//! only set replica counts for the device plugins of other nodes, and only under Octavo's own keys.
 
 pub mod ledger;
 
@@ -25,12 +25,12 @@ use crate::domain::stream::PartKey;
 use crate::k8s::plugin_config::{Shelf, ShelfError};
 use crate::wire::status;
 
-/// Between two looks at the fleet: nodes that change their layout together are one write.
+/// Delay after a change of the fleet, so that nodes that change their layouts together cause one write.
 const GATHER: Duration = Duration::from_millis(500);
-/// Somebody may have taken a key away; and one that nobody asks for goes some time.
+/// Interval of regular checks, which restore keys deleted by others and remove expired ones.
 const AGAIN: Duration = Duration::from_mins(1);
 
-/// Keeps the `ConfigMap`, to be run.
+/// Controller of the `ConfigMap`.
 #[derive(Debug)]
 pub struct Keeper {
     shelf: Shelf,
@@ -45,7 +45,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Of this `ConfigMap`, for the nodes of this fleet.
+    /// Creates a controller of this `ConfigMap` for the nodes of this fleet.
     pub fn new(shelf: Shelf, view: View) -> Self {
         Self {
             shelf,
@@ -60,7 +60,7 @@ impl Keeper {
         }
     }
 
-    /// Keeps it until there is no fleet any more.
+    /// Reconciles the `ConfigMap` until the fleet's store is dropped.
     pub async fn run(mut self) {
         info!(
             "the ConfigMap {} of NVIDIA's device plugin is kept as nodes ask for it",
@@ -84,7 +84,7 @@ impl Keeper {
         }
     }
 
-    /// Whether nodes ask for something else now.
+    /// Reads the nodes' requests; returns whether any changed.
     fn take(&mut self, fleet: Fleet) -> bool {
         let mut differs = false;
         let news = fleet.since(&self.fleet);
@@ -110,7 +110,7 @@ impl Keeper {
         differs
     }
 
-    /// Reads, decides and writes; says when to come again.
+    /// Reads, decides and writes; returns the time until the next run.
     async fn turn(&mut self) -> Duration {
         let now = self.began.elapsed();
         if let Some(wait) = self.pace.wait(now, &()) {
@@ -163,7 +163,7 @@ fn part(node: &Node) -> Option<&crate::domain::stream::Content> {
     node.parts.get(PartKey::sharing().as_str())
 }
 
-/// What a node asks for. What it sent was read before it was taken in.
+/// Configuration that the node requests. The store decoded the part before it accepted it.
 fn wish(node: &Node) -> Option<Wish> {
     let report = status::decode_sharing(part(node)?).ok()?;
     let wish = Wish {

@@ -1,14 +1,13 @@
-//! The type on the workload: pods are told which accelerators they were really given, by what their nodes' agents say.
+//! Annotates pods with the accelerator types that were allocated to them, as reported by the agents of their nodes.
 //!
 //! ```text
-//!  Fleet: who has what of each node --> domain::workload: claims --> Ledger: who is looked at when
-//!                                                                      |            ^
-//!  Lease: whether it is us who writes -------------------------------> Pods: read, and written where something differs
+//!  Fleet: allocations per node --> domain::workload: claims --> Ledger: schedule of pods
+//!                                                                 |          ^
+//!  Lease: leader election ------------------------------------> Pods: read, and patched if they differ
 //! ```
 //!
-//! One more reader of the fleet, started by `run` where it is asked for. Who does not hold the Lease keeps nothing and asks nothing, and
-//! reads all nodes anew when it does: what was known before may be somebody else's work by then. A node that was not heard of for too
-//! long says nothing.
+//! `run` starts it if enabled. Without the Lease, nothing is stored or requested. When the Lease is acquired, all nodes
+//! are read again, because another replica may have acted on the old state. Stale nodes are ignored.
 
 use std::time::Duration;
 
@@ -27,10 +26,10 @@ use crate::k8s::lease::{Keeper, Lead};
 use crate::k8s::pod_types::{PodTypeError, Pods};
 use crate::wire::status;
 
-/// Between two looks at the fleet: pods that start together are read together.
+/// Minimum interval between scans of the fleet, so that pods that start together are processed together.
 const GATHER: Duration = Duration::from_millis(500);
 
-/// Tells pods, to be run.
+/// Writer of the pod annotations.
 #[derive(Debug)]
 pub struct Writer {
     pods: Pods,
@@ -39,12 +38,12 @@ pub struct Writer {
     keeper: Keeper,
 }
 
-/// What is done while the Lease is held.
+/// State while the Lease is held.
 struct Desk<'a> {
     pods: &'a Pods,
     view: &'a View,
     fleet: Fleet,
-    /// When it was looked at.
+    /// Time of the last scan.
     gathered: Option<Instant>,
     ledger: Ledger,
     began: Instant,
@@ -53,7 +52,7 @@ struct Desk<'a> {
 }
 
 impl Writer {
-    /// For the nodes of this fleet. Nothing is asked before it runs.
+    /// Creates a writer for the nodes of this fleet. Sends no request before it runs.
     pub fn new(pods: Pods, view: View, settings: &PodTypes) -> Self {
         let place = (settings.lease_namespace.as_str(), settings.lease_name);
         let (lead, keeper) = Keeper::new(pods.client(), place, &settings.who);
@@ -65,7 +64,7 @@ impl Writer {
         }
     }
 
-    /// Tells them until it shall stop, and gives the Lease back.
+    /// Runs until `stop`, and then releases the Lease.
     pub async fn run(self, stop: watch::Receiver<bool>) {
         let Self {
             pods,
@@ -88,12 +87,12 @@ impl Writer {
                 }
             }
         };
-        // The keeper says that all writing ends before it gives the Lease back.
+        // The keeper announces the end of all writing before it releases the Lease.
         tokio::join!(keeper.run(stop), write);
     }
 }
 
-/// Waits until the Lease is not ours any more, which may go on.
+/// Waits until the Lease is lost; it may be renewed in the meantime.
 async fn over(lead: &mut Lead) {
     while let Some(until) = lead.until() {
         tokio::select! {
@@ -119,7 +118,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Goes on for ever; whatever is on its way when it is dropped is given up.
+    /// Runs forever. Dropping it cancels a request in progress.
     async fn work(&mut self) {
         loop {
             self.gather();
@@ -136,7 +135,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Takes what nodes say now.
+    /// Reads the nodes' current claims.
     fn gather(&mut self) {
         let now = Instant::now();
         let is_soon = |at: Instant| now.saturating_duration_since(at) < GATHER;
@@ -159,7 +158,7 @@ impl<'a> Desk<'a> {
         self.fleet = fleet;
     }
 
-    /// Looks at a pod, and writes what differs.
+    /// Reads a pod and writes its annotations if they differ.
     async fn tell(&mut self, key: &Key) {
         let done = self.write(key).await;
         let now = self.began.elapsed();
@@ -200,7 +199,8 @@ impl<'a> Desk<'a> {
     }
 }
 
-/// Whether what follows for its pods is the same. Of a device's part, which changes with every process, only the type counts.
+/// Returns whether both versions lead to the same annotations. Device parts change with every process, so only the type
+/// is compared.
 fn says_the_same(one: &Node, other: &Node) -> bool {
     let key = PartKey::usage();
     let is_stale = |node: &Node| node.freshness.found_stale();
@@ -209,7 +209,7 @@ fn says_the_same(one: &Node, other: &Node) -> bool {
         && types(one) == types(other)
 }
 
-/// What a node says of its pods. What it sent was read before it was taken in.
+/// Claims of the node's pods. The store decoded the part before it accepted it.
 fn said(node: &Node) -> Claims {
     let part = node.parts.get(PartKey::usage().as_str());
     let part = part.filter(|_| !node.freshness.found_stale());

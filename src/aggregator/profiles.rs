@@ -1,13 +1,14 @@
-//! Hardware profiles held against the fleet and its cluster, for whoever asks.
+//! Hardware profiles, checked against the fleet and its cluster.
 //!
 //! ```text
 //!  cluster's objects, or a file --+
-//!  nodes and pods, followed ------+--> judged, at most once a second --> rest, command line
+//!  watched nodes and pods --------+--> checked, at most once a second --> rest, command line
 //!  agents: types of nodes --------+
 //! ```
 //!
-//! Judging some hundred profiles over some thousand nodes takes a while, so it is done on a thread of its own. Who asks meanwhile is
-//! given what was judged before or, where that is old, waits for the same answer. Agents never wait for it.
+//! Checking some hundred profiles against some thousand nodes takes a while, so it runs on a blocking thread.
+//! Concurrent requests receive the previous result or, if that one is too old, wait for the new one. Agents are never
+//! delayed.
 
 mod types;
 mod ways;
@@ -35,14 +36,14 @@ use crate::k8s::cluster::Followed;
 use crate::k8s::hardware_profiles::{Presence, Profiles as Known};
 use crate::wire::hardware_profiles::document::ProfileRow;
 
-/// A cluster changes all the time: what was judged is told for this long from then on, whatever changed since.
+/// Minimum interval between checks, because a cluster changes all the time.
 pub const AGAIN: Duration = Duration::from_secs(1);
-/// While it is judged anew everybody is given what is no older than this, unless profiles themselves have changed: nobody waits.
+/// Maximum age of a result that is returned while a new one is computed, unless profiles themselves have changed.
 const MEANWHILE: Duration = Duration::from_secs(3);
-/// What is known of a cluster longer ago than this is called old.
+/// Age from which the state of the cluster is reported as old.
 const OLD: Duration = Duration::from_mins(1);
 
-/// Where profiles are from, and what they are held against. Without any source there are none.
+/// Sources of profiles and the state they are checked against. Without any source, there are no profiles.
 #[derive(Debug, Default)]
 pub struct Profiles {
     sources: Arc<Sources>,
@@ -57,10 +58,10 @@ struct Sources {
     book: Option<ProfileBook>,
 }
 
-/// What was made of these grounds.
+/// Result with its inputs.
 type Made<T> = (Grounds, Arc<T>);
 
-/// All that a judgement depends on.
+/// Inputs of a check.
 #[derive(Debug, Clone)]
 struct Grounds {
     fleet: Fleet,
@@ -69,32 +70,32 @@ struct Grounds {
     file: Option<Arc<Vec<HardwareProfile>>>,
 }
 
-/// Profiles with what they reach and what is wrong with them.
+/// Profiles with their reachable nodes and findings.
 #[derive(Debug, Default, PartialEq)]
 pub struct Judged {
-    /// Grows with each judgement that is another one.
+    /// Increases when the result changes.
     pub revision: u64,
-    /// Where they are from: `cluster`, `file`, `both` or `nowhere`.
+    /// Sources: `cluster`, `file`, `both` or `nowhere`.
     pub source: &'static str,
-    /// By namespace and name.
+    /// Profiles by namespace and name.
     pub profiles: Vec<(ProfileRow, Said)>,
 }
 
-/// Nobody knows where profiles lead: finding it out failed on this side.
+/// The destinations of profiles are not available because computing them failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotLed;
 
-/// Why there is no draft.
+/// Reason why no draft was created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoDraft {
-    /// No cluster is followed, or it was not read yet: why.
+    /// No cluster is watched, or it was not read yet; contains the reason.
     NoCluster(String),
-    /// None can be made of this.
+    /// The wish cannot be satisfied.
     Refused(Refusal),
 }
 
 impl Profiles {
-    /// Profiles of a cluster, of a file, or of both, held against what is followed.
+    /// Creates a view of profiles from a cluster, a file, or both, checked against the watched cluster.
     pub fn new(
         known: Option<watch::Receiver<Arc<Known>>>,
         followed: Option<watch::Receiver<Arc<Followed>>>,
@@ -111,12 +112,13 @@ impl Profiles {
         }
     }
 
-    /// All profiles, as they stand to the fleet or stood a moment ago.
+    /// Returns all profiles as checked now or a moment ago.
     pub async fn judged(&self, fleet: Fleet) -> Arc<Judged> {
         self.judged_as(fleet, |fit| fit).await
     }
 
-    /// The same for who asks once because something changed, and rather waits than being told what was before.
+    /// Like [`judged`](Self::judged), but waits for a fresh result instead of returning a recent one; for reactions to
+    /// a change.
     pub async fn latest(&self, fleet: Fleet) -> Arc<Judged> {
         self.judged_as(fleet, Fit::or_wait).await
     }
@@ -124,12 +126,12 @@ impl Profiles {
     async fn judged_as(&self, fleet: Fleet, patience: fn(Fit) -> Fit) -> Arc<Judged> {
         let of = (&self.sources, fleet, patience);
         let judged = current(&self.judged, of, Grounds::judge_after).await;
-        // What was judged before is better than nothing.
+        // An older result is better than none.
         let before = || Some(self.judged.last(|_| true)?.1);
         judged.ok().or_else(before).unwrap_or_default()
     }
 
-    /// Where profiles for work with accelerators lead; `None` where there is no source of profiles.
+    /// Destinations of profiles for accelerators; `None` without a source of profiles.
     pub async fn led(&self, fleet: Fleet) -> Result<Option<Arc<Vec<Led>>>, NotLed> {
         let grounds = self.sources.grounds(fleet.clone());
         if grounds.source() == "nowhere" {
@@ -140,7 +142,7 @@ impl Profiles {
         led.await.map(Some).map_err(|_ended| NotLed)
     }
 
-    /// Why what is told may not be how it is now, as far as who has this sight may know; `None` while it is.
+    /// Why the profiles may be out of date, limited by the reader's visibility; `None` if they are current.
     pub fn notice(&self, sight: &Sight) -> Option<String> {
         let mut notices: Vec<String> = Vec::new();
         if let Some(known) = &self.sources.known {
@@ -175,18 +177,18 @@ impl Profiles {
         (!notices.is_empty()).then(|| notices.join("; "))
     }
 
-    /// The one of this name that a new one would meet in the cluster.
+    /// Profile in the cluster with the name of a new one.
     pub fn known(&self, key: &ProfileKey) -> Option<Arc<HardwareProfile>> {
         let known = self.sources.known.as_ref()?.borrow();
         let found = known.all.get(&(ProfileKind::Hardware, key.clone()));
         found.map(Arc::clone)
     }
 
-    /// A new profile for what `wish` asks for.
+    /// Drafts a new profile that satisfies `wish`.
     pub async fn draft(&self, fleet: Fleet, mut wish: Wish) -> Result<Draft, NoDraft> {
         let grounds = self.sources.grounds(fleet);
         let Some(sights) = grounds.sights.clone() else {
-            // Drafts are for who may list nodes.
+            // Drafts require permission to list nodes.
             let why = self
                 .notice(&Sight::everything())
                 .filter(|_| self.sources.followed.is_some());
@@ -226,7 +228,8 @@ impl Sources {
     }
 }
 
-/// What `maker` makes of the grounds there are and of what was made before, or what it made of the same or a moment ago.
+/// Returns the cached result if its inputs are current or it is recent; otherwise computes a new one with `maker`,
+/// which receives the inputs and the previous result.
 async fn current<T: Send + Sync + 'static>(
     kept: &Kept<Made<T>>,
     (sources, fleet, patience): (&Arc<Sources>, Fleet, fn(Fit) -> Fit),
@@ -254,14 +257,16 @@ async fn current<T: Send + Sync + 'static>(
 }
 
 impl Judged {
-    /// Those of which somebody with this sight may know: who may see some types, of those that are for these and reach no others.
+    /// Profiles that the reader is allowed to see. A reader of single types sees the profiles that are for those types
+    /// and reach no others.
     pub fn seen<'a>(
         &'a self,
         sight: &'a Sight,
     ) -> impl Iterator<Item = &'a (ProfileRow, Said)> + Clone {
         let all = self.profiles.iter();
         all.filter(|(row, _)| {
-            // It may be said to be for other types than it reaches. What is reached and has no name is for who may see all.
+            // The declared types may differ from the reached ones. Devices of unknown type are visible to readers of
+            // all types only.
             let mut reached = row.reach.iter().flat_map(|reach| &reach.types);
             let shows_reached = sight.types == Types::All
                 || reached.all(|one| one.type_name.as_ref().is_some_and(|name| sight.shows(name)));
@@ -271,20 +276,20 @@ impl Judged {
 }
 
 impl Grounds {
-    /// Whether nothing changed.
+    /// Returns whether the inputs are unchanged.
     fn are(&self, other: &Self) -> bool {
         self.fleet.revision == other.fleet.revision
             && same(self.sights.as_ref(), other.sights.as_ref())
             && self.have_same_profiles(other)
     }
 
-    /// Whether at least no profile changed: who has made one looks for it, and rather waits.
+    /// Returns whether the profiles are unchanged. A user who has just created a profile expects to see it, and waits.
     fn have_same_profiles(&self, other: &Self) -> bool {
         same(self.known.as_ref(), other.known.as_ref())
             && same(self.file.as_ref(), other.file.as_ref())
     }
 
-    /// The cluster's profiles, and those of the file that the cluster does not hide by one of the same name.
+    /// Profiles of the cluster, and those of the file whose name the cluster does not have.
     fn profiles(&self) -> Vec<&HardwareProfile> {
         let known = self.known.iter().flat_map(|known| known.all.values());
         let mut all: Vec<&HardwareProfile> = known.map(AsRef::as_ref).collect();
@@ -298,7 +303,7 @@ impl Grounds {
         all
     }
 
-    /// What is so now; the judgement `before` where it is as it was then.
+    /// Checks the profiles. Returns `before` if the result is the same, so that its revision does not change.
     fn judge_after(&self, before: Option<Arc<Judged>>) -> Arc<Judged> {
         let mut judged = self.judge();
         match before {
@@ -332,7 +337,7 @@ impl Grounds {
         };
         let profiles = self.profiles().into_iter().map(|profile| {
             let (reach, findings) = judge(profile, around, queues);
-            // What drivers show is truer than what is sold.
+            // Memory reported by drivers takes precedence over the catalog's.
             let specs = |name: &TypeName| {
                 let specs = Specs::of(name, &catalogue);
                 let shown = memories.get(name).copied();
@@ -363,7 +368,7 @@ impl Grounds {
         }
     }
 
-    /// The namespace that all profiles of today's kind are in.
+    /// Common namespace of all profiles of the current kind.
     fn namespace(&self) -> Option<String> {
         let mut all = self
             .profiles()
@@ -374,7 +379,7 @@ impl Grounds {
     }
 }
 
-/// Whether both are one object, or neither is there.
+/// Returns whether both are the same object or both are absent.
 fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => Arc::ptr_eq(one, other),

@@ -1,8 +1,8 @@
-//! Asking the fleet for nodes: filter, order, page. Pure.
+//! Queries of the fleet's nodes: filter, order and pagination. Pure.
 //!
-//! A page ends with a [`Token`] that says which node was last, and by what it was ordered. The next page begins after that
-//! place whatever has happened meanwhile, so a node that stayed where it was in the order is neither repeated nor lost.
-//! Called by the REST API and by the pages, which take the same parameters.
+//! A page ends with a [`Token`] that contains the last node and its sort key. The next page continues after that
+//! position whatever has changed, so a node whose position did not change is neither repeated nor skipped. Used by the
+//! REST API and the pages, with the same parameters.
 
 mod error;
 mod group;
@@ -26,80 +26,80 @@ use crate::domain::id::TypeName;
 use crate::domain::labels::LabelSet;
 use token::{Last, Rank};
 
-/// Nodes on a page, where nothing else is asked for.
+/// Default number of nodes per page.
 pub const DEFAULT_LIMIT: usize = 500;
 
-/// Nodes on a page, at most.
+/// Maximum number of nodes per page.
 pub const MAX_LIMIT: usize = 1000;
 
-/// Which nodes, in which order, how many. All filters must hold; of the values of one filter, any may.
+/// Filters, order and page size. A node must satisfy all filters; within one filter, any value suffices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
-    /// A part of the name, in lower case.
+    /// Substring of the name, in lower case.
     pub search: Option<String>,
-    /// Types of which the node has at least one device; `None` is a device nobody knows. Empty lets all through.
+    /// Types of which the node has at least one device; `None` is a device of unknown type. Empty accepts all.
     pub types: Vec<Option<TypeName>>,
-    /// How the node is. Empty lets all through.
+    /// States of the node. Empty accepts all.
     pub states: Vec<NodeState>,
-    /// How its devices are given out. Empty lets all through.
+    /// Sharing modes of the node. Empty accepts all.
     pub sharing: Vec<Sharing>,
-    /// Names of layouts, of which the node shall have one. Empty lets all through.
+    /// Layout names. Empty accepts all.
     pub layouts: Vec<String>,
-    /// How it stands with regard to its layout, in a word; `None` where nothing is asked of any device. Empty lets all through.
+    /// Layout states; `None` is a node whose layout does not affect any device. Empty accepts all.
     pub layout_states: Vec<Option<&'static str>>,
-    /// What its labels must be.
+    /// Label selector.
     pub selector: Selector,
-    /// The order.
+    /// Order.
     pub sort: Sort,
-    /// Nodes on a page, 1 to [`MAX_LIMIT`].
+    /// Number of nodes per page, 1 to [`MAX_LIMIT`].
     pub limit: usize,
-    /// Where the page begins; at the start if absent.
+    /// Position where the page begins; `None` for the first page.
     pub after: Option<Token>,
 }
 
-/// An order of nodes. Nodes that are equal in it are ordered by name.
+/// Order of nodes. Ties are ordered by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sort {
-    /// By what.
+    /// Sort key.
     pub key: SortKey,
-    /// Whether the greatest comes first.
+    /// Whether the order is descending.
     pub descending: bool,
 }
 
-/// What nodes are ordered by.
+/// Sort key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SortKey {
-    /// The name.
+    /// Name.
     #[default]
     Name,
-    /// How it is, by gravity.
+    /// State, by severity.
     State,
-    /// How many devices.
+    /// Number of devices.
     Devices,
-    /// How many of them are free.
+    /// Number of free devices.
     Free,
     /// Memory of all devices.
     Memory,
-    /// How long ago its agent confirmed what is known. A node that is confirmed between two pages moves in this order.
+    /// Time since the agent's last confirmation. A node that is confirmed between two pages moves in this order.
     Age,
-    /// The first of its types; unknown ones last.
+    /// First of its types; unknown ones last.
     Type,
-    /// How its devices are given out.
+    /// Sharing mode.
     Sharing,
 }
 
-/// One page.
+/// Page of nodes.
 #[derive(Debug, Clone)]
 pub struct Page {
-    /// Its nodes, in order.
+    /// Nodes in order.
     pub items: Vec<Arc<Node>>,
-    /// How many nodes match, on all pages.
+    /// Number of matching nodes on all pages.
     pub total: usize,
-    /// Where the next page begins; `None` on the last.
+    /// Position of the next page; `None` on the last page.
     pub next: Option<Token>,
 }
 
-/// The page of `fleet` that `query` asks for.
+/// Returns the page of `fleet` that `query` requests.
 pub fn run(fleet: &Fleet, query: &Query, now: Moment) -> Page {
     let mut matching: Vec<Placed<'_>> = Vec::new();
     let mut total: usize = 0;
@@ -110,10 +110,10 @@ pub fn run(fleet: &Fleet, query: &Query, now: Moment) -> Page {
             continue;
         }
         total = total.saturating_add(1);
-        // The clock of a node's freshness moves while we look, so what it is ordered by is read once.
+        // Agents may confirm nodes concurrently, so each sort key is read once.
         let placed = Placed::new(node, query.sort.key, now);
         let comes = after.is_none_or(|last| placed.is_after(last, query.sort.descending));
-        // By name the nodes come in order: what is past the page only counts.
+        // Nodes are stored by name, so nodes past the page only need to be counted.
         let wanted = !query.sort.is_natural() || matching.len() <= query.limit;
         if comes && wanted {
             matching.push(placed);
@@ -132,7 +132,7 @@ pub fn run(fleet: &Fleet, query: &Query, now: Moment) -> Page {
     }
 }
 
-/// Leaves the first `limit` of `nodes`, in order.
+/// Sorts `nodes` and keeps the first `limit`.
 fn order(nodes: &mut Vec<Placed<'_>>, query: &Query) {
     let descending = query.sort.descending;
     if !query.sort.is_natural() {
@@ -145,7 +145,7 @@ fn order(nodes: &mut Vec<Placed<'_>>, query: &Query) {
     nodes.truncate(query.limit);
 }
 
-/// A node and what it is ordered by.
+/// Node with its sort key.
 #[derive(Debug)]
 struct Placed<'a> {
     rank: Rank<'a>,
@@ -164,7 +164,7 @@ impl<'a> Placed<'a> {
             SortKey::Devices => Rank::Number(node.counts(now).total().into()),
             SortKey::Free => Rank::Number(node.counts(now).free.into()),
             SortKey::Memory => Rank::Number(node.summary.memory.get()),
-            // The older, the greater.
+            // An older confirmation has a greater rank.
             SortKey::Age => {
                 Rank::Number(u64::MAX.saturating_sub(node.freshness.confirmed().as_millis()))
             }
@@ -202,11 +202,11 @@ fn directed(ordering: std::cmp::Ordering, descending: bool) -> std::cmp::Orderin
     }
 }
 
-/// The filters of a query, at one moment.
+/// Filters of a query at one point in time.
 struct Filter<'a> {
     query: &'a Query,
     now: Moment,
-    /// The labels that were looked at last and whether they match: nodes share them.
+    /// Result for the last label set, because nodes share label sets.
     labels: Option<(*const LabelSet, bool)>,
 }
 
@@ -219,7 +219,7 @@ impl<'a> Filter<'a> {
         }
     }
 
-    /// The cheap questions first.
+    /// Evaluates the cheap filters first.
     fn lets_through(&mut self, node: &Node) -> bool {
         let Query {
             search,
@@ -282,7 +282,7 @@ impl Default for Query {
 }
 
 impl SortKey {
-    /// All of them.
+    /// All sort keys.
     pub const ALL: [Self; 8] = [
         Self::Name,
         Self::State,
@@ -294,7 +294,7 @@ impl SortKey {
         Self::Sharing,
     ];
 
-    /// The word.
+    /// Value in the parameter.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Name => "name",
@@ -310,13 +310,13 @@ impl SortKey {
 }
 
 impl Sort {
-    /// Whether it is the order in which the fleet keeps its nodes.
+    /// Returns whether this is the order in which the fleet stores its nodes.
     fn is_natural(self) -> bool {
         self == Self::default()
     }
 }
 
-/// As the parameter says it: `free`, and `-free` for the greatest first.
+/// Formats the parameter's value: `free`, and `-free` for descending order.
 impl fmt::Display for Sort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.descending { "-" } else { "" };

@@ -1,8 +1,8 @@
-//! The REST API over HTTP: what the fleet is, as JSON; its OpenAPI document; metrics; whether we live.
+//! REST API: the fleet as JSON, the OpenAPI document, metrics and probes.
 //!
-//! The document at `/openapi.json` is made of the same declarations that route, so it cannot name a path that is not there.
-//! Every failure is a problem document (RFC 9457). Each answer is made of one fleet, which nothing changes meanwhile.
-//! Called by the aggregator's program, which serves the router beside the pages.
+//! The document at `/openapi.json` is generated from the declarations of the routes, so it cannot name a path that does
+//! not exist. Every error is a problem document (RFC 9457). Each response is based on one immutable snapshot of the
+//! fleet. The aggregator serves this router beside that of the pages.
 
 mod answers;
 pub mod availability;
@@ -50,22 +50,22 @@ use super::availability::Counter;
 use super::offers::Shelf;
 use super::view::View;
 
-/// What the API is made of.
+/// Dependencies of the API.
 #[derive(Debug, Clone)]
 pub struct Context {
     /// The fleet.
     pub view: View,
-    /// What of it is to be had.
+    /// Availability counts.
     pub availability: Counter,
-    /// What `/metrics` tells; see [`metrics::register`] for what is told of the fleet.
+    /// Metrics for `/metrics`; see [`metrics::register`] for those of the fleet.
     pub registry: Arc<Registry>,
     /// Whether all servers are up.
     pub ready: watch::Receiver<bool>,
-    /// Event streams that may be open at once. Each costs a task and, while its reader is slow, an old fleet.
+    /// Maximum number of event streams. Each uses a task and, while its reader is slow, an old snapshot of the fleet.
     pub max_streams: usize,
 }
 
-/// What handlers share.
+/// State shared by the handlers.
 #[derive(Debug, Clone)]
 struct Api {
     view: View,
@@ -73,16 +73,16 @@ struct Api {
     registry: Arc<Registry>,
     readiness: Readiness,
     streams: Arc<Semaphore>,
-    /// Partitions that were read of nodes, for matching.
+    /// Cache of partitions by node, for matching.
     shelf: Arc<Shelf>,
     seal: Arc<Seal>,
     answers: Arc<Answers>,
-    /// Empty in the one that only makes the document.
+    /// Serialized OpenAPI document; empty in the instance that generates it.
     document: Bytes,
 }
 
-/// Answers under `/api`, `/openapi.json`, `/healthz`, `/readyz` and `/metrics`, and nowhere else: it can be merged with the
-/// router of the pages.
+/// Routes under `/api`, `/openapi.json`, `/healthz`, `/readyz` and `/metrics` only, so that the router can be merged
+/// with that of the pages.
 pub fn router(context: Context) -> Router {
     let (router, mut document) = OpenApiRouter::with_openapi(openapi::Document::openapi())
         .routes(routes!(nodes::list))
@@ -133,7 +133,7 @@ pub fn router(context: Context) -> Router {
         .with_state(api)
 }
 
-/// Answers the probes, and 503 to everything else: for connections beyond the limit.
+/// Routes for connections beyond the limit: the probes, and 503 for everything else.
 pub fn probes(context: &Context) -> Router {
     Router::new()
         .route("/healthz", get(probes::live))
@@ -164,7 +164,7 @@ async fn nothing_here(uri: Uri) -> Failure {
     Failure::new(Kind::NotFound, detail)
 }
 
-/// What somebody is told who is not let in, where a program reads it.
+/// Problem document for a refused request.
 pub(super) fn refusal(refused: &Refused, path: &str) -> Response {
     let mut response = Failure::from(refused).at(path).into_response();
     if let Some(allowed) = refused.allowed() {
@@ -174,7 +174,7 @@ pub(super) fn refusal(refused: &Refused, path: &str) -> Response {
     guarded(response)
 }
 
-/// Puts the path into problems, and on every answer the headers that keep browsers from guessing and caches from keeping.
+/// Adds the path to problem documents, and headers against content sniffing and caching to every response.
 async fn finish(request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     let mut response = next.run(request).await;
@@ -197,7 +197,7 @@ fn guarded(mut response: Response) -> Response {
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),
     );
-    // What has a tag may be kept by who asks with it whether it still is so.
+    // A response with an ETag may be stored for revalidation.
     let keep = if headers.contains_key(header::ETAG) {
         "no-cache"
     } else {

@@ -1,28 +1,28 @@
-//! An ordered map for one writer and many readers.
+//! Persistent ordered map for one writer and many readers.
 //!
-//! Entries lie in chunks behind shared pointers. A clone copies the pointers to the chunks, a change copies the one chunk
-//! it falls into, and two clones are compared chunk by chunk. A hundred thousand nodes are a few hundred pointers.
+//! Entries are stored in shared chunks. A clone copies the pointers to the chunks, an update copies the affected chunk,
+//! and two clones are compared chunk by chunk. A hundred thousand nodes need a few hundred pointers.
 
 use std::sync::Arc;
 
-/// Entries that have an order of their own.
+/// Entry with a key.
 pub trait Keyed {
-    /// What they are ordered and found by.
+    /// Type of the key, which determines the order.
     type Key: Ord + ?Sized;
 
-    /// The key of this one.
+    /// Returns the key.
     fn key(&self) -> &Self::Key;
 }
 
-/// The map. Cheap to clone.
+/// Persistent ordered map. Cheap to clone.
 #[derive(Debug)]
 pub struct Roster<T> {
-    /// None is empty; ordered, and their entries are.
+    /// Nonempty chunks in order.
     chunks: Vec<Arc<Vec<Arc<T>>>>,
     len: usize,
 }
 
-/// A chunk that would be longer is halved.
+/// Maximum length of a chunk; a longer one is split in half.
 const LONGEST: usize = 256;
 
 impl<T> Clone for Roster<T> {
@@ -44,29 +44,29 @@ impl<T> Default for Roster<T> {
 }
 
 impl<T: Keyed> Roster<T> {
-    /// How many entries.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Returns whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The entry under `key`.
+    /// Returns the entry with this key.
     pub fn get(&self, key: &T::Key) -> Option<&Arc<T>> {
         let chunk = self.chunks.get(self.chunk_of(key))?;
         let at = chunk.binary_search_by(|entry| entry.key().cmp(key)).ok()?;
         chunk.get(at)
     }
 
-    /// All entries in order.
+    /// Iterates over all entries in order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
         self.chunks.iter().flat_map(|chunk| chunk.iter())
     }
 
-    /// Puts `entry` in its place; returns what was there under its key.
+    /// Inserts `entry`; returns the previous entry with its key.
     pub fn insert(&mut self, entry: Arc<T>) -> Option<Arc<T>> {
         let last = self.chunks.len().saturating_sub(1);
         let index = self.chunk_of(entry.key()).min(last);
@@ -92,7 +92,7 @@ impl<T: Keyed> Roster<T> {
         }
     }
 
-    /// Takes the entry under `key` out.
+    /// Removes the entry with this key.
     pub fn remove(&mut self, key: &T::Key) -> Option<Arc<T>> {
         let index = self.chunk_of(key);
         let chunk = self.chunks.get_mut(index)?;
@@ -106,8 +106,7 @@ impl<T: Keyed> Roster<T> {
         Some(gone)
     }
 
-    /// What has to be done to `old` to make it this: entries that are new or another one, and entries that are no more. Two
-    /// rosters of one history share most chunks, and those are passed over.
+    /// Compares the map with `old`: returns new or replaced entries, and removed ones. Shared chunks are skipped.
     pub fn since<'a>(&'a self, old: &'a Self) -> Difference<'a, T> {
         let mut difference = Difference::default();
         let mut now = self.unshared(old).peekable();
@@ -132,7 +131,7 @@ impl<T: Keyed> Roster<T> {
         }
     }
 
-    /// Entries of chunks that `other` does not have.
+    /// Entries of chunks that are not shared with `other`.
     fn unshared<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a Arc<T>> {
         let mut theirs: Vec<*const Vec<Arc<T>>> = other.chunks.iter().map(Arc::as_ptr).collect();
         theirs.sort_unstable();
@@ -144,19 +143,19 @@ impl<T: Keyed> Roster<T> {
             .flat_map(|chunk| chunk.iter())
     }
 
-    /// The chunk that has `key`, if any has.
+    /// Index of the chunk that would contain `key`.
     fn chunk_of(&self, key: &T::Key) -> usize {
         self.chunks
             .partition_point(|chunk| chunk.last().is_some_and(|last| last.key() < key))
     }
 }
 
-/// What lies between two rosters, each in order.
+/// Difference between two maps, in order.
 #[derive(Debug)]
 pub struct Difference<'a, T> {
-    /// New, or another one under the same key.
+    /// New or replaced entries.
     pub changed: Vec<&'a Arc<T>>,
-    /// No more.
+    /// Removed entries.
     pub gone: Vec<&'a Arc<T>>,
 }
 

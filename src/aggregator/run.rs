@@ -1,8 +1,8 @@
-//! Starts the aggregator and stops it.
+//! Startup and shutdown of the aggregator.
 //!
-//! Three threads with a runtime each: `ingest` has the agents' streams and the store, `http` everything that is read, `cluster` what
-//! follows the cluster around it and writes there. They share what is published and nothing else, so a reader can delay readers, and
-//! never an agent nor what is known of the cluster.
+//! Three threads with a runtime each: `ingest` serves the agents' streams and owns the store, `http` serves all
+//! readers, and `cluster` watches the cluster and writes to it. They share published snapshots only, so readers can
+//! delay other readers, but neither agents nor the cluster's watches.
 
 mod cluster;
 mod error;
@@ -49,19 +49,18 @@ use crate::config::aggregator::{
 use crate::k8s::access_review::Asker;
 use crate::k8s::token_review::Reviewer;
 
-/// Connections that the kernel keeps for us until they are accepted: a fleet comes back as one.
+/// Backlog of the listening sockets; after a restart, all agents of a fleet reconnect at the same time.
 const BACKLOG: u32 = 4096;
-/// How long a profile that is being made is waited for: a little less than stopping may take.
+/// Time limit for running profile creations at shutdown; slightly less than that of the shutdown.
 const MADE_WITHIN: Duration = Duration::from_millis(4500);
-/// For what a runtime may still have to do when its server has ended.
+/// Time limit for remaining tasks of a runtime after its server ended.
 const RUNTIME_ENDS: Duration = Duration::from_millis(100);
-/// Event streams at once: pages that are open, and programs that follow the fleet.
+/// Maximum number of event streams: open pages, and programs that watch the fleet.
 const MOST_STREAMS: usize = 1000;
 const AGENTS: &str = "agents";
 const PEOPLE: &str = "people and programs";
 
-/// What is served over HTTP, to whom a guard lets, with what makes hardware profiles for them; and what is served on
-/// connections beyond the limit.
+/// Builds the routes of HTTP with guard and profile creation, and the routes for connections beyond the limit.
 fn router(
     cluster: &Cluster,
     stats: &Stats,
@@ -95,9 +94,10 @@ fn router(
     (all.layer(from_fn_with_state(guard, check)), probes)
 }
 
-/// Starts both servers; they listen when this returns.
+/// Starts both servers; they are listening when this returns.
 pub fn start(settings: &AggregatorSettings) -> Result<Running, StartError> {
-    // In a thread of its own: within the caller's runtime no other one can be waited for, nor be dropped after a failure.
+    // In a separate thread, because within the caller's runtime another one can neither be blocked on nor dropped after
+    // an error.
     let started = thread::scope(|scope| scope.spawn(|| launch(settings)).join());
     started.unwrap_or_else(|panic| resume_unwind(panic))
 }
@@ -154,7 +154,8 @@ fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
     threads.spawn("http", move || {
         http_runtime.block_on(async {
             let serving = people.run(people_at.0, stopped.clone());
-            // The API server may have a profile already when serving is over, and its line of the log says what came of that.
+            // The API server may already have received a profile when serving ends, and its outcome must still be
+            // logged.
             let serving = async { tokio::join!(serving, made(maker, stopped)) };
             let mut serving = pin!(serving);
             tokio::select! {
@@ -172,14 +173,14 @@ fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
     Ok(threads.running((grpc, http), ready))
 }
 
-/// Returns when it is over and nothing is being made any more, or will not be in time.
+/// Waits for the shutdown and then for running profile creations, with a time limit.
 async fn made(maker: Option<Maker>, mut stopped: watch::Receiver<bool>) {
     let Some(maker) = maker else { return };
     drop(stopped.wait_for(|stopped| *stopped).await);
     let _ended = timeout(MADE_WITHIN, maker.ended()).await;
 }
 
-/// Tells of a server that other machines reach and that asks nobody who they are.
+/// Warns about servers that other machines can reach without authentication.
 fn warn_of_strangers(settings: &AggregatorSettings, grpc: SocketAddr, http: SocketAddr) {
     if *settings.agent_auth() == AgentAuth::None && !grpc.ip().is_loopback() {
         warn!(
@@ -193,7 +194,7 @@ fn warn_of_strangers(settings: &AggregatorSettings, grpc: SocketAddr, http: Sock
     }
 }
 
-/// The fleet, with what else of files and engines its readers are given.
+/// Adds layouts, prices and the estimate engine to the view of the fleet.
 fn view(fleet: View, settings: &AggregatorSettings) -> Result<View, StartError> {
     let book = settings.layouts().map(Book::open).transpose()?;
     let advice = settings.advice();
@@ -227,7 +228,7 @@ fn server(
     })
 }
 
-/// Who may report. The client of the API server lives in `runtime`, which asks it.
+/// Creates the gate for agents. The client of the API server uses `runtime`.
 fn gate(runtime: &Runtime, auth: &AgentAuth, stats: &Stats) -> Result<Gate, StartError> {
     let AgentAuth::TokenReview(settings) = auth else {
         return Ok(Gate::open());
@@ -240,7 +241,7 @@ fn gate(runtime: &Runtime, auth: &AgentAuth, stats: &Stats) -> Result<Gate, Star
     Ok(Gate::checked(rule, Box::new(reviewer), stats.clone()))
 }
 
-/// Who may see what. The client of the API server lives in `runtime`, which asks it.
+/// Creates the guard for readers. The client of the API server uses `runtime`.
 fn guard(
     runtime: &Runtime,
     settings: &AggregatorSettings,
@@ -250,7 +251,8 @@ fn guard(
     let HttpAuth::Reviewed(settings) = settings.http_auth() else {
         let serving = settings.serving();
         let guard = Guard::open(stats.clone());
-        // Anyone who reaches a server of other addresses can read it anyway, so a name proves nothing there.
+        // On other addresses any client can read the server anyway, so checking the host name would not protect
+        // anything.
         return Ok(if serving.http_listen().ip().is_loopback() {
             guard.with_hosts(serving.http_hosts())
         } else {
@@ -288,7 +290,7 @@ fn listen(
             SocketAddr::V4(_) => TcpSocket::new_v4(),
             SocketAddr::V6(_) => TcpSocket::new_v6(),
         }?;
-        // A restart must not wait for connections of its predecessor to be forgotten.
+        // A restart must not wait for old connections in TIME_WAIT.
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         let listener = socket.listen(BACKLOG)?;

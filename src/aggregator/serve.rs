@@ -1,8 +1,8 @@
-//! How connections are accepted and kept in bounds; the same for agents and for people.
+//! HTTP server with limits, shared by the agents' server and the readers' server.
 //!
-//! No peer can hold up another or use more than its share, whatever it sends or does not send: connections are counted,
-//! a handshake, the first request and each body have a deadline, each connection has a task of its own, and all of HTTP/2's
-//! windows, frames and resets have a limit. hyper is used directly because those limits are not all reachable from above.
+//! No client can delay another or exceed its share. Connections are counted. The handshake, the first request and each
+//! body have a deadline. Each connection has its own task, and HTTP/2 windows, frames and resets are limited. hyper is
+//! used directly because axum does not expose all of these limits.
 
 mod limits;
 mod pace;
@@ -45,24 +45,24 @@ use super::peer::Peer;
 use super::stats::Stats;
 use super::tls::Tls;
 
-/// One server, ready to accept.
+/// Configured server.
 #[derive(Debug)]
 pub struct Server {
-    /// What it speaks.
+    /// Protocol.
     pub protocol: Protocol,
-    /// What it answers.
+    /// Routes.
     pub router: Router,
-    /// What it answers on connections beyond the limit, such as probes; without it they are closed.
+    /// Routes for connections beyond the limit, such as probes; without it they are closed.
     pub reserve: Option<Router>,
-    /// Its certificate, unless it serves plaintext.
+    /// TLS certificate; `None` serves plaintext.
     pub tls: Option<Tls>,
-    /// Its bounds.
+    /// Limits.
     pub limits: Limits,
-    /// Where it counts.
+    /// Metrics.
     pub stats: Stats,
 }
 
-/// What accepted connections have in common.
+/// State shared by all connections.
 struct Shared {
     server: Server,
     slots: Arc<Semaphore>,
@@ -73,7 +73,7 @@ struct Shared {
     logs: Logs,
 }
 
-/// What limits each of the lines that clients can cause.
+/// Rate limits of log lines that clients can cause.
 #[derive(Default)]
 struct Logs {
     accept: LogLimit,
@@ -81,7 +81,7 @@ struct Logs {
     slow: LogLimit,
 }
 
-/// A connection's place among the others, given back when it ends.
+/// Slot of a connection, released on drop.
 enum Place {
     Own {
         _slot: OwnedSemaphorePermit,
@@ -93,31 +93,32 @@ enum Place {
     },
 }
 
-/// An accepted connection.
+/// Accepted connection.
 struct Accepted {
     peer: Peer,
-    /// What it is answered.
     router: Router,
-    /// How old it may get.
+    /// Maximum age.
     age: Duration,
 }
 
-/// How far a connection is.
+/// State of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// It may not have made a request yet.
+    /// Possibly without a request so far.
     New,
-    /// It made one. On the agents' server it is looked at again and again: one without a stream takes a place for nothing.
+    /// Has made a request. On the agents' server it is checked regularly, because a connection without a stream
+    /// occupies a slot needlessly.
     Open,
-    /// The peer was asked to go.
+    /// Graceful shutdown was requested.
     Closing,
 }
 
-/// After `accept` itself failed, which is most often for want of file descriptors: others may be closed meanwhile.
+/// Pause after `accept` fails, usually because of too many open files; other connections may close in the meantime.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
 impl Server {
-    /// Accepts until `stop` is true or gone, then waits until every connection has ended or used up its grace.
+    /// Accepts connections until `stop` is true or its sender is dropped, then waits until every connection has ended
+    /// or exceeded its grace period.
     pub async fn run(self, listener: TcpListener, mut stop: watch::Receiver<bool>) {
         let shared = Arc::new(Shared {
             slots: Arc::new(Semaphore::new(self.limits.connections)),
@@ -189,9 +190,9 @@ impl Shared {
             };
             (place, router, Duration::ZERO)
         };
-        // Small answers shall not wait for more. A socket that refuses is as good as closed.
+        // Disables Nagle's algorithm for small responses. An error means that the socket is closed.
         let _refused = socket.set_nodelay(true);
-        // One that takes nothing of what it asked for would make us keep it until the connection is old.
+        // Without this, a client that does not read its responses would occupy the connection until its maximum age.
         let _refused = SockRef::from(&socket).set_tcp_user_timeout(Some(UNREAD));
         let shared = Arc::clone(self);
         let accepted = Accepted { peer, router, age };
@@ -201,7 +202,7 @@ impl Shared {
         });
     }
 
-    /// Takes note of the end of a connection's task.
+    /// Logs a failed connection task.
     fn ended(&self, ended: Result<(), JoinError>) {
         if let Err(error) = ended {
             let server = self.server.protocol.name();
@@ -269,7 +270,7 @@ impl Shared {
         }
     }
 
-    /// Answers one request, whose body keeps the pace or ends.
+    /// Handles one request, with a minimum rate for its body.
     async fn answer(
         self: Arc<Self>,
         router: Router,
@@ -317,7 +318,7 @@ impl Shared {
                         return;
                     }
                     Phase::New | Phase::Open if Instant::now() >= old => true,
-                    // An agent's place is for one that reports, and for who follows the fleet.
+                    // Slots of the agents' server are for agents that report and clients that watch.
                     Phase::New | Phase::Open if grpc && !peer.has_streams() => {
                         self.server.stats.cut("no_stream");
                         return;
@@ -341,7 +342,7 @@ impl Shared {
     }
 }
 
-/// Waits until the server is told to stop, or nobody is left who could tell it.
+/// Waits until the server is stopped or the sender is dropped.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _stopped = stop.wait_for(|stop| *stop).await;
 }

@@ -1,6 +1,7 @@
-//! Which measured rows meet objectives of a service, on hardware profiles that people can pick.
+//! Measured configurations that meet service objectives, with the hardware profiles that provide them.
 //!
-//! The API and the page ask here, so both say the same. Rows are joined to types, types to profiles, and profiles to what is free.
+//! Shared by the API and the page. Measurements are joined to types, types to profiles, and profiles to available
+//! devices.
 
 use thiserror::Error;
 use tokio::task::spawn_blocking;
@@ -14,26 +15,26 @@ use crate::wire::estimates::of_profile;
 use crate::wire::hardware_profiles::document::{IdentifierJson, ProfileRow};
 use crate::wire::slo::{SloAnswer, SloProfile, SloRequest, rows};
 
-/// Profiles that are named for one row: of more, those with most free.
+/// Maximum number of profiles per row; those with the most available devices are kept.
 const MOST_PROFILES: usize = 16;
 
-/// Why there is no answer.
+/// Error of evaluating objectives.
 #[derive(Debug, Error)]
 pub enum SloError {
-    /// What was asked cannot be meant.
+    /// Invalid request.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// The work ended before its time.
+    /// The evaluation panicked.
     #[error("the rows could not be judged; try again")]
     Ended,
 }
 
-/// What is asked, judged, with profiles for who may list those.
+/// Evaluates the request, with hardware profiles if the reader is allowed to list them.
 pub async fn meet(view: &View, sight: &Sight, asked: SloRequest) -> Result<SloAnswer, SloError> {
     let wanted = Objectives::try_from(asked.objectives)?;
     let measured = rows(asked.rows)?;
     let prices = view.prices();
-    // Names that nobody knows are looked for among all there are: not on the thread that answers others.
+    // Resolves names against the whole catalog, so it runs on a blocking thread.
     let book = prices.book.clone();
     let judging = spawn_blocking(move || {
         let judged = judge(&measured, &wanted, book.as_deref());
@@ -65,7 +66,7 @@ pub async fn meet(view: &View, sight: &Sight, asked: SloRequest) -> Result<SloAn
     Ok(answer)
 }
 
-/// Profiles whose workloads may have `count` devices, all of them of one of `types`: those with most free first.
+/// Profiles that allow `count` devices of one of `types`, ordered by availability.
 fn suitable(types: &[String], count: u64, profiles: &[&ProfileRow]) -> Vec<SloProfile> {
     let all = profiles.iter().filter(|row| is_usable(row));
     let fitting = all.filter_map(|row| {
@@ -75,7 +76,7 @@ fn suitable(types: &[String], count: u64, profiles: &[&ProfileRow]) -> Vec<SloPr
             .iter()
             .filter(|one| is_device(one))
             .all(|one| allows(one, count));
-        // A workload may get any of the profile's types.
+        // A workload may be placed on any of the profile's types.
         let is_of_types = devices.iter().all(|one| types.contains(&one.type_name));
         (is_allowed && is_of_types).then(|| SloProfile {
             namespace: row.namespace.clone(),
@@ -94,7 +95,7 @@ fn suitable(types: &[String], count: u64, profiles: &[&ProfileRow]) -> Vec<SloPr
     all
 }
 
-/// Whether people can pick a profile and get what it is for.
+/// Returns whether the profile can be selected and has no errors.
 pub(super) fn is_usable(row: &ProfileRow) -> bool {
     row.enabled && row.findings.iter().all(|one| one.gravity != "error")
 }
@@ -103,7 +104,7 @@ fn is_device(one: &IdentifierJson) -> bool {
     crate::domain::availability::is_accelerator(&one.identifier)
 }
 
-/// Whether a workload may ask for so many. A bound that is no count bounds nothing.
+/// Returns whether a workload may request this count. A bound that is not a number is ignored.
 pub(super) fn allows(one: &IdentifierJson, count: u64) -> bool {
     let least = one.min.parse().unwrap_or(0);
     let most = one.max.as_deref().and_then(|most| most.parse().ok());

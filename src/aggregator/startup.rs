@@ -1,9 +1,10 @@
-//! Whether the fleet is still returning after a start of the aggregator.
+//! State of the fleet after a start of the aggregator.
 //!
-//! Nothing is stored on disk, so right after a restart only some agents have reported again, and their nodes must not be
-//! shown as the whole fleet. The cluster, where it is followed, tells how many nodes to expect: those with our labels. Without
-//! it, an agent that has reported to an aggregator before shows that others may still be on their way. Either way the state ends
-//! by itself: agents retry within half a minute, and an installation without agents must become ready.
+//! Nothing is stored on disk, so right after a restart only some agents have reported again, and their nodes must not
+//! be shown as the whole fleet. A watched cluster determines how many nodes to expect: those with Octavo's labels.
+//! Without it, an agent that has reported to an aggregator before shows that others may still reconnect. In either case
+//! the state ends after a while: agents retry within half a minute, and an installation without agents must become
+//! ready.
 
 use std::fmt;
 use std::pin::pin;
@@ -22,16 +23,16 @@ use crate::domain::id::NodeName;
 use crate::k8s::cluster::Followed;
 use crate::wire::starting::StartingJson;
 
-/// How many nodes have reported since the start.
+/// Number of nodes that have reported since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StartupProgress {
-    /// Nodes that have reported: of those that are expected, where a cluster tells which.
+    /// Nodes that have reported, among the expected ones if they are known.
     pub nodes: usize,
-    /// Nodes that are expected; `None` where no cluster tells.
+    /// Expected nodes; `None` without a watched cluster.
     pub expected: Option<usize>,
 }
 
-/// Watches nodes return, until all are there or it has taken too long.
+/// Tracks the start until all nodes have reported or a timeout expires.
 #[derive(Debug)]
 pub struct Startup {
     view: View,
@@ -39,15 +40,15 @@ pub struct Startup {
     progress: watch::Sender<Option<StartupProgress>>,
 }
 
-/// When an aggregator without a cluster stops expecting agents: their longest backoff, and time to connect.
+/// End of the start without a cluster: the maximum backoff of agents, and time to connect.
 const SETTLED_AFTER: Duration = Duration::from_secs(35);
-/// When it stops waiting for nodes that the cluster has: their agents may be broken.
+/// Maximum time to wait for nodes of the cluster, whose agents may be broken.
 const TIMEOUT: Duration = Duration::from_mins(1);
-/// The label that every node with accelerators and an agent has.
+/// Label of every node with accelerators and an agent.
 const TYPE_LABEL: &str = "octavo.dev/type";
 
 impl Startup {
-    /// Reports through `progress` on the fleet of `view` and a cluster, where one is followed.
+    /// Reports the state of the fleet in `view` to `progress`, with expectations from the cluster if one is watched.
     pub fn new(
         view: View,
         cluster: Option<watch::Receiver<Arc<Followed>>>,
@@ -71,7 +72,7 @@ impl Startup {
             let fleet = self.view.fleet();
             let now = progress(&fleet, expected.as_deref(), is_settled);
             self.report(now);
-            // Without a cluster, agents that return later can still show that this is a restart.
+            // Without a cluster, agents that reconnect later can still show that this is a restart.
             if now.is_none() && (expected.is_some() || is_settled) {
                 return;
             }
@@ -93,7 +94,7 @@ impl Startup {
         });
     }
 
-    /// Nodes that have our labels and are ready; `None` where no cluster tells.
+    /// Ready nodes with Octavo's labels; `None` without a watched cluster.
     fn expected(&self) -> Option<Vec<NodeName>> {
         let followed = self.cluster.as_ref()?.borrow();
         followed.heard?;
@@ -102,7 +103,7 @@ impl Startup {
             .filter(|node| is_expected(node))
             .filter_map(|node| node.name.parse().ok())
             .collect();
-        // Agents that do not label their nodes are not told apart from none.
+        // Nodes of agents that do not write labels cannot be recognized.
         (!expected.is_empty()).then_some(expected)
     }
 }
@@ -111,7 +112,7 @@ fn is_expected(node: &ClusterNode) -> bool {
     node.readiness == Readiness::Ready && node.label(TYPE_LABEL).is_some()
 }
 
-/// How far the fleet is; `None` once the start is over.
+/// Progress of the start; `None` once it is over.
 fn progress(
     fleet: &Fleet,
     expected: Option<&[NodeName]>,
@@ -130,7 +131,7 @@ fn progress(
     (!is_over).then_some(StartupProgress { nodes, expected })
 }
 
-/// Waits for a change of the cluster; for ever where none is followed.
+/// Waits for a change of the cluster; never returns without a watched cluster.
 async fn changed(cluster: &mut Option<watch::Receiver<Arc<Followed>>>) {
     if let Some(followed) = cluster
         && followed.changed().await.is_ok()
@@ -157,7 +158,7 @@ impl fmt::Display for StartupProgress {
 }
 
 impl StartupProgress {
-    /// The document for who has this sight: how many nodes there are is for who may see nodes.
+    /// Converts the progress to a document; includes counts only for readers who are allowed to list nodes.
     pub fn document(self, sight: &Sight) -> StartingJson {
         StartingJson {
             nodes: sight.nodes.then_some(self.nodes),
@@ -165,7 +166,7 @@ impl StartupProgress {
         }
     }
 
-    /// The same in words.
+    /// Describes the progress; includes counts only for readers who are allowed to list nodes.
     pub fn told(self, sight: &Sight) -> String {
         if sight.nodes {
             self.to_string()
@@ -246,7 +247,7 @@ mod tests {
     }
 
     impl Site {
-        /// One that runs as a part of the test's own future.
+        /// Creates the site and a `Startup` that runs within the test's own future.
         fn new(is_followed: bool) -> (Self, Startup) {
             let (fleet, receiver) = watch::channel(Fleet::default());
             let (cluster, followed) = watch::channel(Arc::default());
@@ -276,7 +277,7 @@ mod tests {
         let check = async {
             site.cluster.send_replace(cluster(&["a", "b"]));
             site.reports(Some(seen(0, Some(2)))).await;
-            // A node that is not expected is none of the two.
+            // A node that is not expected does not count.
             site.fleet.send_replace(fleet(&["a", "x", "y"], true));
             site.reports(Some(seen(1, Some(2)))).await;
             site.fleet.send_replace(fleet(&["a", "b", "x"], true));
@@ -290,7 +291,7 @@ mod tests {
         let (mut site, startup) = Site::new(false);
         let begun = Instant::now();
         let check = async {
-            // An agent that has never reported is no sign of a restart; one that has is.
+            // Only an agent that has reported before is a sign of a restart.
             site.fleet.send_replace(fleet(&["a"], false));
             site.reports(None).await;
             site.fleet.send_replace(fleet(&["a", "b"], true));

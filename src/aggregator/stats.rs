@@ -1,14 +1,14 @@
-//! What the aggregator counts of itself.
+//! Metrics of the aggregator itself.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-/// Counted by one thing, such as a reason. Values are words of ours and never a peer's, so there are few of them.
+/// Metric with one label. Label values are Octavo's own words and never come from a peer, so there are few of them.
 type By<M> = Family<[(&'static str, &'static str); 1], M>;
 
-/// Counters and gauges. Cheap to clone: clones count together.
+/// Counters and gauges. Clones share the values.
 #[derive(Debug, Clone, Default)]
 pub struct Stats {
     messages: By<Counter>,
@@ -25,103 +25,103 @@ pub struct Stats {
     tls_reloads: By<Counter>,
     tls_reload_failures: By<Counter>,
     invariant_violations: By<Counter>,
-    /// Streams of `Watch` that are open.
+    /// Open `Watch` streams.
     pub watchers: Gauge,
-    /// Fleets that were given to readers.
+    /// Fleets published to readers.
     pub publications: Counter,
     /// Nodes in the fleet.
     pub nodes: Gauge,
-    /// Contents that nodes share.
+    /// Contents shared between nodes.
     pub shared_contents: Gauge,
 }
 
 impl Stats {
-    /// Messages of agents.
+    /// Counts a message from an agent.
     pub fn message(&self, kind: &'static str) {
         self.messages.get_or_create(&[("kind", kind)]).inc();
     }
 
-    /// Messages and streams that were refused.
+    /// Counts a refused message or stream.
     pub fn refused(&self, reason: &'static str) {
         self.refusals.get_or_create(&[("reason", reason)]).inc();
     }
 
-    /// The API server was asked what a token is worth.
+    /// Counts a token review.
     pub fn reviewed(&self, outcome: &'static str) {
         self.token_reviews
             .get_or_create(&[("outcome", outcome)])
             .inc();
     }
 
-    /// A request over HTTP was refused.
+    /// Counts a refused HTTP request.
     pub fn unseen(&self, reason: &'static str) {
         self.http_refusals
             .get_or_create(&[("reason", reason)])
             .inc();
     }
 
-    /// The API server was asked about who reads over HTTP.
+    /// Counts an authentication or authorization of an HTTP reader.
     pub fn checked(&self, what: &'static str, outcome: &'static str) {
         self.http_reviews
             .get_or_create(&[("about", what), ("outcome", outcome)])
             .inc();
     }
 
-    /// Snapshots that were asked for.
+    /// Counts a requested snapshot.
     pub fn resync(&self, reason: &'static str) {
         self.resyncs.get_or_create(&[("reason", reason)]).inc();
     }
 
-    /// Connections that a server has now.
+    /// Gauge of a server's open connections.
     pub fn connections(&self, server: &'static str) -> Gauge {
         self.connections.get_or_create_owned(&[("server", server)])
     }
 
-    /// A server accepted a connection.
+    /// Counts an accepted connection.
     pub fn accepted(&self, server: &'static str) {
         self.accepted.get_or_create(&[("server", server)]).inc();
     }
 
-    /// A server had too many connections for one more.
+    /// Counts a connection refused because of the limit.
     pub fn turned_away(&self, server: &'static str) {
         self.turned_away.get_or_create(&[("server", server)]).inc();
     }
 
-    /// A connection was ended because its peer did not do its part.
+    /// Counts a connection that was ended because of the peer's behavior.
     pub fn cut(&self, reason: &'static str) {
         self.cut.get_or_create(&[("reason", reason)]).inc();
     }
 
-    /// A TLS handshake failed or did not come.
+    /// Counts a TLS handshake that failed or timed out.
     pub fn handshake_failed(&self, server: &'static str) {
         self.handshake_failures
             .get_or_create(&[("server", server)])
             .inc();
     }
 
-    /// A new certificate is in use.
+    /// Counts a certificate reload.
     pub fn tls_reloaded(&self, server: &'static str) {
         self.tls_reloads.get_or_create(&[("server", server)]).inc();
     }
 
-    /// A new certificate could not be used.
+    /// Counts a failed certificate reload.
     pub fn tls_reload_failed(&self, server: &'static str) {
         self.tls_reload_failures
             .get_or_create(&[("server", server)])
             .inc();
     }
 
-    /// Something is so that the design says cannot be.
+    /// Counts the violation of an invariant.
     pub fn violated(&self, invariant: &'static str) {
         self.invariant_violations
             .get_or_create(&[("invariant", invariant)])
             .inc();
     }
 
-    /// Makes all of it readable through `registry`.
+    /// Registers all metrics with `registry`.
     pub fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("octavo_aggregator");
-        // Each may happen once and be grave: told as 0 before, so that the first time shows as an increase.
+        // Initialized with 0, so that a first, possibly severe, event is visible as an increase.
         for server in [("server", "grpc"), ("server", "http")] {
             drop(self.tls_reloads.get_or_create(&[server]));
             drop(self.tls_reload_failures.get_or_create(&[server]));
@@ -238,7 +238,7 @@ mod tests {
         let stats = Stats::default();
         let mut registry = Registry::default();
         stats.register(&mut registry);
-        // What was never counted has no series and would not be told.
+        // A metric without a value has no series and would not be listed.
         stats.message("hello");
         stats.refused("claimed");
         stats.reviewed("accepted");

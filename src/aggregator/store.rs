@@ -1,10 +1,10 @@
-//! The one writer of the fleet.
+//! The single writer of the fleet.
 //!
-//! Everything agents say ends here, in one place and in one order: who speaks for a node, whether what it says is a status
-//! that can be, and what readers shall see of it. Nothing is taken before it was decoded as a whole, so what is refused
-//! changes nothing; nothing a peer sends can make a node grow past its bound, or the fleet past its own.
+//! All reports of agents are processed here, in one place and one order. The store determines which agent reports a
+//! node, validates each status, and publishes the fleet to readers. A status is decoded completely before it is
+//! accepted, so a refusal changes nothing. No message can make a node or the fleet exceed its limits.
 //!
-//! Used through [`desk::Desk`] by `ingest`, on its one thread. Time is an argument.
+//! Used through [`desk::Desk`] by `ingest`, on its single thread. Time is an argument.
 
 pub mod desk;
 mod intern;
@@ -30,20 +30,20 @@ use crate::domain::id::NodeName;
 use crate::domain::stream::{Greeting, Hello, Offer, Parts, Receiver, Status, ToAgent};
 use crate::wire::stream::{Identity, Incoming, MOST_PARTS};
 
-/// The fleet, and what is known of each agent beyond it.
+/// The fleet, and the state of each agent's protocol.
 #[derive(Debug)]
 pub struct Store {
     settings: FleetSettings,
     fleet: Fleet,
     entries: BTreeMap<NodeName, Entry>,
-    /// Nodes nobody speaks for, by their last confirmation: a full fleet forgets the first of them, if it is stale.
+    /// Nodes without a connection, by last confirmation: a full fleet evicts the first one if it is stale.
     left: BTreeSet<(Moment, NodeName)>,
     interned: Interned,
-    /// Streams that were told to end, and when.
+    /// Streams that were asked to end, and when.
     retired: Vec<(Moment, Weak<Peer>)>,
     lines: u64,
     readers: watch::Sender<Fleet>,
-    /// When readers were given a fleet last, and whether there is another one since.
+    /// Time of the last publication, and whether the fleet has changed since.
     published: Option<Moment>,
     unpublished: bool,
     stats: Stats,
@@ -53,49 +53,49 @@ pub struct Store {
 struct Entry {
     receiver: Receiver,
     agent_version: String,
-    /// Of the node in the fleet, once it is there.
+    /// Freshness of the node; `None` before its first status.
     freshness: Option<Freshness>,
-    /// The last word of any kind.
+    /// Time of the last message of any kind.
     heard: Moment,
     line: Option<Line>,
 }
 
-/// The store's end of the stream that speaks for a node.
+/// The store's end of the stream that reports a node.
 #[derive(Debug)]
 struct Line {
     id: u64,
     superseded: oneshot::Sender<()>,
-    /// Gone with the stream.
+    /// Dropped with the stream.
     peer: Weak<Peer>,
 }
 
-/// The right to speak for a node; whoever holds it gives it back with [`Store::disconnected`].
+/// Permission to report a node; its holder returns it with [`Store::disconnected`].
 #[derive(Debug)]
 pub struct Speaker {
     node: NodeName,
     id: u64,
-    /// Resolves when it speaks for the node no more.
+    /// Resolves when another stream reports the node.
     pub superseded: oneshot::Receiver<()>,
 }
 
-/// What greeting comes to.
+/// Response to a hello.
 #[derive(Debug)]
 pub enum Welcome {
-    /// The agent may speak.
+    /// The agent may report.
     Speak(Speaker, ToAgent),
-    /// It shall go; the answer says when to come back.
+    /// The agent must disconnect; the answer contains the time until it may reconnect.
     Go(ToAgent),
 }
 
-/// Bytes of one status: all contents and keys.
+/// Maximum size of a status in bytes, over all contents and keys.
 pub const MOST_BYTES: usize = 256 * 1024;
-/// Readers get a new fleet at most this often.
+/// Minimum interval between publications.
 const PACE: Duration = Duration::from_millis(20);
-/// How long a connection is sent away that another one of the same node took the place of.
+/// Time after which a superseded agent may reconnect.
 const SUPERSEDED_RETRY: Duration = Duration::from_secs(30);
 
 impl Store {
-    /// An empty fleet, and where readers get it.
+    /// Creates an empty fleet and the receiver for readers.
     pub fn new(settings: FleetSettings, stats: Stats) -> (Self, watch::Receiver<Fleet>) {
         let (readers, fleet) = watch::channel(Fleet::default());
         let store = Self {
@@ -114,7 +114,7 @@ impl Store {
         (store, fleet)
     }
 
-    /// An agent greets on a stream of `peer`. The one that is welcomed last speaks for its node.
+    /// Handles a hello on a stream of `peer`. The last accepted agent reports its node.
     pub fn greet(
         &mut self,
         identity: Identity,
@@ -140,11 +140,11 @@ impl Store {
         let older = entry.line.take();
         let (id, on_superseded) = self.open(&node, peer);
         if let Some(older) = older {
-            // Who is gone already need not be told.
+            // An error means that the stream has already ended.
             let _gone = older.superseded.send(());
             self.retired.push((now, older.peer));
         }
-        // An agent that greets with the state known here has confirmed it.
+        // A hello with the current state confirms it.
         let confirmed = matches!(answer, ToAgent::Ack { .. });
         self.count_resync("hello", &answer);
         self.renew(&node, now, confirmed);
@@ -156,7 +156,7 @@ impl Store {
         Ok(Welcome::Speak(speaker, answer))
     }
 
-    /// A welcomed agent says something. `None`: another one speaks for its node by now.
+    /// Handles a message of an accepted agent. Returns `None` if another agent reports its node by now.
     pub fn hear(
         &mut self,
         speaker: &Speaker,
@@ -199,7 +199,7 @@ impl Store {
         Ok(Some(answer))
     }
 
-    /// A stream has ended. What its node said stays.
+    /// Handles the end of a stream. The node's status is retained.
     pub fn disconnected(&mut self, speaker: &Speaker, now: Moment) {
         let Some(entry) = self.entries.get_mut(&speaker.node) else {
             return;
@@ -217,7 +217,7 @@ impl Store {
         }
     }
 
-    /// Gives readers what they have not got yet.
+    /// Publishes the fleet if it has changed.
     pub fn publish(&mut self, now: Moment) {
         if !self.unpublished {
             return;
@@ -228,13 +228,13 @@ impl Store {
         self.stats.publications.inc();
     }
 
-    /// In what time [`Store::publish`] has something to do.
+    /// Time until [`Store::publish`] is due; `None` if there is nothing to publish.
     pub fn due(&self, now: Moment) -> Option<Duration> {
         let since = self.published.map_or(PACE, |published| published.age(now));
         self.unpublished.then(|| PACE.saturating_sub(since))
     }
 
-    /// What a superseded agent is told.
+    /// Answer to a superseded agent.
     pub fn superseded() -> ToAgent {
         ToAgent::HoldOff {
             retry_after: SUPERSEDED_RETRY,
@@ -242,7 +242,7 @@ impl Store {
         }
     }
 
-    /// The entry of a node, new if there is room, and what this hello is to it.
+    /// Returns the entry of a node, creating it if there is room, with the response to this hello.
     fn admit(
         &mut self,
         node: &NodeName,
@@ -320,7 +320,7 @@ impl Store {
         Ok(answer)
     }
 
-    /// Brings what the fleet says of a node besides its status up to date: whether it is connected, and stale.
+    /// Updates the node's state besides its status: whether it is connected and stale.
     fn renew(&mut self, name: &NodeName, now: Moment, confirmed: bool) {
         let Some(entry) = self.entries.get_mut(name) else {
             return;
@@ -332,7 +332,7 @@ impl Store {
             freshness.confirm(now);
         }
         let (connected, stale) = (entry.line.is_some(), freshness.is_stale(now));
-        // The usual case, a heartbeat, needs no look at the fleet unless it was late.
+        // A timely heartbeat, the usual case, does not change the freshness.
         if freshness.found_stale() != stale {
             *freshness = freshness.found(stale);
         }

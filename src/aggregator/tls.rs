@@ -1,8 +1,8 @@
-//! The servers' certificate: read from files, and read again when they change.
+//! TLS certificate of the servers, reloaded when its files change.
 //!
-//! Whoever renews a certificate replaces its files, at a time of their own and not both at once. So the files are looked
-//! at when a connection comes, and what cannot be used (a key that does not belong to the certificate yet, half a file)
-//! leaves the pair before in use.
+//! Renewal replaces the certificate and key files at any time, and not both at the same time. The files are therefore
+//! checked on each connection, and an unusable pair (a key that does not match the certificate yet, a partial file)
+//! leaves the previous pair in use.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use crate::config::aggregator::TlsFiles;
 use crate::domain::error::chain;
 use crate::files;
 
-/// The certificate of one server.
+/// Certificate of one server.
 #[derive(Debug)]
 pub struct Tls {
     files: TlsFiles,
@@ -36,58 +36,59 @@ pub struct Tls {
 #[derive(Debug)]
 struct Loaded {
     config: Arc<ServerConfig>,
-    /// Of the files that were read last, be it in vain.
+    /// Stamps of the files at the last attempt to read them.
     stamps: Stamps,
-    /// When they were there and could not be read, which says nothing of them: the process may have too many files open.
+    /// Time at which existing files could not be read. This does not depend on their contents, for example if the
+    /// process has too many open files.
     unread: Option<Instant>,
 }
 
-/// Longest certificate chain or key.
+/// Maximum size of a certificate chain or a key.
 const MAX_PEM_BYTES: u64 = 4 << 20;
-/// Files that could not be read are read again no sooner, however many connections come.
+/// Minimum interval between attempts to read unreadable files, at any rate of connections.
 const READ_AGAIN: Duration = Duration::from_secs(10);
 
-/// What differs when a certificate or its key was replaced; nothing of a file that is not there.
+/// Stamps of the certificate and the key; `None` for a missing file.
 type Stamps = [Option<Stamp>; 2];
 
-/// Why a certificate cannot be used.
+/// Error of loading a certificate.
 #[derive(Debug, Error)]
 pub enum TlsError {
     /// A file cannot be read.
     #[error("cannot read {path}")]
     Read {
-        /// Which.
+        /// Path.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// A file is there and is not what it should be.
+    /// A file is not in the expected format.
     #[error("{path} has no {wanted} in PEM")]
     Pem {
-        /// Which.
+        /// Path.
         path: PathBuf,
-        /// What was looked for in it.
+        /// Expected PEM section.
         wanted: &'static str,
-        /// What is wrong.
+        /// Cause.
         source: pem::Error,
     },
-    /// There is no certificate in the file.
+    /// The file contains no certificate.
     #[error("{0} has no certificate in PEM")]
     Empty(PathBuf),
-    /// The two do not make a server.
+    /// Certificate and key do not match.
     #[error("{certificate} and {key} cannot be used together")]
     Pair {
-        /// The certificate's file.
+        /// Path of the certificate.
         certificate: PathBuf,
-        /// The key's.
+        /// Path of the key.
         key: PathBuf,
-        /// Why.
+        /// Cause.
         source: rustls::Error,
     },
 }
 
 impl Tls {
-    /// Reads the certificate of a server that speaks `protocols`, as ALPN names them, the preferred one first.
+    /// Loads the certificate of a server with these ALPN `protocols`, the preferred one first.
     pub fn load(files: TlsFiles, protocols: &[&[u8]]) -> Result<Self, TlsError> {
         let protocols: Vec<Vec<u8>> = protocols.iter().map(|name| name.to_vec()).collect();
         let stamps = stamps(&files);
@@ -104,7 +105,7 @@ impl Tls {
         })
     }
 
-    /// Accepts with the certificate as it is in the files now, or was when they could last be used.
+    /// Returns an acceptor with the current certificate, or the previous one if the files are unusable.
     pub(super) fn acceptor(&self, server: &'static str, stats: &Stats) -> TlsAcceptor {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let stamps = stamps(&self.files);
@@ -155,7 +156,7 @@ fn read(files: &TlsFiles, protocols: &[Vec<u8>]) -> Result<Arc<ServerConfig>, Tl
         key: key.to_owned(),
         source,
     };
-    // The provider is named, because a process in which two are linked has no default.
+    // The provider is explicit, because a process with two linked providers has no default.
     let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_protocol_versions(&[&version::TLS13, &version::TLS12])
         .map_err(pair)?
@@ -163,7 +164,7 @@ fn read(files: &TlsFiles, protocols: &[Vec<u8>]) -> Result<Arc<ServerConfig>, Tl
         .with_single_cert(chain, secret)
         .map_err(pair)?;
     config.alpn_protocols = protocols.to_vec();
-    // A cache of sessions that is bounded is of no use to a fleet that reconnects as one.
+    // A bounded session cache does not help when a whole fleet reconnects at the same time.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))

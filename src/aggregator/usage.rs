@@ -1,8 +1,8 @@
-//! Who uses what over the fleet: filter, order, page. Pure.
+//! Usage by pod over the whole fleet: filter, order and pagination. Pure.
 //!
-//! Who it is is not kept ready: it is read from the nodes' parts when somebody asks, by a [`Search`], which reads no more nodes than
-//! it must, and a few at a time. A page ends with a [`Token`] that says who was last, so that who stayed is neither repeated nor
-//! lost. A [`summary::Summary`] is of all of them.
+//! Usage is decoded from the nodes' parts on request, by a [`Search`] that reads as few nodes as possible, in small
+//! steps. A page ends with a [`Token`] that contains the last row, so that unchanged rows are neither repeated nor
+//! skipped. A [`summary::Summary`] covers all rows.
 
 mod search;
 pub mod summary;
@@ -16,74 +16,74 @@ use super::query::{DEFAULT_LIMIT, MAX_LIMIT};
 use crate::domain::fleet::LONGEST_WORD;
 use crate::wire::usage::UsageRow;
 
-/// Which containers, in which order, how many. All filters must hold.
+/// Filters, order and page size. A row must satisfy all filters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
-    /// The name of a node.
+    /// Node name.
     pub node: Option<String>,
-    /// A namespace.
+    /// Namespace.
     pub namespace: Option<String>,
-    /// The name of a pod.
+    /// Pod name.
     pub pod: Option<String>,
-    /// Whether they use more than their share.
+    /// Whether the container exceeds its share.
     pub over: Option<bool>,
-    /// The order.
+    /// Order.
     pub sort: Sort,
-    /// Rows on a page, 1 to [`MAX_LIMIT`].
+    /// Number of rows per page, 1 to [`MAX_LIMIT`].
     pub limit: usize,
-    /// Where the page begins; at the start if absent.
+    /// Position where the page begins; `None` for the first page.
     pub after: Option<Token>,
 }
 
-/// What rows are ordered by; equal ones by node, then by device.
+/// Order of rows. Ties are ordered by node, then by device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sort {
-    /// The node's name.
+    /// Name of the node.
     #[default]
     Node,
-    /// Who uses most memory first.
+    /// Used memory, in descending order.
     Memory,
 }
 
-/// Why a query cannot be answered.
+/// Error of parsing a query.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum UsageQueryError {
-    /// There is no such parameter.
+    /// Unknown parameter.
     #[error("there is no parameter {0:?}; there are {PARAMETERS}")]
     Unknown(String),
-    /// A parameter that can be given once.
+    /// Repeated parameter.
     #[error("the parameter {0} can be given once")]
     Repeated(String),
-    /// A value that is none of those there are.
+    /// Invalid value.
     #[error("the parameter {parameter} cannot be {value:?}; it can be {allowed}")]
     Value {
-        /// Of which parameter.
+        /// Name of the parameter.
         parameter: &'static str,
-        /// As it was given, or its beginning.
+        /// The value, truncated.
         value: String,
-        /// What it can be.
+        /// Valid values.
         allowed: String,
     },
-    /// A continuation token that cannot be used.
+    /// Invalid continuation token.
     #[error("the parameter continue cannot be used; begin again without it")]
     Continue(#[source] TokenError),
 }
 
-/// One page.
+/// Page of rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// Its rows, in order. There may be fewer than were asked for, even none, while there is a next page.
+    /// Rows in order. A page may have fewer rows than requested, or none, even if there is a next page.
     pub items: Vec<UsageRow>,
-    /// Where the next page begins; `None` on the last.
+    /// Position of the next page; `None` on the last page.
     pub next: Option<Token>,
 }
 
 const PARAMETERS: &str = "node, namespace, pod, over, sort, limit, continue";
-/// Characters of what was given that an error repeats.
+/// Maximum length of a value repeated in an error, in characters.
 const LONGEST_REPEATED: usize = 64;
 
 impl Query {
-    /// Of the parameters in `pairs`. One without a value counts as absent.
+    /// Parses the parameters in `pairs`. A parameter without a value counts as absent.
     pub fn parse(
         pairs: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, UsageQueryError> {
@@ -157,10 +157,10 @@ impl Default for Query {
 }
 
 impl Sort {
-    /// All of them.
+    /// All orders.
     pub const ALL: [Self; 2] = [Self::Node, Self::Memory];
 
-    /// The word.
+    /// Value in the parameter.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Node => "node",
@@ -170,7 +170,7 @@ impl Sort {
 }
 
 impl UsageQueryError {
-    /// The parameter that is wrong.
+    /// Name of the invalid parameter.
     pub fn parameter(&self) -> &str {
         match self {
             Self::Unknown(name) | Self::Repeated(name) => name,

@@ -1,4 +1,4 @@
-//! What every reader of the fleet is given.
+//! Access to the fleet for readers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::book::{Book, Current};
 use crate::domain::access::Sight;
 use crate::k8s::cluster::Followed;
 
-/// The fleet as it is and as it becomes. Cheap to clone; whoever holds one delays nobody.
+/// The current fleet and its changes. Cheap to clone; holding one delays no other task.
 #[derive(Debug, Clone)]
 pub struct View {
     fleet: watch::Receiver<Fleet>,
@@ -29,14 +29,14 @@ pub struct View {
     startup: Option<watch::Receiver<Option<StartupProgress>>>,
     types: Arc<Mutex<Option<TypesThen>>>,
     cluster: Option<ClusterNodes>,
-    /// The revision that [`View::listed_changed`] returned last.
+    /// Revision last returned by [`View::listed_changed`].
     listed: Option<u64>,
 }
 
-/// How often nodes of the cluster without an agent are checked for their age.
+/// Interval of checking the age of cluster nodes without an agent.
 const STALE_CHECK_INTERVAL: Duration = Duration::from_secs(15);
 
-/// The types of one fleet in one second: which nodes are stale is a matter of time.
+/// Types of one fleet within one second, because staleness depends on time.
 #[derive(Debug)]
 struct TypesThen {
     of: (u64, u64),
@@ -44,7 +44,7 @@ struct TypesThen {
 }
 
 impl View {
-    /// A view of what a store publishes.
+    /// Creates a view of the published fleets.
     pub fn new(fleet: watch::Receiver<Fleet>, clock: Clock) -> Self {
         Self {
             fleet,
@@ -60,7 +60,7 @@ impl View {
         }
     }
 
-    /// The same, with layouts to plan for.
+    /// Adds layouts to plan with.
     #[must_use]
     pub fn with_layouts(self, book: Book) -> Self {
         Self {
@@ -69,7 +69,7 @@ impl View {
         }
     }
 
-    /// The same, with hardware profiles.
+    /// Adds hardware profiles.
     #[must_use]
     pub fn with_profiles(self, profiles: Profiles) -> Self {
         Self {
@@ -78,7 +78,7 @@ impl View {
         }
     }
 
-    /// The same, with what devices cost.
+    /// Adds prices of devices.
     #[must_use]
     pub fn with_prices(self, prices: Prices) -> Self {
         Self {
@@ -87,7 +87,7 @@ impl View {
         }
     }
 
-    /// The same, while the fleet may still be returning after a start.
+    /// Adds the progress of the start.
     #[must_use]
     pub fn with_startup(self, startup: watch::Receiver<Option<StartupProgress>>) -> Self {
         Self {
@@ -96,7 +96,7 @@ impl View {
         }
     }
 
-    /// The same, which lists the nodes of this cluster that no agent reports too.
+    /// Adds the cluster's nodes without an agent to the listed nodes.
     #[must_use]
     pub fn with_cluster(self, followed: Option<watch::Receiver<Arc<Followed>>>) -> Self {
         Self {
@@ -105,13 +105,13 @@ impl View {
         }
     }
 
-    /// How far the fleet is back after a start; `None` once it is.
+    /// Progress of the start; `None` once it is over.
     pub fn startup(&self) -> Option<StartupProgress> {
         *self.startup.as_ref()?.borrow()
     }
 
-    /// Waits until [`Self::listed`] or [`Self::startup`] is another one than at the last call, and returns the revision; `None` once the
-    /// store is gone.
+    /// Waits until [`Self::listed`] or [`Self::startup`] differs from the last call, and returns the revision; `None`
+    /// once the store is dropped.
     pub async fn changed_or_started(&mut self) -> Option<u64> {
         let mut startup = self.startup.clone();
         tokio::select! {
@@ -124,15 +124,16 @@ impl View {
         Some(self.listed().revision)
     }
 
-    /// Why the fleet is not complete after a start, as far as this reader may know; `None` once it is.
+    /// Notice that the fleet is incomplete after a start, limited by the reader's visibility; `None` once it is
+    /// complete.
     pub fn startup_notice(&self, sight: &Sight) -> Option<String> {
         let startup = self.startup();
-        // While nobody has reported there is nothing that could be taken for the whole.
+        // An empty list cannot be mistaken for the whole fleet.
         let startup = startup.filter(|now| now.nodes > 0 || now.expected.is_some());
         startup.map(|now| now.told(sight))
     }
 
-    /// Why profiles may be incomplete or outdated, as far as this reader may know; `None` while they are neither.
+    /// Notice that profiles may be incomplete or outdated, limited by the reader's visibility; `None` otherwise.
     pub fn profiles_notice(&self, sight: &Sight) -> Option<String> {
         match (self.startup_notice(sight), self.profiles.notice(sight)) {
             (Some(startup), Some(notice)) => Some(format!("{startup}; {notice}")),
@@ -145,7 +146,7 @@ impl View {
         &self.profiles
     }
 
-    /// The same, with somebody who estimates.
+    /// Adds an estimate engine.
     #[must_use]
     pub fn with_engine(self, engine: Engine) -> Self {
         Self {
@@ -154,22 +155,23 @@ impl View {
         }
     }
 
-    /// Who estimates, where that is not the rule of thumb.
+    /// The estimate engine; `None` if the roofline model is used.
     pub fn engine(&self) -> Option<&Engine> {
         self.engine.as_deref()
     }
 
-    /// The prices as they are now.
+    /// The current prices.
     pub fn prices(&self) -> CurrentPrices {
         self.prices.current()
     }
 
-    /// The layouts as they are now.
+    /// The current layouts.
     pub fn layouts(&self) -> Current {
         self.book.current()
     }
 
-    /// Devices of all nodes of `fleet`, a result of [`View::listed`], by type, as [`Fleet::types`] has them. All who ask within one second are told the same.
+    /// Devices by type of `fleet`, a result of [`View::listed`], as returned by [`Fleet::types`]. The result is cached
+    /// for up to one second.
     pub fn types(&self, fleet: &Fleet, now: Moment) -> Arc<[TypeOfFleet]> {
         let of = (fleet.revision, now.as_millis() / 1000);
         let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
@@ -182,7 +184,7 @@ impl View {
         all
     }
 
-    /// The fleet now, as people and programs list it: the nodes that agents report, and those of the cluster that none does.
+    /// The listed nodes: those that agents report, and nodes of the cluster without an agent.
     pub fn listed(&self) -> Fleet {
         match &self.cluster {
             Some(cluster) => cluster.merge(&self.fleet, self.clock.now()),
@@ -190,7 +192,7 @@ impl View {
         }
     }
 
-    /// Waits until [`View::listed`] is another one than at the last call, and returns it; `None` once the store is gone.
+    /// Waits until [`View::listed`] differs from the last call, and returns it; `None` once the store is dropped.
     pub async fn listed_changed(&mut self) -> Option<Fleet> {
         loop {
             match &mut self.cluster {
@@ -217,19 +219,19 @@ impl View {
         self.fleet.borrow().clone()
     }
 
-    /// Waits until it is another one than at the last call, and returns it; `None` once the store is gone.
+    /// Waits until the fleet differs from the last call, and returns it; `None` once the store is dropped.
     pub async fn changed(&mut self) -> Option<Fleet> {
         self.fleet.changed().await.ok()?;
         Some(self.fleet.borrow_and_update().clone())
     }
 
-    /// The aggregator's time.
+    /// The aggregator's clock.
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 }
 
-/// Waits until the start is another step further; never resolves once startup is over.
+/// Waits for progress of the start; never resolves once the start is over.
 async fn changed(startup: Option<&mut watch::Receiver<Option<StartupProgress>>>) {
     if let Some(startup) = startup
         && startup.changed().await.is_ok()

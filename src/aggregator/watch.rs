@@ -1,7 +1,8 @@
-//! Following the fleet: all of it, then what changes.
+//! Watch streams over gRPC: the whole fleet, followed by changes.
 //!
-//! What is sent is the way from the fleet that was sent last to the one that is now, so whoever reads slowly gets fewer
-//! changes and not old ones. One that does not read at all would hold that last fleet for ever, and is disconnected.
+//! A stream sends the difference between the last sent fleet and the current one, so a slow reader receives fewer
+//! changes rather than outdated ones. A reader that does not read at all would retain that last fleet forever, and is
+//! disconnected.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -27,50 +28,50 @@ use crate::proto::v1;
 use crate::proto::v1::watch_event::Event;
 use crate::wire::stream::part;
 
-/// What one watcher needs.
+/// Dependencies of a watch stream.
 pub(super) struct Watching {
     pub(super) peer: Peer,
     pub(super) view: View,
     pub(super) stats: Stats,
-    /// How long the peer may take to read a message.
+    /// Time limit for the peer to read a message.
     pub(super) patience: Duration,
 }
 
-/// What one watcher is sent.
+/// Events of a watch stream.
 #[derive(Debug)]
 pub struct Events(Feed<Result<v1::WatchEvent, Status>>);
 
 type Sender = mpsc::Sender<Result<v1::WatchEvent, Status>>;
 
-/// Two fleets are compared no more often: it is done on the agents' thread, and there may be many watchers.
+/// Minimum interval between two comparisons, which run on the agents' thread, possibly for many watchers.
 const PACE: Duration = Duration::from_millis(100);
-/// Nodes that can be named in a request.
+/// Maximum number of node names in a request.
 const MOST_NAMES: usize = 1024;
 
-/// Which nodes are of interest; all if none is named.
+/// Names of the selected nodes; empty selects all.
 struct Filter(BTreeSet<NodeName>);
 
-/// One more watcher, until it is gone.
+/// Counts a watcher until dropped.
 struct Counted(Gauge);
 
-/// The watcher is gone, or is to go.
+/// The watcher disconnected or must be disconnected.
 struct Ended;
 
 impl Watching {
-    /// Starts to follow; `place`, its own among the watchers, is given back when it ends, which it does with the `right` to it.
+    /// Starts the stream, which ends with the `right` to it. Its slot `place` is released at the end.
     pub(super) fn start(
         self,
         (place, right): (OwnedSemaphorePermit, Following),
         request: &v1::WatchRequest,
     ) -> Result<Events, Status> {
         let filter = Filter::read(&request.nodes)?;
-        // One message waits while another is being sent.
+        // Buffers one message while another is being sent.
         let events = Feed::start(1, |sender| async move {
             self.stats.watchers.inc();
             let _counted = Counted(self.stats.watchers.clone());
             let _live = self.peer.stream();
             let patience = self.patience;
-            // Whoever is gone need not be told; who may not follow any more is told why.
+            // A disconnected client needs no message; one that lost its permission receives the reason.
             tokio::select! {
                 _ended = self.follow(&filter, &sender) => {}
                 refused = right.ended() => {
@@ -88,7 +89,7 @@ impl Watching {
         let mut synced = false;
         loop {
             let (changed, gone) = filter.apply(&fleet, &sent);
-            // From here on the fleet before is not held any more.
+            // Releases the previous fleet.
             sent = fleet;
             for name in gone {
                 self.send(to, Event::Removed(name.to_string())).await?;
@@ -158,7 +159,7 @@ impl Filter {
         self.0.is_empty() || self.0.contains(&node.name)
     }
 
-    /// What leads from one fleet to another: nodes that are new or changed, and names of those that are no more.
+    /// Difference between two fleets: new or changed nodes, and names of removed ones.
     fn apply(&self, fleet: &Fleet, before: &Fleet) -> (Vec<Arc<Node>>, Vec<NodeName>) {
         let difference = fleet.since(before);
         let changed = difference.changed.into_iter();
@@ -202,7 +203,7 @@ mod tests {
     use crate::domain::labels::tests_support::label_set;
     use crate::domain::stream::{Parts, Run};
 
-    /// One node, of an agent of this version.
+    /// A fleet of one node, with an agent of this version.
     fn fleet(version: &str) -> Fleet {
         let inventory = Inventory {
             neuron: None,
@@ -252,7 +253,7 @@ mod tests {
             .unwrap();
         let synced = events.next().await.unwrap().unwrap().event;
         assert!(matches!(synced, Some(Event::Synced(_))));
-        // Nothing happens for a while.
+        // Nothing changes for a while.
         assert!(timeout(10 * PACE, events.next()).await.is_err());
         let start = Instant::now();
         fleets.send_replace(fleet("1"));

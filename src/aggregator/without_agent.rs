@@ -1,8 +1,8 @@
-//! Nodes of the cluster that no agent reports, beside those that agents do.
+//! Nodes of the cluster without an agent, merged with those that agents report.
 //!
-//! Merged when somebody asks, and not again until agents or cluster change. A node that an agent has reported is the agent's, connected
-//! or not, so no node is there twice. Only what is listed for people and programs has both; whoever counts what pods can have reads
-//! agents and cluster apart.
+//! The merge runs on request, and only after a change of the agents or the cluster. A node that an agent has reported
+//! takes precedence, connected or not, so no node appears twice. Only lists for readers contain both; availability
+//! counts use agents and cluster separately.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,34 +18,34 @@ use crate::domain::fleet::NodeSummary;
 use crate::domain::labels::{LabelKey, LabelSet, LabelValue};
 use crate::k8s::cluster::Followed;
 
-/// A followed cluster whose nodes are listed. Cheap to clone.
+/// Watched cluster whose nodes are listed. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct ClusterNodes {
     followed: watch::Receiver<Arc<Followed>>,
     merged: Arc<Mutex<Merged>>,
 }
 
-/// The last merge, and what it was made of.
+/// Last merge, with its inputs.
 #[derive(Debug)]
 struct Merged {
     catalogue: Catalogue,
     sights: Arc<Sights>,
-    /// Nodes of the cluster, each with its entry where it has an accelerator.
+    /// Nodes of the cluster, each with its entry if it has an accelerator.
     known: BTreeMap<String, (Arc<ClusterNode>, Option<Arc<Node>>)>,
     agents: Fleet,
-    /// Entries that are in `fleet`.
+    /// Entries that are part of `fleet`.
     listed: Vec<Arc<Node>>,
-    /// How often `listed` became another one.
+    /// Number of changes of `listed`.
     changes: u64,
     fleet: Fleet,
-    /// When the cluster was heard of last; shared by all entries.
+    /// Freshness of the cluster's snapshot; shared by all entries.
     freshness: Freshness,
-    /// Whether that was too long ago at the last merge.
+    /// Whether the snapshot was stale at the last merge.
     is_stale: bool,
 }
 
 impl ClusterNodes {
-    /// Of this cluster.
+    /// Creates the merge of a watched cluster.
     pub(super) fn new(followed: watch::Receiver<Arc<Followed>>) -> Self {
         let merged = Merged {
             catalogue: Catalogue::built_in(),
@@ -64,16 +64,16 @@ impl ClusterNodes {
         }
     }
 
-    /// The nodes that agents report and those of the cluster that none does, at `now`.
+    /// Merges the nodes that agents report with those of the cluster without an agent, at `now`.
     pub(super) fn merge(&self, agents: &watch::Receiver<Fleet>, now: Moment) -> Fleet {
         let mut merged = self.merged.lock().unwrap_or_else(PoisonError::into_inner);
-        // Read under the lock: whoever merges later has nothing older.
+        // Read under the lock, so that a later merge never has older inputs.
         let followed = Arc::clone(&self.followed.borrow());
         let agents = agents.borrow().clone();
         merged.merge(agents, &followed, now)
     }
 
-    /// Waits until the cluster changes; for ever once nobody follows it.
+    /// Waits until the cluster changes; never returns once it is no longer watched.
     pub(super) async fn changed(&mut self) {
         if self.followed.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -111,7 +111,7 @@ impl Merged {
         for entry in &listed {
             fleet.nodes.insert(Arc::clone(entry));
         }
-        // Both only grow, so each other fleet has a greater number.
+        // Both only increase, so every different fleet has a greater revision.
         fleet.revision = agents.revision.saturating_add(self.changes);
         self.agents = agents;
         self.listed = listed;
@@ -119,7 +119,7 @@ impl Merged {
         fleet
     }
 
-    /// Replaces all entries: for event streams, becoming stale or fresh is a change like any other.
+    /// Replaces all entries, so that event streams report a change of staleness.
     fn set_stale(&mut self, is_stale: bool) {
         self.is_stale = is_stale;
         self.freshness = self.freshness.found(is_stale);
@@ -148,7 +148,7 @@ impl Merged {
         self.sights = Arc::clone(sights);
     }
 
-    /// The entry of a node; the one `before` where it says the same.
+    /// Creates the entry of a node; returns `before` if it is unchanged.
     fn entry(&self, node: &ClusterNode, before: Option<&Arc<Node>>) -> Option<Arc<Node>> {
         let name = node.name.parse().ok()?;
         let (summary, source) = NodeSummary::of_labels(node, &self.catalogue)?;
@@ -165,7 +165,7 @@ impl Merged {
     }
 }
 
-/// The labels of a Node, as the API server has them.
+/// Valid labels of a Node object.
 fn labels(node: &ClusterNode) -> LabelSet {
     let all = node.labels.iter();
     all.filter_map(|(key, value)| {
@@ -260,7 +260,7 @@ mod tests {
         ));
         assert_eq!(merge().revision, first.revision);
 
-        // An agent reports; the cluster is read again and says the same.
+        // An agent reports; the cluster is read again without a change.
         agents.send_modify(|fleet| {
             fleet.revision += 1;
             fleet.nodes.insert(Arc::new(agent_node("a100")));
@@ -274,7 +274,7 @@ mod tests {
         let difference = third.since(&second);
         assert!(difference.changed.is_empty() && difference.gone.is_empty());
 
-        // The node leaves the cluster, and the agent's node stays as long as the agent's word does.
+        // The node leaves the cluster; the agent's entry is retained until it expires.
         cluster.send_replace(followed(Vec::new()));
         let last = merge();
         assert_eq!(names(&last), [owned("a100", true)]);
@@ -313,7 +313,7 @@ mod tests {
         };
         let fresh = view.listed();
         assert_eq!(state_of(&view, &fresh), NodeState::NoAgent);
-        // Nothing is heard of the cluster any more.
+        // No more updates of the cluster arrive.
         let stale = loop {
             let next = timeout(2 * STALE_AFTER, view.listed_changed()).await;
             let next = next.unwrap().unwrap();

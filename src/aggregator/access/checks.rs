@@ -1,4 +1,4 @@
-//! Who somebody is and what they may see of a path, by questions to the API server.
+//! Authentication of callers and authorization per path, by requests to the API server.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,14 +29,14 @@ pub(super) struct Checks {
     rights: Asking<(), ()>,
 }
 
-/// What somebody was let in for.
+/// Caller and visibility of an authorized request.
 #[derive(Debug, Clone)]
 pub(super) struct Admitted {
     pub(super) caller: Option<Arc<Caller>>,
     pub(super) sight: Sight,
 }
 
-/// Tokens whose owners are remembered, and rights that are.
+/// Limits of the caches of authenticated tokens and of authorizations.
 const MOST_CALLERS: usize = 2000;
 const MOST_RIGHTS: usize = 20_000;
 
@@ -46,7 +46,7 @@ const WORDS: Words = Words {
     back: "the API server says again who may read",
 };
 
-/// Whoever was refused, as far as that is known, and why.
+/// Refused caller, if known, and the reason.
 pub(super) type NotIn = (Option<Arc<Caller>>, Refused);
 
 impl Checks {
@@ -67,7 +67,7 @@ impl Checks {
         }
     }
 
-    /// What of a path somebody may see.
+    /// Authenticates the caller and returns what they may see of the path.
     pub(super) async fn admit(
         self: &Arc<Self>,
         method: &HttpMethod,
@@ -129,7 +129,7 @@ impl Checks {
         }
     }
 
-    /// What somebody may see of a path with this row, which asks this.
+    /// Returns what the caller may see of a path with this row. `question` is the row's permission.
     async fn sight(
         self: &Arc<Self>,
         row: &Row,
@@ -164,7 +164,8 @@ impl Checks {
         if types.is_empty() {
             return Err(Refused::Forbidden(question));
         }
-        // Profiles that are for these and for no other are told of wherever profiles are.
+        // A reader of single types also sees the profiles that are for those types only, in every view that lists
+        // profiles.
         Ok(Sight {
             types,
             nodes,
@@ -172,7 +173,7 @@ impl Checks {
         })
     }
 
-    /// The types there are that somebody may see one by one.
+    /// Returns the known types that the caller may see one by one.
     async fn types(self: &Arc<Self>, caller: &Arc<Caller>) -> Result<BTreeSet<TypeName>, Refused> {
         let mut asked = JoinSet::new();
         for name in self.names().await {
@@ -192,8 +193,8 @@ impl Checks {
         Ok(seen)
     }
 
-    /// Types of listed nodes, with or without an agent, and types of counted rows. Those of listed nodes come first where there are
-    /// more than can be asked about.
+    /// Types of listed nodes, with or without an agent, followed by types of availability rows. Truncated to
+    /// `MOST_TYPES`; types of listed nodes take precedence.
     async fn names(&self) -> Vec<TypeName> {
         let view = self.counter.view();
         let listed = view.types(&view.listed(), view.clock().now());
@@ -216,7 +217,7 @@ impl Checks {
         names
     }
 
-    /// Whether somebody may do this: within the last minute they might.
+    /// Returns whether the caller may do this. Grants are cached for one minute.
     pub(super) async fn may(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
@@ -246,7 +247,7 @@ fn outcome(good: Option<bool>) -> &'static str {
     }
 }
 
-/// Of somebody, whole, and what is asked of them.
+/// Hashes all attributes of the caller together with the question.
 fn fingerprint(caller: &Caller, question: &Question) -> Fingerprint {
     let question = format!("{question:?}");
     let extra = format!("{:?}", caller.extra);
@@ -255,7 +256,7 @@ fn fingerprint(caller: &Caller, question: &Question) -> Fingerprint {
     Fingerprint::of(whole.into_iter().chain(groups))
 }
 
-/// The namespace that a query asks about. One that is given twice is refused by who answers.
+/// The `namespace` parameter of the query. A handler rejects duplicates.
 fn namespace(uri: &Uri) -> Option<String> {
     let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri).ok()?;
     let found = pairs.into_iter().find(|(name, _)| name == "namespace");

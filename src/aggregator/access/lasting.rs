@@ -1,7 +1,8 @@
-//! Answers that last: a stream of events is open for an hour, and a role may be taken away meanwhile. So it is asked again every
-//! half minute, and who may not see it any more sees its end, as does who may see other types than at its start: it was made for what
-//! they could see then. An answer counts for a minute, so the end comes within a minute and a half. While nobody can say, it goes on:
-//! it was good when it was asked last.
+//! Responses that outlive their authorization. A stream of events stays open for up to an hour, during which its
+//! permission can be revoked. The permission is therefore checked every 30 seconds. The stream ends when the client
+//! loses it or when the set of visible types changes, because the content was filtered for the old set. Grants are
+//! cached for a minute, so a stream ends within 90 seconds. While the API server does not answer, the stream continues
+//! under its last grant.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,28 +21,29 @@ use super::checks::Checks;
 use super::shown::Shown;
 use crate::domain::access::Sight;
 
-/// How long between one time that it is asked again and the next.
+/// Interval between authorization checks.
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// What somebody was let in for, and what shows who they are.
+/// Authorization of a response, with everything needed to check it again.
 #[derive(Debug)]
 pub(super) struct Right {
     pub(super) checks: Arc<Checks>,
     pub(super) method: Method,
     pub(super) uri: Uri,
     pub(super) shown: Result<Shown, Refused>,
-    /// What they may see of it.
+    /// Visibility granted at the start.
     pub(super) sight: Sight,
 }
 
-/// A body that ends with the right to see it.
+/// Body that ends when its authorization does.
 struct Lasting {
     body: Body,
     ends: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 impl Right {
-    /// Returns once it is no more what it was: why they may not see it, or nothing where they may see something else.
+    /// Returns when the authorization changes: with the refusal, or with `None` if the client may now see something
+    /// else.
     pub(super) async fn ended(self) -> Option<Refused> {
         let mut again = interval(AGAIN);
         loop {
@@ -60,7 +62,7 @@ impl Right {
     }
 }
 
-/// The same answer, which ends when whoever it is for may not see it any more, if it has no end of its own.
+/// Wraps a stream of events so that it ends with its authorization. Other responses are returned unchanged.
 pub(super) fn guarded(response: Response, right: Right) -> Response {
     let kind = response.headers().get(header::CONTENT_TYPE);
     let lasts = kind.is_some_and(|kind| kind == HeaderValue::from_static("text/event-stream"));

@@ -1,4 +1,4 @@
-//! Why somebody is not shown what they asked for, and what they are told: the same words on a page and in a problem document.
+//! Reasons for refusing a request. Pages and problem documents show the same text.
 
 use thiserror::Error;
 use tonic::{Code, Status};
@@ -9,74 +9,74 @@ use crate::domain::access::crossing::{Crossing, UnknownHost};
 use crate::domain::credential::{Denial, TokenError};
 use crate::domain::error::chain;
 
-/// Why a request goes no further.
+/// Reason for refusing a request.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Refused {
-    /// It would change something and is another site's.
+    /// Cross-site request that would change something.
     #[error(transparent)]
     Crossing(#[from] Crossing),
-    /// It is for a host that is not known here.
+    /// Request for an unknown host.
     #[error(transparent)]
     Host(#[from] UnknownHost),
-    /// It shows nothing.
+    /// No credentials.
     #[error("a token is needed: Authorization: Bearer TOKEN, of an account of the cluster")]
     NoToken,
-    /// It shows something else.
+    /// Credentials other than a single bearer token.
     #[error("the authorization is not one bearer token")]
     NotBearer,
-    /// What it shows cannot be a token.
+    /// Malformed token.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// The token does not count here.
+    /// Token rejected by the API server.
     #[error(transparent)]
     Denied(#[from] Denial),
-    /// It says who somebody is, and is no proxy's that is believed.
+    /// Forwarded identity from an untrusted proxy.
     #[error(
         "X-Forwarded-User and X-Forwarded-Groups are believed of trusted proxies only, and this came from elsewhere"
     )]
     Untrusted,
-    /// The proxy says groups, and nobody said that it may.
+    /// Forwarded groups, which are not enabled for the proxy.
     #[error(
         "X-Forwarded-Groups is not believed: the aggregator was started without --trusted-proxy-groups"
     )]
     Groups,
-    /// The proxy's word cannot be read.
+    /// Unreadable forwarded identity.
     #[error("X-Forwarded-User or X-Forwarded-Groups is there twice or is no text")]
     Unreadable,
-    /// The proxy's word names nobody.
+    /// Invalid forwarded identity.
     #[error("the proxy's word cannot be used")]
     Forwarded(#[from] ForwardedError),
-    /// They may not.
+    /// Caller lacks this permission.
     #[error("you may not {0}: ask who runs the cluster for a role that has it; `{cmd}` says whether you do", cmd = .0.command())]
     Forbidden(Question),
-    /// There is nothing there that anybody may see.
+    /// Path without any visible resource.
     #[error("there is nothing here")]
     Unlisted,
-    /// There is something there, and not to be had so.
+    /// Method that the path does not support.
     #[error("{method} is not possible here; possible: {allowed}")]
     Method {
-        /// What was tried.
+        /// Requested method.
         method: String,
-        /// What may be.
+        /// Supported methods.
         allowed: &'static str,
     },
-    /// Nobody knows now.
+    /// The API server does not answer.
     #[error("who you are and what you may see cannot be checked now; come again")]
     Unchecked,
 }
 
-/// Kinds that are told apart by who answers.
+/// Category of a refusal; determines the HTTP status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::aggregator) enum Kind {
-    /// Who somebody is was not shown, or not believed: 401.
+    /// Missing or rejected credentials: 401.
     Unauthenticated,
-    /// A proxy's word that cannot be taken: 400.
+    /// Rejected identity from a proxy: 400.
     BadProxy,
-    /// They may not: 403.
+    /// Missing permission: 403.
     Forbidden,
-    /// Another site's page: 403.
+    /// Cross-site request: 403.
     Crossing,
-    /// Another host was meant: 421.
+    /// Misdirected request: 421.
     Host,
     /// 404.
     NotFound,
@@ -87,7 +87,7 @@ pub(in crate::aggregator) enum Kind {
 }
 
 impl Refused {
-    /// Which kind it is of.
+    /// Returns the category.
     pub(in crate::aggregator) fn kind(&self) -> Kind {
         match self {
             Self::Crossing(_) => Kind::Crossing,
@@ -108,7 +108,7 @@ impl Refused {
         }
     }
 
-    /// What may be done there, where that is what is wrong.
+    /// Methods that the path supports, for an unsupported method.
     pub(in crate::aggregator) fn allowed(&self) -> Option<&'static str> {
         if let Self::Method { allowed, .. } = self {
             Some(allowed)
@@ -117,7 +117,7 @@ impl Refused {
         }
     }
 
-    /// In one word, for counting.
+    /// Value of the metrics label.
     pub(in crate::aggregator) fn word(&self) -> &'static str {
         match self.kind() {
             Kind::Unauthenticated => "unauthenticated",
@@ -131,7 +131,7 @@ impl Refused {
         }
     }
 
-    /// What a peer is told who asked by gRPC.
+    /// Converts the refusal to a gRPC status.
     pub(in crate::aggregator) fn status(&self) -> Status {
         let code = match self.kind() {
             Kind::Unauthenticated => Code::Unauthenticated,
@@ -143,7 +143,8 @@ impl Refused {
         Status::new(code, chain(self))
     }
 
-    /// Whether it says something about who asked, rather than about a mistyped address or about us.
+    /// Returns whether to write the refusal to the audit log: it concerns the caller rather than a mistyped address or
+    /// the server.
     pub(super) fn is_worth_a_line(&self) -> bool {
         match self.kind() {
             Kind::Unauthenticated

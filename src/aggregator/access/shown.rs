@@ -1,4 +1,4 @@
-//! What a request shows of who makes it: a token of theirs, or a proxy's word.
+//! Credentials of a request: a bearer token or an identity forwarded by a proxy.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use crate::config::aggregator::Proxies;
 use crate::domain::access::Caller;
 use crate::domain::credential::Token;
 
-/// Whom a proxy that signs people in names, and their groups.
+/// Headers in which an authenticating proxy forwards the user and their groups.
 const USER: HeaderName = HeaderName::from_static("x-forwarded-user");
 const GROUPS: HeaderName = HeaderName::from_static("x-forwarded-groups");
 
-/// Who somebody says to be.
+/// Credentials of a request.
 #[derive(Debug, Clone)]
 pub(super) enum Shown {
-    /// The owner of a token, whoever that is.
+    /// Bearer token, whose owner is not known yet.
     Token(Token),
-    /// Whom a proxy names that is believed.
+    /// Caller named by a trusted proxy.
     Caller(Arc<Caller>),
 }
 
-/// Reads it from the headers of a request that came from `peer`.
+/// Reads the credentials from the headers of a request sent by `peer`.
 pub(super) fn read(
     headers: &HeaderMap,
     peer: Option<IpAddr>,
@@ -57,7 +57,7 @@ fn caller(headers: &HeaderMap, groups: bool) -> Result<Caller, Refused> {
     Ok(Caller::forwarded(user, &said)?)
 }
 
-/// The one token that is shown.
+/// Returns the single bearer token.
 fn bearer(headers: &HeaderMap) -> Result<Token, Refused> {
     let mut all = headers.get_all(header::AUTHORIZATION).iter();
     let value = all.next().ok_or(Refused::NoToken)?;

@@ -1,5 +1,4 @@
-//! The gate before the real routes, with an API server that is told what to say, in a time that stands still; a real one is in the
-//! tests of the cluster.
+//! Tests of the guard with the real routes and a fake API server, in paused time; the cluster tests use a real one.
 
 mod document;
 mod lasting;
@@ -30,7 +29,7 @@ use crate::aggregator::fleet::Fleet;
 use crate::aggregator::view::View;
 use crate::domain::access::{Method, TABLE};
 
-/// An API server that knows tokens `token-USER` and what users may do.
+/// Fake API server that accepts tokens of the form `token-USER` and stores what each user may do.
 #[derive(Debug, Clone, Default)]
 struct Server(Arc<State>);
 
@@ -100,7 +99,7 @@ fn site(believed: Believed) -> Site {
     site_with(believed, |view| Counter::new(view, None))
 }
 
-/// With what else there is beside the fleet.
+/// Like `site`, with a custom `Counter`.
 fn site_with(believed: Believed, more: impl FnOnce(View) -> Counter) -> Site {
     let server = Server::default();
     let (fleet, receiver) = watch::channel(Fleet::default());
@@ -188,7 +187,7 @@ async fn every_route_of_the_api_and_of_the_pages_is_in_the_table() {
     assert!(routes >= 17, "{routes}");
 }
 
-/// What each path needs, and what comes of it with that alone.
+/// Path, the permission it needs, and the resulting status for a caller with only that permission.
 const ROWS: &[(&str, &str, u16)] = &[
     ("/metrics", "get /metrics", 200),
     ("/", "list acceleratortypes.octavo.dev", 200),
@@ -238,7 +237,7 @@ async fn each_path_is_for_who_has_its_permission_and_for_nobody_else() {
             site.server.gives(&format!("others-{number}: {other}"));
         }
         let all_else = site.status(path, Some(&format!("others-{number}"))).await;
-        // A list of nodes has all types in it, so who may list them sees those pages too.
+        // A list of nodes includes all types, so permission to list nodes also opens these pages.
         let of_types = right.ends_with("types.octavo.dev") && *path != "/live";
         let expected = if of_types && *path != "/api/v1/types" {
             *status
@@ -335,7 +334,7 @@ async fn while_the_api_server_is_away_who_is_known_goes_on_and_others_come_again
         }
         tokio::time::advance(Duration::from_millis(100)).await;
     }
-    // Ten seconds went by, and it is left alone for one after each failure.
+    // Ten seconds passed, with a pause of one second after each failure.
     assert!(site.server.asked() - start <= 11, "{}", site.server.asked());
     assert_eq!(site.status("/healthz", None).await, 200);
     tokio::time::advance(Duration::from_mins(1)).await;

@@ -1,4 +1,4 @@
-//! What is remembered for a while and in a bounded number, keyed by tokens' hashes.
+//! Bounded cache with expiry, keyed by fingerprints.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -7,16 +7,16 @@ use tokio::time::Instant;
 
 use super::Fingerprint;
 
-/// Entries that all last equally long, so that the oldest is the next to expire.
+/// Cache whose entries all have the same time to live, so the oldest entry expires first.
 #[derive(Debug)]
 pub(super) struct Cache<V> {
     lasts: Duration,
     most: usize,
-    /// What came last under a key, with its number.
+    /// Latest value of each key, with its sequence number.
     entries: BTreeMap<Fingerprint, (u64, Instant, V)>,
-    /// In the order in which they came. One that came again is here twice, and the first does not count.
+    /// Insertions in order. A key that was inserted twice appears twice; its older record has no effect.
     order: VecDeque<(u64, Instant, Fingerprint)>,
-    /// Of those that came.
+    /// Number of insertions.
     count: u64,
 }
 
@@ -31,13 +31,13 @@ impl<V: Clone> Cache<V> {
         }
     }
 
-    /// What is remembered of it.
+    /// Returns the value unless it has expired.
     pub(super) fn get(&self, key: &Fingerprint, now: Instant) -> Option<V> {
         let (_, came, value) = self.entries.get(key)?;
         (now.duration_since(*came) < self.lasts).then(|| value.clone())
     }
 
-    /// Remembers; forgets what is too old, and the oldest where there is too much.
+    /// Inserts a value and evicts expired entries, then the oldest ones beyond the capacity.
     pub(super) fn put(&mut self, key: Fingerprint, value: V, now: Instant) {
         self.count = self.count.wrapping_add(1);
         self.entries.insert(key, (self.count, now, value));
@@ -83,7 +83,7 @@ mod tests {
         cache.put(key(4), "four", at(50));
         assert_eq!(cache.get(&key(1), at(50)), None, "it was the oldest");
         assert_eq!(cache.get(&key(2), at(50)), Some("two"));
-        // What comes again lasts anew, and its first coming takes nothing away.
+        // A second insertion renews the entry, and expiry of the first one does not remove it.
         cache.put(key(2), "again", at(80));
         cache.put(key(5), "five", at(95));
         assert_eq!(cache.get(&key(2), at(120)), Some("again"));
@@ -102,7 +102,7 @@ mod tests {
             cache.put(Fingerprint(bytes), number, start);
             assert!(cache.len() <= 10);
         }
-        // Also where it is the same again and again.
+        // The bound also holds for repeated insertions of the same key.
         for number in 0..100 {
             cache.put(key(1), number, start);
             assert!(cache.len() <= 10);

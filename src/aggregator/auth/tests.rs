@@ -1,4 +1,4 @@
-//! The gate with an API server that is told what to say, in a time that stands still; a real one is in the tests of the cluster.
+//! Tests of the gate with a fake API server, in paused time; the cluster tests use a real one.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -9,7 +9,8 @@ use tokio::time::Instant;
 use super::*;
 use crate::aggregator::asking::{MOST_AT_ONCE, MOST_BAD, MOST_PENDING, PATIENCE, PAUSE};
 
-/// An API server that takes a second for a review. It knows agents' tokens, `node.<node>.x`, and those of other accounts.
+/// Fake API server that takes a second for each review. It accepts agents' tokens, `node.<node>.x`, and rejects those
+/// of other accounts.
 #[derive(Debug, Clone, Default)]
 struct Server(Arc<State>);
 
@@ -109,7 +110,7 @@ async fn a_bad_token_is_asked_about_once_in_five_seconds_however_often_it_comes(
         assert!(!refused.status().message().contains("bad.a.x"));
         tokio::time::advance(Duration::from_millis(10)).await;
     }
-    // A minute and what the reviews themselves took.
+    // One minute, plus the time of the reviews themselves.
     let most = start.elapsed().as_secs() / 5 + 1;
     assert!(
         u64::try_from(server.asked()).unwrap() <= most,
@@ -151,7 +152,7 @@ async fn what_cannot_be_a_token_is_refused_without_a_question() {
     let none = gate.admit(&MetadataMap::new()).await.unwrap_err();
     assert!(none.status().message().contains("--aggregator-token"));
     assert_eq!(server.asked(), 0);
-    // What is shown otherwise is as good: the scheme's case does not matter. Source: RFC 9110, section 11.1.
+    // The scheme is case-insensitive. Source: RFC 9110, section 11.1.
     let mut metadata = MetadataMap::new();
     metadata.insert("authorization", "bearer node.a.x".parse().unwrap());
     assert!(gate.admit(&metadata).await.is_ok());
@@ -165,7 +166,7 @@ async fn a_token_that_many_show_at_once_is_one_review() {
         let gate = gate.clone();
         all.spawn(async move { admit(&gate, "node.a.x").await });
     }
-    // Who asked first goes away, and the others have their answer all the same.
+    // The first requester disconnects; the others still receive their answer.
     let metadata = shows("node.b.x");
     let mut first = Box::pin(gate.admit(&metadata));
     assert!(futures_poll(&mut first).await.is_none());
@@ -181,7 +182,6 @@ async fn a_token_that_many_show_at_once_is_one_review() {
     assert_eq!(server.asked(), 2);
 }
 
-/// Polls once.
 async fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     std::future::poll_fn(|cx| {
         let polled = std::pin::Pin::new(&mut *future).poll(cx);
@@ -210,7 +210,7 @@ async fn however_many_tokens_come_few_reviews_run_and_nobody_waits_for_ever() {
     assert_eq!(server.0.most_at_once.load(Ordering::Relaxed), MOST_AT_ONCE);
     assert!(unchecked >= 10_000 - MOST_PENDING, "{unchecked}");
     assert!(server.asked() <= MOST_AT_ONCE * 9, "{}", server.asked());
-    // Strangers have taken no place of those who are known.
+    // Unknown tokens evicted no accepted one.
     let (bad, pending) = gate.0.as_ref().unwrap().asking.sizes();
     assert!(bad <= MOST_BAD && pending <= MOST_PENDING);
 }
@@ -243,7 +243,7 @@ async fn while_the_api_server_is_away_known_tokens_count_others_wait_and_it_is_a
         "b",
         "no answer is not a bad one"
     );
-    // After a minute also the known one is nobody any more.
+    // After a minute, the cached grant has expired too.
     server.is_away(true);
     tokio::time::advance(Duration::from_mins(1)).await;
     assert_eq!(admit(&gate, "node.a.x").await, Err(Refused::Unchecked));

@@ -1,7 +1,7 @@
-//! Watches who holds what, so that it is known how long such as they do.
+//! Observes which pods hold devices, to learn for how long pods of a kind do.
 //!
-//! What was seen waits until somebody asks what is to be had, for only a count knows of which type the nodes are. Where nobody asks and
-//! much ends, it is counted for its own sake.
+//! Observed intervals are queued for the next count, because only a count knows the types of the nodes. If many are
+//! queued, a count is triggered.
 
 use tokio::sync::mpsc;
 use tracing::warn;
@@ -10,18 +10,18 @@ use super::Counter;
 use crate::aggregator::kept::Fit;
 use crate::domain::availability::{Holders, Shown};
 
-/// Looks of which the ends wait to be learned of: one may show those of all pods of a cluster.
+/// Capacity of the queue, in snapshots; one snapshot can contain an end for every pod of a cluster.
 const MOST_WAITING: usize = 256;
-/// With so many looks, or ends of one look, it is not waited until somebody asks.
+/// Queued snapshots, or ends in one snapshot, that trigger a count.
 const MANY: usize = MOST_WAITING / 4;
 
-/// What each look has shown, on its way to a count.
+/// Creates the queue of completed intervals.
 pub(super) fn channel() -> (mpsc::Sender<Vec<Shown>>, mpsc::Receiver<Vec<Shown>>) {
     mpsc::channel(MOST_WAITING)
 }
 
 impl Counter {
-    /// Watches who holds what of the cluster, for ever; ends at once where none is followed.
+    /// Observes the pods of the cluster and never returns; without a watched cluster, returns immediately.
     pub async fn watch_holders(self) {
         let Some(mut cluster) = self.cluster.clone() else {
             return;
@@ -30,7 +30,7 @@ impl Counter {
         loop {
             let mut ends = 0;
             let followed = cluster.borrow_and_update().clone();
-            // While nodes or pods alone are followed, or neither, what is known of them is of different times.
+            // While a watch is broken, the snapshots of nodes and pods are of different times.
             if followed.heard.is_some() && followed.trouble.is_none() {
                 let now = self.seconds();
                 if holders.is_set_back(now) {
@@ -40,13 +40,13 @@ impl Counter {
                 }
                 let shown = holders.look(&followed.sights, now);
                 ends = shown.len();
-                // What is lost leaves a gap, and after a gap it begins anew.
+                // A dropped snapshot leaves a gap, so observation restarts.
                 if ends > 0 && self.shown.try_send(shown).is_err() {
                     holders.forget();
                 }
             }
             if ends >= MANY || self.shown.capacity() <= MOST_WAITING.saturating_sub(MANY) {
-                // However young the last count is, it has not learned of these.
+                // Even a young count does not include these ends yet.
                 drop(self.fitting(|_| Fit::Old).await);
             }
             if cluster.changed().await.is_err() {
@@ -55,7 +55,7 @@ impl Counter {
         }
     }
 
-    /// The time of day by this machine's clock, in seconds since 1970: when pods began is told by such clocks, which are corrected.
+    /// Unix time by this machine's wall clock. Start times of pods come from such clocks, which can be corrected.
     pub(super) fn seconds(&self) -> i64 {
         (self.today)(self.view.clock()).as_second()
     }

@@ -1,52 +1,52 @@
-//! Which rows somebody asks for. Pure.
+//! Filters of an availability query. Pure.
 
 use thiserror::Error;
 
 use crate::domain::availability::Row;
 use crate::domain::fleet::LONGEST_WORD;
 
-/// Which types and resources. All filters must hold; of the values of one filter, any may.
+/// Filters by type and resource. A row must satisfy all filters; within one filter, any value suffices.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AvailabilityQuery {
-    /// Names of types, `mixed` and `unknown` among them. Empty lets all through.
+    /// Names of types, including `mixed` and `unknown`. Empty accepts all.
     pub types: Vec<String>,
-    /// Resources. Empty lets all through.
+    /// Resource names. Empty accepts all.
     pub resources: Vec<String>,
-    /// How many must be free at least.
+    /// Minimum number of free devices.
     pub min_free: u64,
 }
 
-/// Why a query cannot be answered.
+/// Error of parsing a query.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AvailabilityQueryError {
-    /// There is no such parameter.
+    /// Unknown parameter.
     #[error("there is no parameter {0:?}; there are type, resource, minFree")]
     Unknown(String),
-    /// A value that cannot be.
+    /// Invalid value.
     #[error("the parameter {parameter} cannot be {value:?}; it can be {allowed}")]
     Value {
-        /// Of which parameter.
+        /// Name of the parameter.
         parameter: &'static str,
-        /// As it was given, or its beginning.
+        /// The value, truncated.
         value: String,
-        /// What it can be.
+        /// Description of valid values.
         allowed: &'static str,
     },
-    /// More values than anybody means.
+    /// Too many values for this parameter.
     #[error("the parameter {0} can have {MOST_VALUES} values at most")]
     TooMany(&'static str),
 }
 
-/// Characters of what was given that an error repeats.
+/// Maximum length of a value repeated in an error, in characters.
 const LONGEST_REPEATED: usize = 64;
-/// Values of one parameter.
+/// Maximum number of values per parameter.
 const MOST_VALUES: usize = 100;
 
-/// The largest number of the API's 64 bits, which have a sign.
+/// Maximum of the API's signed 64-bit integers.
 const MAX_MIN_FREE: u64 = i64::MAX.unsigned_abs();
 
 impl AvailabilityQuery {
-    /// Of the parameters in `pairs`. One without a value counts as absent.
+    /// Parses query parameters. A parameter without a value counts as absent.
     pub fn parse(
         pairs: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, AvailabilityQueryError> {
@@ -70,7 +70,7 @@ impl AvailabilityQuery {
         Ok(query)
     }
 
-    /// Whether a row is asked for.
+    /// Returns whether the row satisfies all filters.
     pub fn lets_through(&self, row: &Row) -> bool {
         let is_among =
             |all: &[String], one: &str| all.is_empty() || all.iter().any(|value| value == one);
@@ -81,7 +81,7 @@ impl AvailabilityQuery {
 }
 
 impl AvailabilityQueryError {
-    /// The parameter that is wrong.
+    /// Name of the offending parameter.
     pub fn parameter(&self) -> &str {
         match self {
             Self::Unknown(name) => name,

@@ -1,4 +1,4 @@
-//! When is counted, and how old it is said to be.
+//! When capacity is counted, and the reported age of a count.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicI64;
@@ -12,7 +12,7 @@ use crate::domain::cluster::{
     Amounts, ClusterNode, ClusterPod, PODS, Phase, PodKey, Readiness, Sights, Wants,
 };
 
-/// A cluster of one node with so many devices.
+/// A cluster of one node with this many devices.
 fn sights(devices: u64) -> Arc<Sights> {
     let amounts = Amounts::default()
         .with("nvidia.com/gpu", devices)
@@ -39,13 +39,13 @@ fn followed(sights: &Arc<Sights>, heard: Option<Instant>) -> Arc<Followed> {
     })
 }
 
-/// A counter of a cluster without agents, and who says what is in the cluster and in the fleet.
+/// A counter of a cluster without agents, with the senders for the cluster and the fleet.
 fn counter(first: Arc<Followed>) -> (Counter, watch::Sender<Arc<Followed>>, watch::Sender<Fleet>) {
     let (fleet, readers) = watch::channel(Fleet::default());
     let (cluster, followed) = watch::channel(first);
     let view = View::new(readers, Clock::start());
     let mut counter = Counter::new(view, Some(followed));
-    // Time goes on as the tests say.
+    // Wall-clock time follows the paused test time.
     counter.today = |clock| clock.wall(clock.now());
     (counter, cluster, fleet)
 }
@@ -61,7 +61,7 @@ async fn nfr_001_what_is_not_heard_of_is_stale_after_a_minute_and_what_is_quiet_
     advance(Duration::from_secs(1)).await;
     let age = counter.age(&made);
     assert_eq!((age.is_stale, age.age.as_secs()), (true, 61));
-    // The same objects, heard of just now.
+    // The same objects, confirmed just now.
     says.send_replace(followed(&cluster, Some(Instant::now())));
     let age = counter.age(&made);
     assert_eq!((age.is_stale, age.age.as_secs()), (false, 0));
@@ -96,12 +96,12 @@ async fn it_is_counted_again_when_something_changed_and_not_before() {
     assert!(is_first(&counter.current().await.unwrap()));
 
     says.send_replace(followed(&sights(4), now));
-    // Nobody waits while it is counted, and whoever asks then is told.
+    // Requests during the count receive the previous one; later requests receive the new one.
     assert!(is_first(&counter.current().await.unwrap()));
     drop(counter.kept.work.lock().await);
     let second = counter.current().await.unwrap();
     assert_eq!(second.availability.rows[0].free, 4);
-    // Within the pause what was counted last will do.
+    // Within `PAUSE`, the last count is reused.
     says.send_replace(followed(&sights(2), now));
     let same = async || {
         let told = counter.current().await.unwrap();
@@ -109,7 +109,7 @@ async fn it_is_counted_again_when_something_changed_and_not_before() {
         Arc::ptr_eq(&told.availability, &second.availability)
     };
     assert!(same().await && same().await);
-    // What is older than that is not told.
+    // A count older than that is not returned.
     advance(MEANWHILE).await;
     let third = counter.current().await.unwrap();
     assert_eq!((third.availability.rows[0].free, third.revision), (2, 0));
@@ -119,7 +119,7 @@ async fn it_is_counted_again_when_something_changed_and_not_before() {
     assert_eq!(counter.current().await.unwrap().revision, 7);
 }
 
-/// A cluster of one device that a pod has since then, in seconds since 1970.
+/// A cluster of one device, which a pod has held since the Unix time `began`.
 fn held(by: &str, began: i64) -> Arc<Sights> {
     let mut all = Sights::clone(&sights(1));
     let pod = ClusterPod {
@@ -147,7 +147,7 @@ async fn ac_008_who_holds_is_watched_and_how_long_they_did_says_how_long_one_wai
     let _watching = tokio::spawn(counter.clone().watch_holders());
     let clock = counter.view().clock();
     let seconds = || clock.wall(clock.now()).as_second();
-    // Whoever watches has his turn before it goes on.
+    // Let the observing task run before time advances.
     let say = async |sights: &Arc<Sights>| {
         says.send_replace(followed(sights, Some(Instant::now())));
         tokio::task::yield_now().await;
@@ -175,7 +175,7 @@ async fn ac_008_who_holds_is_watched_and_how_long_they_did_says_how_long_one_wai
         "{ahead}"
     );
 
-    // How likely an end is depends on how long it has not come, also while nothing happens.
+    // The probability of an end depends on the time already waited, even if nothing changes.
     let first = counter.current().await.unwrap();
     advance(STALE_AFTER / 4 + PAUSE).await;
     let later = counter.current().await.unwrap();
@@ -202,7 +202,7 @@ async fn as_many_as_end_at_once_are_learned_of() {
     }
     advance(PAUSE).await;
     let made = counter.current().await.unwrap();
-    // All of them are one piece of work.
+    // All pods of the snapshot are one piece of work.
     assert_eq!(
         made.availability.rows[0].wait,
         Wait::Unknown(Unknown::TooFew { ended: 1, since })
@@ -211,7 +211,7 @@ async fn as_many_as_end_at_once_are_learned_of() {
 
 #[tokio::test(start_paused = true)]
 async fn while_the_cluster_is_not_followed_nobody_is_seen_to_end_and_the_clock_may_be_corrected() {
-    /// By how many seconds this machine's clock was set.
+    /// Correction of this machine's clock, in seconds.
     static SET: AtomicI64 = AtomicI64::new(0);
     let since = 1_700_000_000;
     let (mut counter, says, _fleet) = counter(followed(&sights(1), Some(Instant::now())));
@@ -231,7 +231,7 @@ async fn while_the_cluster_is_not_followed_nobody_is_seen_to_end_and_the_clock_m
     SET.store(1000, Relaxed);
     let next = || held("b", since + 900);
     assert_eq!(wait(&next(), Some("nodes: gone")).await, few(0));
-    // One that began after this machine's clock was corrected counts by the new time.
+    // The corrected clock applies to a pod that starts after the correction.
     SET.store(1500, Relaxed);
     assert_eq!(wait(&next(), None).await, few(1));
     SET.store(1499, Relaxed);

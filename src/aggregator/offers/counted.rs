@@ -1,4 +1,4 @@
-//! What a cluster's nodes have, as offers: what was counted by the scheduler's rules, with its figures node by node.
+//! Offers of a watched cluster, from the rows of the availability count and their counts per node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,23 +13,23 @@ use crate::domain::quantity::Mebibytes;
 /// Offers of the rows of one count.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// By the row that each is of; rows of devices nobody knows the type of have none.
+    /// By key of the row; rows of an unknown type have no offer.
     offers: BTreeMap<Key, Offer>,
 }
 
-/// Figures of some nodes.
+/// Totals over some nodes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Figures {
     total: u64,
     most: u64,
     free: u64,
     free_on_one: u64,
-    /// The node on which most would be free after a change, and how many.
+    /// The node that would have the most free units after a change, and their number.
     change: Option<(u64, String)>,
 }
 
 impl Counts {
-    /// Of `rows`, with what one unit costs.
+    /// Converts `rows` to offers, with the price of one unit.
     pub fn of(rows: &[Row], request: &Request, prices: Option<&PriceBook>) -> Self {
         let catalogue = Catalogue::built_in();
         let mut names: BTreeMap<String, u32> = BTreeMap::new();
@@ -38,7 +38,8 @@ impl Counts {
             let Some(offer) = offer(row, &catalogue) else {
                 continue;
             };
-            // What a part or a turn costs is nobody's to guess from what the whole does.
+            // Prices are known for whole devices only; the price of a partition or a time slice cannot be derived from
+            // them.
             let price = prices
                 .filter(|_| offer.shape == Shape::Whole)
                 .and_then(|book| book.price(&offer.type_name, request.option));
@@ -46,7 +47,7 @@ impl Counts {
             *count = count.saturating_add(1);
             offers.insert(row.key.clone(), Offer { price, ..offer });
         }
-        // Plugins may give out one kind under several names.
+        // Device plugins may advertise one type under several resource names.
         for (key, offer) in &mut offers {
             if names.get(&offer.name).is_some_and(|count| *count > 1) {
                 offer.name = format!("{} ({})", offer.name, key.resource);
@@ -55,12 +56,12 @@ impl Counts {
         Self { offers }
     }
 
-    /// What the row of this key offers.
+    /// Offer of the row with this key.
     pub(super) fn get(&self, key: &Key) -> Option<&Offer> {
         self.offers.get(key)
     }
 
-    /// Those of a type that pods ask for by this resource.
+    /// Offers of this type that pods request by this resource.
     pub(super) fn of_type(&self, type_name: &TypeName, resource: &str) -> Vec<&Offer> {
         let all = self.offers.values();
         all.filter(|offer| {
@@ -69,13 +70,14 @@ impl Counts {
         .collect()
     }
 
-    /// All of them.
+    /// Returns all offers.
     pub fn into_offers(self) -> Vec<Offer> {
         self.offers.into_values().collect()
     }
 }
 
-/// What pods get of nodes with several types, or of a type nobody knows, which nobody can be promised.
+/// Describes units of an unknown type or on nodes with several types, which cannot be offered because the pod's device
+/// is not predictable.
 pub fn left_out(rows: &[Row]) -> Option<String> {
     let nameless = |row: &&Row| !matches!(row.key.kind, Kind::Known(_));
     let rows = rows.iter().filter(nameless);
@@ -88,21 +90,21 @@ pub fn left_out(rows: &[Row]) -> Option<String> {
 }
 
 impl Figures {
-    /// One more node, of whose units so many are free.
+    /// Adds a node with this number of free units.
     pub(super) fn add(&mut self, on: &OnNode, free: u64) {
         self.total = self.total.saturating_add(on.capacity);
         let after = free.saturating_add(on.could_become);
         self.most = self.most.max(on.capacity).max(after);
         self.free = self.free.saturating_add(free);
         self.free_on_one = self.free_on_one.max(free);
-        // Of those alike the first, and nodes come by name.
+        // Ties go to the first node by name.
         let better = self.change.as_ref().is_none_or(|(most, _)| after > *most);
         if on.could_become > 0 && better {
             self.change = Some((after, on.node.to_string()));
         }
     }
 
-    /// `offer` with these figures.
+    /// Applies the totals to `offer`.
     pub(super) fn of(self, offer: Offer) -> Offer {
         Offer {
             most_on_a_node: small(self.most),
@@ -182,7 +184,7 @@ fn shape(type_name: &TypeName, counted: &Counted) -> (Shape, String) {
     }
 }
 
-/// What of it cannot be had, whoever asks, and why.
+/// Describes unavailable units with their reasons.
 fn unusable(row: &Row) -> Option<String> {
     let all: BTreeSet<String> = row
         .unusable

@@ -1,4 +1,4 @@
-//! Which MIG partitions a node has, kept for as long as the node says the same.
+//! MIG partitions of nodes, cached per version of the node.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -22,15 +22,16 @@ pub(super) struct Part {
     pub(super) free: u32,
 }
 
-/// What was read of nodes. It holds no node: one that is gone or changed leaves a few bytes until the next look at all.
+/// Cache of partitions by node. It holds weak references, so a removed or changed node leaves only a small entry until
+/// [`tidy`](Self::tidy).
 #[derive(Debug, Default)]
 pub struct Shelf(Mutex<BTreeMap<NodeName, Kept>>);
 
-/// Of which version of a node, and what it has.
+/// Version of a node, and its partitions.
 type Kept = (Weak<Node>, Arc<[Part]>);
 
 impl Shelf {
-    /// The partitions of `node`; none where what it says cannot be read, which its own page tells.
+    /// Partitions of `node`; empty if its status cannot be decoded, which the node's page reports.
     pub(super) fn parts(&self, node: &Arc<Node>) -> Arc<[Part]> {
         {
             let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,7 +50,7 @@ impl Shelf {
         parts
     }
 
-    /// Forgets nodes that `fleet` does not have.
+    /// Removes nodes that are not in `fleet`.
     pub fn tidy(&self, fleet: &Fleet) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|name, _| fleet.nodes.get(name).is_some());

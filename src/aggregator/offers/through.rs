@@ -1,4 +1,4 @@
-//! Hardware profiles as ways to what there is: where each leads, with the figures of the nodes that it reaches.
+//! Hardware profiles as paths to devices: the offers that each leads to, with the totals of the nodes it reaches.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,20 @@ use crate::domain::hardware_profile::{Destination, Place, Way};
 use crate::domain::id::TypeName;
 use crate::domain::matching::{Free, Offer, Picked, Shape, Through};
 
-/// What there is, by whose word.
+/// Capacity, from the cluster or from agents.
 #[derive(Debug)]
 pub enum Ground<'a> {
-    /// As it was counted of a cluster: the rows, and their offers.
+    /// Rows of a watched cluster's count, and their offers.
     Cluster(&'a [Row], &'a Counts),
-    /// As agents tell, where none is followed.
+    /// Offers from agents' reports, without a watched cluster.
     Agents(&'a [Offer]),
 }
 
-/// Of which row a node's units of a resource are, and its figures.
+/// Rows and counts by node and resource.
 type Index<'a> = BTreeMap<(&'a str, &'a str), Vec<(&'a Key, &'a OnNode)>>;
 
 impl Ground<'_> {
-    /// What these profiles lead to.
+    /// Offers that these profiles lead to.
     pub fn through(&self, profiles: &[Led]) -> Vec<Through> {
         let mut index: Index<'_> = BTreeMap::new();
         if let Self::Cluster(rows, _) = self {
@@ -81,7 +81,7 @@ impl Ground<'_> {
         through
     }
 
-    /// What nodes have that are reached.
+    /// Adds the offers of the reachable nodes.
     fn nodes(&self, through: &mut Through, places: &[Place], index: &Index<'_>) {
         let Self::Cluster(_, counts) = self else {
             return;
@@ -101,7 +101,7 @@ impl Ground<'_> {
         let picked = &through.picked;
         let offers = found.into_iter().filter_map(|(key, figures)| {
             let base = counts.get(key)?;
-            // What is of no use elsewhere is no news here.
+            // Unavailability on other nodes is not relevant here.
             let base = Offer {
                 notes: Vec::new(),
                 profile: Some(picked.clone()),
@@ -122,7 +122,7 @@ impl Ground<'_> {
         }
     }
 
-    /// What a profile says that it is for, where nobody can look.
+    /// Adds offers by the types that the profile declares, if its nodes cannot be determined.
     fn said(&self, through: &mut Through, led: &Led, note: &str) {
         if led.types.is_empty() {
             through.against.push(format!(

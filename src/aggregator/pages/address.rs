@@ -1,34 +1,34 @@
-//! The address of a list: what was asked for, and addresses that ask for a little more or less.
+//! Query parameters of the list's address, and links that change one of them.
 
 use axum::extract::Query;
 use axum::http::Uri;
 
-/// The parameters of an address, in their order.
+/// Parameters of an address, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Asked(Vec<(String, String)>);
 
 impl Asked {
-    /// Those of `uri`; `None` where they are not encoded as parameters are.
+    /// Parameters of `uri`; `None` if the encoding is invalid.
     pub(super) fn of(uri: &Uri) -> Option<Self> {
         let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri).ok()?;
         let pairs = pairs.into_iter();
         Some(Self(pairs.filter(|(_, value)| !value.is_empty()).collect()))
     }
 
-    /// All of them.
+    /// All parameters.
     pub(super) fn pairs(&self) -> impl Iterator<Item = (String, String)> {
         self.0.iter().cloned()
     }
 
-    /// The first value of a parameter, empty where there is none.
+    /// First value of a parameter, or an empty string.
     pub(super) fn get(&self, name: &str) -> &str {
         let mut all = self.0.iter();
         all.find(|(known, _)| known == name)
             .map_or("", |(_, value)| value)
     }
 
-    /// The address with this value instead of those there are; an empty one takes the parameter out. It is that of a first
-    /// page: what continues another order or another filter continues nothing.
+    /// Address with `value` in place of the current values; an empty value removes the parameter. It leads to the first
+    /// page, because a continuation token is valid for one order and filter only.
     pub(super) fn with(&self, name: &str, value: &str) -> String {
         let kept = self
             .0
@@ -47,21 +47,21 @@ impl Asked {
         }
     }
 
-    /// The address with nothing but these.
+    /// Address with only these parameters.
     pub(super) fn only(&self, names: &[&str]) -> String {
         let kept = self.0.iter();
         let kept = kept.filter(|(known, _)| names.contains(&known.as_str()));
         Self(kept.cloned().collect()).with("continue", "")
     }
 
-    /// The same without a parameter.
+    /// Removes a parameter.
     pub(super) fn without(&self, name: &str) -> Self {
         let kept = self.0.iter().filter(|(known, _)| known != name);
         Self(kept.cloned().collect())
     }
 
-    /// The same filter as flags of `octavo nodes`, each with a blank before it, quoted for a shell. Not the order: that of
-    /// the command line has directions of its own.
+    /// The same filter as flags of `octavo nodes`, each preceded by a space, quoted for a shell. Excludes the order,
+    /// because the command line has its own defaults.
     pub(super) fn flags(&self) -> String {
         let flag = |(name, value): &(String, String)| match name.as_str() {
             "search" | "type" | "state" | "sharing" | "layout" | "selector" => {
@@ -74,7 +74,7 @@ impl Asked {
         self.0.iter().filter_map(flag).collect()
     }
 
-    /// The address with this value, or without it where it is there already: what a second click takes back.
+    /// Address with this value, or without it if it is already set, so that a second click undoes the first.
     pub(super) fn toggled(&self, name: &str, value: &str) -> String {
         if self.get(name) == value {
             self.with(name, "")
@@ -84,7 +84,7 @@ impl Asked {
     }
 }
 
-/// `text` as one word of a shell.
+/// Quotes `text` as one word of a shell.
 pub(super) fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._/,=".contains(c);
     if text.chars().all(plain) {
@@ -94,7 +94,7 @@ pub(super) fn quoted(text: &str) -> String {
     }
 }
 
-/// `text` as part of a query.
+/// Percent-encodes `text` for a query.
 pub(super) fn encoded(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {

@@ -1,5 +1,5 @@
-//! The files that pages are made with, kept in the program. An address carries a hash of its content, so a browser may keep
-//! what it has for ever, and a new version is another address.
+//! Static files of the pages, embedded in the binary. Addresses carry a hash of the content, so browsers can cache
+//! files forever and a new version has a new address.
 
 use axum::extract::{Path, RawQuery};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -10,7 +10,7 @@ use rust_embed::RustEmbed;
 #[folder = "src/aggregator/pages/assets"]
 struct Files;
 
-/// Where a page finds its files.
+/// Addresses of the files.
 #[derive(Debug)]
 pub(super) struct Assets {
     pub(super) style: String,
@@ -37,13 +37,13 @@ fn link(name: &str) -> String {
     format!("/assets/{name}?v={}", tag.unwrap_or_default())
 }
 
-/// The beginning of a hash, in hexadecimal.
+/// First eight bytes of a hash, in hexadecimal.
 fn tag(hash: &[u8; 32]) -> String {
     let beginning = hash.first_chunk().copied().unwrap_or_default();
     format!("{:016x}", u64::from_be_bytes(beginning))
 }
 
-/// Serves one of them.
+/// Serves a file.
 pub(super) async fn file(
     Path(name): Path<String>,
     RawQuery(query): RawQuery,

@@ -1,4 +1,4 @@
-//! What is to be had: a section for each type, with a bar for each resource and why the rest is of no use.
+//! The availability page: a section per type, with a bar per resource and the reasons for unavailable units.
 
 use askama::Template;
 
@@ -11,7 +11,6 @@ use crate::domain::availability::{Basis, Key as Of, Kind, Row, Shape, Wait, Why}
 use crate::domain::error::chain;
 use crate::domain::quantity::Mebibytes;
 
-/// The page.
 #[derive(Template)]
 #[template(path = "availability.html")]
 pub(super) struct AvailabilityPage {
@@ -27,7 +26,6 @@ pub(super) struct AvailabilityPage {
     origin: String,
 }
 
-/// A type.
 #[derive(Debug)]
 struct TypePart {
     id: String,
@@ -36,7 +34,6 @@ struct TypePart {
     resources: Vec<ResourcePart>,
 }
 
-/// One resource of a type.
 #[derive(Debug)]
 struct ResourcePart {
     free: String,
@@ -48,7 +45,7 @@ struct ResourcePart {
     reasons: Vec<String>,
 }
 
-/// The page of what was counted, as far as `sight` goes, for a reader who reached this server at `origin`.
+/// Builds the page of a count, limited by `sight`, for a reader who reached this server at `origin`.
 pub(super) fn page(
     counter: &Counter,
     made: &Counted,
@@ -64,7 +61,7 @@ pub(super) fn page(
     let mut types: Vec<TypePart> = Vec::new();
     let rows = availability.rows.iter();
     let rows = rows.filter(|row| sight.shows(row.key.kind.as_str()));
-    // What nobody has and nobody waits for is said with what it could be made of.
+    // Resources without nodes or pending pods are shown only as possible results of repartitioning, by `could`.
     for row in rows.filter(|row| row.nodes > 0 || row.pending.pods > 0) {
         let name = row.key.kind.as_str();
         let part = resource(row, availability.basis);
@@ -173,7 +170,7 @@ fn facts(row: &Row) -> Vec<String> {
     let nodes = number_of(usize::try_from(row.nodes).unwrap_or(0), "node", "nodes");
     let each = row.memory.filter(|memory| *memory > Mebibytes::default());
     facts.push(match each {
-        // Devices of several types differ, and this is the least of them.
+        // For a node with several types, this is the minimum.
         Some(each) if row.key.kind == Kind::Mixed => {
             format!(
                 "{} on {nodes}, with {} or more each",
@@ -192,7 +189,7 @@ fn facts(row: &Row) -> Vec<String> {
     facts
 }
 
-/// How long until one is free, and by what that is said; nothing where one is.
+/// Estimated wait for a free unit and the basis of the estimate; `None` if one is free.
 fn wait(wait: Wait) -> Option<String> {
     let at = |seconds: i64| {
         let time = jiff::Timestamp::from_second(seconds);
@@ -240,7 +237,7 @@ fn wait(wait: Wait) -> Option<String> {
     }
 }
 
-/// Says with the first resource of a type what idle devices of it could become.
+/// Adds a line to the first resource of a type: the resources that idle devices could provide after repartitioning.
 fn could(part: &mut TypePart, rows: &[Row]) {
     let of_type = rows.iter().filter(|row| row.key.kind.as_str() == part.name);
     let more = of_type.filter(|row| row.could_become > 0);

@@ -1,28 +1,28 @@
-//! Devices as a bar, and the words and numbers beside it.
+//! Device counts as a bar, with a legend.
 
 use crate::domain::fleet::Counts;
 
-/// Up to so many devices each is a segment of its own; more are drawn in proportion.
+/// Maximum number of devices drawn as separate segments; more are drawn in proportion.
 const MOST_LEAVES: u32 = 16;
 
-/// The narrowest segment, in hundredths of a percent: one device of ten thousand must still be seen.
+/// Minimum width of a segment, in hundredths of a percent, so that one device of ten thousand is visible.
 const NARROWEST: u64 = 60;
 
-/// The word for devices that no pod gets, on purpose.
+/// Label for devices that are intentionally excluded from allocation.
 pub(super) const SET_ASIDE: &str = "set aside";
 
-/// A bar.
+/// Horizontal bar.
 #[derive(Debug)]
 pub(super) struct Bar {
-    /// What it says, in words.
+    /// Accessible description.
     pub(super) label: String,
-    /// In pixels.
+    /// Height in pixels.
     pub(super) height: u32,
-    /// From left to right.
+    /// Segments from left to right.
     pub(super) segments: Vec<Segment>,
 }
 
-/// A stretch of a bar; place and width in percent.
+/// Segment of a bar; position and width in percent.
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) kind: &'static str,
@@ -31,7 +31,7 @@ pub(super) struct Segment {
     pub(super) width: String,
 }
 
-/// One entry of the legend.
+/// Entry of a legend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) kind: &'static str,
@@ -41,7 +41,7 @@ pub(super) struct Key {
 }
 
 impl Bar {
-    /// Of these devices.
+    /// Bar of these counts.
     pub(super) fn of(counts: Counts, height: u32) -> Self {
         Self {
             label: in_words(counts),
@@ -49,7 +49,7 @@ impl Bar {
         }
     }
 
-    /// Of what a legend lists.
+    /// Bar of the entries of a legend.
     pub(super) fn drawn(keys: &[Key], height: u32) -> Self {
         let counts = keys.iter().map(|key| key.count);
         let total = counts.fold(0, u32::saturating_add);
@@ -70,7 +70,7 @@ impl Bar {
     }
 }
 
-/// What there is of these devices, in the order in which bars show it.
+/// Nonzero counts, in the order of the segments.
 pub(super) fn legend(counts: Counts) -> Vec<Key> {
     legend_of([
         ("in-use", None, "in use", counts.in_use.into()),
@@ -92,7 +92,7 @@ pub(super) fn legend(counts: Counts) -> Vec<Key> {
     ])
 }
 
-/// Class, filling, word and count of what there is any of, in this order.
+/// Creates entries for nonzero counts, from class, fill pattern, label and count.
 pub(super) fn legend_of<const N: usize>(
     all: [(&'static str, Option<&'static str>, &'static str, u64); N],
 ) -> Vec<Key> {
@@ -106,7 +106,7 @@ pub(super) fn legend_of<const N: usize>(
     .collect()
 }
 
-/// `2 in use, 6 free`.
+/// Describes the counts: `2 in use, 6 free`.
 pub(super) fn in_words(counts: Counts) -> String {
     said(&legend(counts))
 }
@@ -123,7 +123,7 @@ fn said(keys: &[Key]) -> String {
     }
 }
 
-/// Side by side with a gap, all in hundredths of a percent.
+/// Lays out the segments side by side with a gap, in hundredths of a percent.
 fn laid_out(keys: impl Iterator<Item = Key>, total: u32, gap: u64) -> Vec<Segment> {
     let share = |count: u32| {
         let whole = u64::from(count).saturating_mul(10_000_u64.saturating_add(gap));

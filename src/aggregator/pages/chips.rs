@@ -1,6 +1,6 @@
-//! Neuron devices drawn as cores, and AMD devices as what programs see of them.
+//! Diagrams of Neuron devices by core and of AMD devices by partition.
 //!
-//! Who uses them nobody tells, so no picture says that a part is free or in use.
+//! Usage of these devices is not reported, so the diagrams do not show whether a part is free or in use.
 
 use super::facts::{Fact, Line, told};
 use super::slices::{Picture, Region};
@@ -12,15 +12,15 @@ use crate::domain::inventory::{
 };
 use crate::domain::quantity::Mebibytes;
 
-/// Most parts that are drawn of a device: the style sheet has columns for so many.
+/// Maximum number of parts drawn for a device: the number of columns in the style sheet.
 const MOST: u32 = 24;
 
-/// What the Neuron driver says of a node.
+/// Neuron devices of a node.
 #[derive(Debug)]
 pub(super) struct Chips {
     pub(super) summary: String,
     pub(super) complaints: Vec<Line>,
-    /// Where they are on the bus; which is which nobody tells.
+    /// PCI addresses; the driver does not report which device has which.
     pub(super) functions: Vec<String>,
     pub(super) devices: Vec<Chip>,
 }
@@ -30,9 +30,9 @@ pub(super) struct Chips {
 pub(super) struct Chip {
     pub(super) number: u32,
     pub(super) title: String,
-    /// The type, as that of every other device.
+    /// Type, named as for all other devices.
     pub(super) kind: String,
-    /// The driver's name for the chip.
+    /// Name of the chip according to the driver.
     pub(super) product: String,
     pub(super) state: Badge,
     pub(super) complaints: Vec<Line>,
@@ -41,7 +41,7 @@ pub(super) struct Chip {
 }
 
 impl Chips {
-    /// Of what the driver of a node says; `None` where it is not loaded.
+    /// Converts the driver's data; `None` if the driver is not loaded.
     pub(super) fn of(inventory: &Inventory) -> Option<Self> {
         let neuron = inventory.neuron.as_ref()?;
         let functions = inventory.devices.iter();
@@ -129,7 +129,7 @@ impl Chip {
     }
 }
 
-/// Complaints, as the domain has them.
+/// Converts the domain's complaints to lines.
 pub(super) fn lines(complaints: Vec<Complaint>) -> Vec<Line> {
     let complaints = complaints.into_iter();
     let line = |one: Complaint| {
@@ -140,7 +140,7 @@ pub(super) fn lines(complaints: Vec<Complaint>) -> Vec<Line> {
     complaints.map(line).collect()
 }
 
-/// By what it can be known again, and how long.
+/// Attribute that identifies the device, and how long it is stable.
 fn known_by(identity: NeuronIdentity) -> String {
     match identity {
         NeuronIdentity::Serial => "its serial number".to_owned(),
@@ -148,7 +148,7 @@ fn known_by(identity: NeuronIdentity) -> String {
     }
 }
 
-/// What is used is the driver's word, what there is the catalogue's.
+/// The driver reports the used memory; the total comes from the catalog.
 fn neuron_memory(device: &NeuronDevice) -> Option<String> {
     let name = device.device_name.as_deref();
     let all = name.and_then(accelerators::neuron_memory).map(memory);
@@ -160,7 +160,7 @@ fn neuron_memory(device: &NeuronDevice) -> Option<String> {
     }
 }
 
-/// `0`, or how many of which kind; `None` where none of them is counted.
+/// `0` or the nonzero counters; `None` if no counter is reported.
 fn errors(device: &NeuronDevice) -> Option<String> {
     let counts = [
         (device.errors.memory_uncorrected, "uncorrected in memory"),
@@ -185,7 +185,7 @@ fn errors(device: &NeuronDevice) -> Option<String> {
     })
 }
 
-/// One mark is a physical core, one stretch a logical one where it is known how large that is.
+/// A mark is a physical core; a region is a logical core, if their size is known.
 fn cores_drawn(cores: u32, logical: Option<LogicalCores>) -> Picture {
     let size = logical.map_or(1, |logical| logical.size);
     let divides = cores.checked_rem(size) == Some(0);
@@ -207,7 +207,7 @@ fn cores_drawn(cores: u32, logical: Option<LogicalCores>) -> Picture {
         region(size, format!("core {number}"), Vec::new(), place)
     });
     let caption = match logical.filter(|_| drawn) {
-        // Where each is both, a person need not know the words.
+        // If both are the same, the distinction is not explained.
         Some(LogicalCores { size: 1, .. }) => {
             let count = usize::try_from(cores).unwrap_or(usize::MAX);
             counted(
@@ -245,7 +245,7 @@ fn region(slices: u32, name: String, lines: Vec<String>, place: String) -> Regio
     }
 }
 
-/// An AMD device as programs see it; nothing of one that cannot be partitioned and is seen as one.
+/// Partitions of an AMD device as programs see them; `None` for a device that cannot be partitioned and appears as one.
 pub(super) fn partitions(amd: &Amd, all: Option<Mebibytes>) -> Option<Picture> {
     let modes = [("compute", &amd.compute), ("memory", &amd.memory)];
     let modes = modes.iter().filter_map(|(what, mode)| {
@@ -269,7 +269,7 @@ pub(super) fn partitions(amd: &Amd, all: Option<Mebibytes>) -> Option<Picture> {
     })
 }
 
-/// How many there are, and what the kernel calls the first and the last of them.
+/// Number of partitions, with the kernel's names of the first and the last.
 fn numbered(partitions: &[AmdPartition]) -> String {
     let count = counted(partitions.len(), "partition", "partitions");
     match partitions {
@@ -282,7 +282,7 @@ fn numbered(partitions: &[AmdPartition]) -> String {
     }
 }
 
-/// Where the partitions see more memory together than there is, some of them see the same.
+/// Partitions that report more memory together than the device has share some of it.
 fn shared(partitions: &[AmdPartition], all: Option<Mebibytes>) -> Option<String> {
     let seen = partitions.iter().filter_map(|one| one.memory);
     let seen = seen.fold(0_u64, |sum, one| sum.saturating_add(one.get()));
@@ -294,13 +294,13 @@ fn shared(partitions: &[AmdPartition], all: Option<Mebibytes>) -> Option<String>
 fn partition((one, number): (&AmdPartition, u32)) -> Region {
     let units = one.compute_units.map(|units| format!("{units} CUs"));
     let memory = one.memory.map(memory);
-    // The whole of the kernel's name does not fit where there are eight.
+    // The full device name does not fit if there are eight.
     let name = format!("D{}", one.render_minor);
     let place = format!("partition {number}, /dev/dri/renderD{}", one.render_minor);
     region(1, name, units.into_iter().chain(memory).collect(), place)
 }
 
-/// What else AMD's driver says of a device.
+/// Further attributes from AMD's driver.
 pub(super) fn amd_facts(amd: &Amd) -> Vec<Fact> {
     told([
         ("Memory used", amd.memory_used.map(memory)),
@@ -351,7 +351,7 @@ mod tests {
         LogicalCores { size, source }
     }
 
-    /// Caption, marks, and the stretches with their widths.
+    /// Caption, number of marks, and the regions with their widths.
     fn drawn(picture: &Picture) -> (String, u32, Vec<(String, u32)>) {
         let regions = picture.regions.iter();
         let regions = regions.map(|one| (one.name.clone(), one.slices)).collect();
@@ -502,7 +502,7 @@ mod tests {
             picture.count.as_deref(),
             Some("8 partitions, renderD128 to D135")
         );
-        // Two of them see each quarter.
+        // Two partitions share each quarter.
         assert_eq!(picture.hidden.len(), 1);
         assert_eq!(picture.regions.len(), 8);
         let last = &picture.regions[7];
@@ -513,7 +513,7 @@ mod tests {
         assert_eq!(last.lines, ["38 CUs", "47.9 GiB"]);
         assert!(!picture.has_instances());
         assert_eq!(text(&amd_facts(&amd)), "Hive: 0000000000000007");
-        // More than any device has.
+        // More partitions than any device has.
         amd.partitions = (128..328).map(part).collect();
         let many = partitions(&amd, None).unwrap();
         assert_eq!((many.slices, many.regions.len()), (0, 0));
@@ -522,7 +522,7 @@ mod tests {
             Some("200 partitions, renderD128 to D327")
         );
         assert_eq!(many.hidden.len(), 0);
-        // One that cannot be partitioned needs no picture.
+        // A device that cannot be partitioned needs no diagram.
         (amd.compute, amd.memory) = (None, None);
         amd.partitions.truncate(1);
         assert_eq!(partitions(&amd, None), None);

@@ -1,4 +1,4 @@
-//! What is known of a device, line by line.
+//! Attributes of a device, line by line.
 
 use super::chips::{amd_facts, lines, partitions};
 use super::shares::{Users, mark};
@@ -7,7 +7,7 @@ use super::words::{Badge, device_state, memory, printable};
 use crate::domain::inventory::{Condition, Device, NvmlState, Process, ProcessKind, Usage, Vendor};
 use crate::domain::sharing::usage::DeviceUsage;
 
-/// A device, ready to be shown.
+/// Device as shown on a page.
 #[derive(Debug)]
 pub(super) struct Card {
     pub(super) title: String,
@@ -17,16 +17,16 @@ pub(super) struct Card {
     pub(super) state: Badge,
     pub(super) complaints: Vec<Line>,
     pub(super) picture: Option<Picture>,
-    /// Who uses what of it, where the node tells.
+    /// Usage by pod, if the node reports it.
     pub(super) users: Option<Users>,
     pub(super) processes: Vec<Runs>,
-    /// It is known that no process is on it, and no picture says so.
+    /// Whether the device is known to be idle and has no diagram that shows it.
     pub(super) quiet: bool,
     pub(super) facts: Vec<Fact>,
     pub(super) ids: Vec<Fact>,
 }
 
-/// A complaint.
+/// Line of a complaint.
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) tone: &'static str,
@@ -34,7 +34,7 @@ pub(super) struct Line {
     pub(super) text: String,
 }
 
-/// A process on the device.
+/// Process on the device.
 #[derive(Debug)]
 pub(super) struct Runs {
     pub(super) pid: String,
@@ -43,7 +43,6 @@ pub(super) struct Runs {
     pub(super) memory: String,
 }
 
-/// A name with its value.
 #[derive(Debug)]
 pub(super) struct Fact {
     pub(super) name: &'static str,
@@ -51,7 +50,7 @@ pub(super) struct Fact {
 }
 
 impl Card {
-    /// Of `device`, on a node whose NVML is in this state.
+    /// Converts `device` on a node with this state of NVML.
     pub(super) fn of(device: &Device, nvml: &NvmlState) -> Self {
         let working = device.condition == Condition::Working;
         Self {
@@ -78,7 +77,7 @@ impl Card {
 }
 
 impl Card {
-    /// The same of a device of which this is told.
+    /// Adds the usage by pod.
     pub(super) fn with_usage(mut self, usage: Option<&DeviceUsage>) -> Self {
         let Some(usage) = usage else {
             return self;
@@ -90,14 +89,14 @@ impl Card {
         self
     }
 
-    /// Whether its picture names instances by their ids.
+    /// Returns whether the diagram shows instance IDs.
     pub(super) fn has_ids(&self) -> bool {
         let picture = self.picture.as_ref();
         picture.is_some_and(Picture::has_instances)
     }
 }
 
-/// What its driver calls it, and that its type is a person's word.
+/// Product name from the driver, and whether the type was set manually.
 fn product(device: &Device) -> String {
     let name = device.product_name.as_deref().map(printable);
     let by_hand = device.identity.is_by_hand();
@@ -106,7 +105,7 @@ fn product(device: &Device) -> String {
     words.join(", ")
 }
 
-/// `GPU 0`, and the address where there is no number.
+/// `GPU 0`, or the PCI address if there is no index.
 pub(super) fn title(device: &Device) -> String {
     let noun = match device.vendor {
         Vendor::Aws => "Device",
@@ -160,7 +159,7 @@ fn facts(device: &Device, working: bool) -> Vec<Fact> {
 }
 
 fn ids(device: &Device) -> Vec<Fact> {
-    // By these a person can look up what no catalogue has.
+    // PCI IDs let a user look up a device that the catalog lacks.
     let unknown = device.nameless().map(|_| device.pci_ids.to_string());
     told([
         ("PCI", Some(device.pci.to_string())),
@@ -169,7 +168,7 @@ fn ids(device: &Device) -> Vec<Fact> {
     ])
 }
 
-/// Those that are known.
+/// Keeps the facts with a known value.
 pub(super) fn told(all: impl IntoIterator<Item = (&'static str, Option<String>)>) -> Vec<Fact> {
     let all = all.into_iter();
     all.filter_map(|(name, value)| value.map(|value| Fact { name, value }))

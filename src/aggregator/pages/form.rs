@@ -1,4 +1,4 @@
-//! The filter of the list of nodes.
+//! Filter form of the list of nodes.
 
 use super::address::Asked;
 use super::groups::{BY_TYPE, GROUP};
@@ -9,7 +9,6 @@ use crate::aggregator::query::{self, Query, SortKey};
 use crate::domain::fleet::{NodeState, Sharing};
 use crate::domain::reconcile::State;
 
-/// The filter.
 #[derive(Debug)]
 pub(super) struct Form {
     pub(super) search: String,
@@ -19,7 +18,7 @@ pub(super) struct Form {
     pub(super) clear: String,
 }
 
-/// A choice.
+/// Drop-down list.
 #[derive(Debug)]
 pub(super) struct Select {
     pub(super) name: &'static str,
@@ -27,7 +26,7 @@ pub(super) struct Select {
     pub(super) options: Vec<Choice>,
 }
 
-/// One thing to choose.
+/// Option of a drop-down list.
 #[derive(Debug)]
 pub(super) struct Choice {
     pub(super) value: String,
@@ -35,7 +34,7 @@ pub(super) struct Choice {
     pub(super) chosen: bool,
 }
 
-/// The filter that shows what was asked for.
+/// Builds the form with the current parameters selected.
 pub(super) fn form(asked: &Asked, types: &[TypeOfFleet], query: &Query, has_layouts: bool) -> Form {
     let types = types.iter().map(|one| {
         let name = type_name(one.counts.type_name.as_ref());
@@ -81,7 +80,7 @@ pub(super) fn form(asked: &Asked, types: &[TypeOfFleet], query: &Query, has_layo
         select("state", "State", asked.get("state"), states),
         select("sharing", "Sharing", asked.get("sharing"), sharing),
     ];
-    // A fleet without layouts need not be asked about them.
+    // A fleet without layouts needs no filter for them.
     if has_layouts || !asked.get("layoutState").is_empty() {
         let words = State::WORDS.into_iter().rev().chain([query::NO_STATE]);
         let words = words.map(|word| (word.to_owned(), word.to_owned()));
@@ -109,7 +108,7 @@ pub(super) fn form(asked: &Asked, types: &[TypeOfFleet], query: &Query, has_layo
     }
 }
 
-/// A choice among these, or any.
+/// Builds a drop-down list of these options and `any`.
 fn select(
     name: &'static str,
     label: &'static str,
@@ -118,7 +117,7 @@ fn select(
 ) -> Select {
     let any = (String::new(), "any".to_owned());
     let mut all: Vec<(String, String)> = std::iter::once(any).chain(all).collect();
-    // An address may ask for what the fleet does not have, and the form must say what is asked for.
+    // The address may name a value that the fleet does not have; the form must still show it.
     if !all.iter().any(|(value, _)| value == now) {
         all.push((now.to_owned(), now.to_owned()));
     }
@@ -137,7 +136,7 @@ fn chosen(all: Vec<(String, String)>, now: &str) -> impl Iterator<Item = Choice>
     })
 }
 
-/// A type as the parameter `type` has it.
+/// Value of the parameter `type` for this type.
 pub(super) fn type_value(one: &TypeOfFleet) -> String {
     let name = one.counts.type_name.as_ref();
     name.map_or_else(|| "unknown".to_owned(), ToString::to_string)

@@ -1,4 +1,4 @@
-//! The nodes of the list, together or by what is in them.
+//! Rows of the list of nodes, optionally grouped by type.
 
 use super::address::Asked;
 use super::bar::{Bar, in_words};
@@ -10,35 +10,35 @@ use crate::aggregator::query::{self, Grouped, MAX_LIMIT, Query};
 use crate::domain::fleet::Group;
 use crate::domain::quantity::Mebibytes;
 
-/// The parameter that says by what nodes are taken together, and its one value.
+/// Parameter that groups nodes, and its only value.
 pub(super) const GROUP: &str = "group";
 pub(super) const BY_TYPE: &str = "type";
 
-/// However many groups there are, each shows so many rows, if it has them.
+/// Minimum number of rows per group, regardless of the number of groups.
 const ROWS_OF_GROUP: usize = 10;
 
-/// Nodes that are shown under one head, or without any.
+/// Nodes under one heading, or without one.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) head: Option<GroupHead>,
     pub(super) rows: Vec<Row>,
 }
 
-/// What is said of a group.
+/// Heading of a group.
 #[derive(Debug)]
 pub(super) struct GroupHead {
-    /// For ids of the page.
+    /// HTML ID.
     pub(super) id: String,
     pub(super) title: String,
     pub(super) nodes: String,
     pub(super) bar: Option<Bar>,
     pub(super) words: String,
     pub(super) memory: String,
-    /// Nodes that are not listed, and where they are.
+    /// Number of nodes that are not shown, and the link to them.
     pub(super) more: Option<(String, String)>,
 }
 
-/// Whether `asked` asks for groups; what is wrong with it where nobody can tell.
+/// Returns whether `asked` requests grouping, or an error message for an invalid value.
 pub(super) fn is_asked(asked: &Asked) -> Result<bool, String> {
     match asked.get(GROUP) {
         "" => Ok(false),
@@ -52,14 +52,14 @@ pub(super) fn is_asked(asked: &Asked) -> Result<bool, String> {
     }
 }
 
-/// All groups of what is asked for, with about `rows` rows in all.
+/// Builds all groups of the matching nodes, with about `rows` rows in total.
 pub(super) fn parts(
     (fleet, clock): (&Fleet, &Clock),
     (asked, query): (&Asked, &Query),
     rows: usize,
     now: Moment,
 ) -> Vec<Part> {
-    // How many rows each may have is known when it is known how many there are.
+    // The number of groups determines the number of rows in each.
     let none = Query {
         limit: 0,
         ..query.clone()
@@ -83,7 +83,7 @@ pub(super) fn parts(
 fn head(one: &Grouped, asked: &Asked) -> GroupHead {
     let more = one.total.saturating_sub(one.items.len());
     let alone = asked.without(GROUP);
-    // Nodes with several types have no filter of their own: they are in the list that is not grouped.
+    // There is no filter for nodes with several types, so their link leads to the ungrouped list.
     let there = match &one.group {
         Group::Of(name) => alone.with("type", name.as_str()),
         Group::Unknown => alone.with("type", "unknown"),

@@ -1,26 +1,26 @@
-//! Where a node stands with regard to its layout.
+//! Layout state of a node.
 
 use super::words::printable;
 use crate::domain::fleet::{DeviceLayout, LayoutStatus, LayoutSummary};
 use crate::domain::reason::Reason;
 use crate::domain::reconcile::State;
 
-/// The section of a node's page.
+/// Layout section of a node's page.
 #[derive(Debug)]
 pub(super) struct Section {
     pub(super) name: Option<String>,
     pub(super) by_hand: bool,
     pub(super) plan: Option<String>,
     pub(super) badge: Option<Standing>,
-    /// In force, or how far from it.
+    /// Whether the layout is applied, as a sentence.
     pub(super) verdict: String,
     pub(super) notice: Option<String>,
-    /// What is done about pods in the way.
+    /// Handling of pods that block the layout.
     pub(super) drain: Option<String>,
     pub(super) devices: Vec<Stand>,
 }
 
-/// A state with an icon and a colour. Its word may be one that a newer agent has.
+/// State with icon and color. The word may come from a newer agent and be unknown here.
 #[derive(Debug)]
 pub(super) struct Standing {
     pub(super) tone: &'static str,
@@ -28,7 +28,7 @@ pub(super) struct Standing {
     pub(super) word: String,
 }
 
-/// A device.
+/// Layout state of a device.
 #[derive(Debug)]
 pub(super) struct Stand {
     pub(super) pci: String,
@@ -38,7 +38,7 @@ pub(super) struct Stand {
     pub(super) progress: Option<Steps>,
 }
 
-/// How far it is.
+/// Progress.
 #[derive(Debug)]
 pub(super) struct Steps {
     pub(super) doing: String,
@@ -47,17 +47,17 @@ pub(super) struct Steps {
     pub(super) words: String,
 }
 
-/// What the list shows of a node.
+/// Layout of a node as shown in the list.
 #[derive(Debug)]
 pub(super) struct Short {
     pub(super) name: String,
     pub(super) badge: Option<Standing>,
-    /// Steps that are done, of all, while something is being changed.
+    /// Completed steps and their total, while a layout is applied.
     pub(super) steps: Option<String>,
 }
 
 impl Section {
-    /// Of what the node tells.
+    /// Converts the node's layout status.
     pub(super) fn of(layout: &LayoutStatus) -> Self {
         Self {
             name: layout.layout.as_deref().map(printable),
@@ -73,7 +73,7 @@ impl Section {
 }
 
 impl Short {
-    /// Of what is kept of the node.
+    /// Converts the node's layout summary.
     pub(super) fn of(layout: &LayoutSummary) -> Self {
         Self {
             name: layout

@@ -1,4 +1,4 @@
-//! The Node View: the fleet at a glance, its types, its nodes.
+//! The list of nodes, with totals of the fleet and its types.
 
 use askama::Template;
 use axum::http::Uri;
@@ -21,13 +21,12 @@ use crate::domain::fleet::{Counts, NodeState};
 use crate::domain::hardware_profile::TYPE_LABEL;
 use crate::domain::quantity::Mebibytes;
 
-/// Rows on a page.
+/// Maximum number of rows on a page.
 const ROWS: usize = 200;
 
-/// An aggregator is young while agents may still be on their way back to it.
+/// Uptime of the aggregator during which agents may still be reconnecting.
 const YOUNG_SECONDS: u64 = 120;
 
-/// The page.
 #[derive(Template)]
 #[template(path = "list.html")]
 pub(super) struct ListPage {
@@ -35,7 +34,7 @@ pub(super) struct ListPage {
     /// Whether nodes are shown.
     nodes: bool,
     empty: Option<Empty>,
-    /// What is said while nodes return after a start.
+    /// Notice while agents reconnect after a start.
     starting: Option<String>,
     glance: Glance,
     types: Vec<TypeCard>,
@@ -44,16 +43,16 @@ pub(super) struct ListPage {
     caption: String,
     heads: Vec<Head>,
     sections: Vec<Part>,
-    /// No row is listed.
+    /// Whether the list is empty.
     is_bare: bool,
     pager: Option<Pager>,
     origin: String,
-    /// What the list asks for, as a query and as flags.
+    /// Filter of the list, as a query and as command-line flags.
     query: String,
     flags: String,
 }
 
-/// What to do when there is no node.
+/// Instructions for an empty fleet.
 #[derive(Debug)]
 struct Empty {
     age: String,
@@ -62,7 +61,7 @@ struct Empty {
     command: String,
 }
 
-/// The fleet in numbers.
+/// Totals of the fleet.
 #[derive(Debug)]
 struct Glance {
     devices: u32,
@@ -78,7 +77,7 @@ struct Glance {
     states: Vec<Chip>,
 }
 
-/// Nodes of one state; leads to them.
+/// Number of nodes in one state, with a link to them.
 #[derive(Debug)]
 struct Chip {
     href: String,
@@ -87,7 +86,7 @@ struct Chip {
     count: usize,
 }
 
-/// A type; leads to the nodes that have it.
+/// Devices of a type, with a link to the nodes that have it.
 #[derive(Debug)]
 struct TypeCard {
     id: String,
@@ -100,7 +99,7 @@ struct TypeCard {
     legend: Vec<Key>,
 }
 
-/// Where other pages are.
+/// Links to other pages of the list.
 #[derive(Debug)]
 struct Pager {
     words: String,
@@ -109,15 +108,15 @@ struct Pager {
 }
 
 impl ListPage {
-    /// Whether what was asked for could not be understood.
+    /// Returns whether the parameters were invalid.
     pub(super) fn is_wrong(&self) -> bool {
         self.wrong.is_some()
     }
 }
 
-/// The page that `uri` asks for, for a reader who reached this server at `origin`.
+/// Builds the page that `uri` requests, for a reader who reached this server at `origin`.
 ///
-/// Who may not list nodes sees types and nothing of nodes.
+/// A reader who is not allowed to list nodes sees types only.
 pub(super) fn page(view: &View, sight: &Sight, uri: &Uri, origin: &str) -> ListPage {
     let now = view.clock().now();
     let fleet = view.listed();
@@ -184,10 +183,10 @@ pub(super) fn page(view: &View, sight: &Sight, uri: &Uri, origin: &str) -> ListP
     }
 }
 
-/// What is asked for, and whether by groups.
+/// Parses the filter and whether to group nodes.
 fn parse(asked: &Asked) -> Result<(Query, bool), String> {
     let is_grouped = is_asked(asked)?;
-    // Groups have no pages, so there is nothing to be continued.
+    // Groups have no pages, so a continuation token does not apply.
     let asked = asked.without(GROUP);
     let asked = if is_grouped {
         asked.without("continue")
@@ -198,7 +197,7 @@ fn parse(asked: &Asked) -> Result<(Query, bool), String> {
     Ok((query, is_grouped))
 }
 
-/// The rows of a page, under no head.
+/// Rows of a page, without a heading.
 fn one_part(found: &query::Page, clock: &Clock, now: Moment) -> Part {
     let rows = found.items.iter();
     Part {
@@ -217,7 +216,7 @@ fn empty(now: Moment, origin: &str) -> Empty {
     }
 }
 
-/// `origin` without scheme and port.
+/// Removes scheme and port from `origin`.
 fn name(origin: &str) -> &str {
     let host = origin.rsplit('/').next().unwrap_or_default();
     match host.rsplit_once(':') {
@@ -239,7 +238,7 @@ fn glance(
         Types::All => fleet.nodes.iter().fold(0_u64, |sum, node| {
             sum.saturating_add(node.summary.memory.get())
         }),
-        // What all nodes have would tell of types that are not shown.
+        // The memory of all nodes would include types that the reader is not allowed to see.
         Types::Only(_) => types.iter().fold(0_u64, |sum, one| {
             let each = one.counts.memory.map_or(0, Mebibytes::get);
             sum.saturating_add(each.saturating_mul(one.counts.counts.total().into()))
@@ -280,7 +279,8 @@ fn glance(
     }
 }
 
-/// Whether a user should look at the node. Agents may still return during a start; after it, a node with an agent's label lost it.
+/// Whether a node needs attention. Agents may still reconnect during a start; after it, a node with an agent's label
+/// has lost its agent.
 fn needs_attention(node: &Node, is_starting: bool, now: Moment) -> bool {
     let state = node.state(now);
     let is_labeled_by_agent = node.source == Source::Label(TYPE_LABEL);
@@ -288,12 +288,12 @@ fn needs_attention(node: &Node, is_starting: bool, now: Moment) -> bool {
     lost_agent || !matches!(state, NodeState::Ok | NodeState::Empty | NodeState::NoAgent)
 }
 
-/// What there is to say of all nodes together.
+/// Summary of the state of all nodes.
 fn verdict(fleet: &Fleet, is_starting: bool, now: Moment) -> String {
     let count = |is: &dyn Fn(&Node) -> bool| fleet.nodes.iter().filter(|node| is(node)).count();
     let wanting = count(&|node| needs_attention(node, is_starting, now));
     let without_agent = count(&|node| !node.has_agent());
-    // Agents may still return during a start: their nodes are not called nodes without an agent.
+    // Agents may still reconnect during a start, so their nodes are not yet reported as nodes without an agent.
     let is_returning = is_starting && without_agent > 0;
     let verdict = match (wanting, without_agent) {
         (0, without) if is_returning && without < fleet.nodes.len() => {
@@ -316,7 +316,7 @@ fn verdict(fleet: &Fleet, is_starting: bool, now: Moment) -> String {
 
 fn chips(by_state: &[(NodeState, usize)], asked: &Asked) -> Vec<Chip> {
     let chosen = asked.get("state");
-    // The gravest first.
+    // Most severe state first.
     let shown = by_state.iter().rev();
     shown
         .filter(|(state, count)| *count > 0 || state.as_str() == chosen)

@@ -1,8 +1,8 @@
-//! What tells an open page that there is something new: server-sent events without content, so that the page that asks is
-//! also the page that answers.
+//! Server-sent events that make an open page reload. Events carry no content, so one handler renders both the first
+//! load and every update.
 //!
-//! `change` comes at most once a second, however much happens; `beat` comes when nothing does, so that a page can tell
-//! silence from a connection that is no more.
+//! `change` is sent at most once a second, however often the fleet changes. `beat` is sent in quiet times, so that a
+//! page can tell silence from a lost connection.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -18,25 +18,25 @@ use super::Site;
 use crate::aggregator::feed::Feed;
 use crate::aggregator::view::View;
 
-/// Between two events at least.
+/// Minimum interval between two events.
 const APART: Duration = Duration::from_secs(1);
 
-/// Between two events at most, a second more or less. The script gives up on a stream after three of them.
+/// Maximum interval between two events, give or take a second. The script gives up on a stream after three of them.
 const BEAT: Duration = Duration::from_secs(5);
 
-/// Refused with 503 when too many pages wait already: that one asks from time to time instead.
+/// Streams events. Responds with 503 if too many pages wait already; the page then polls instead.
 pub(super) async fn stream(State(site): State<Site>) -> Response {
     let Ok(permit) = site.streams.try_acquire_owned() else {
         let later = [(header::RETRY_AFTER, "30")];
         return (StatusCode::SERVICE_UNAVAILABLE, later).into_response();
     };
     let events = Feed::start(1, |sender| tell(site.view, sender, permit));
-    // A proxy that collects an answer before it passes it on would make every page look lost.
+    // A buffering proxy would make every page look disconnected.
     let unbuffered = [("x-accel-buffering", "no")];
     (unbuffered, Sse::new(events)).into_response()
 }
 
-/// Ends with the page or with the store. A page that does not read holds up nobody but itself.
+/// Sends events until the page disconnects or the store is dropped. A page that does not read delays no other page.
 async fn tell(
     mut view: View,
     events: mpsc::Sender<Result<Event, Infallible>>,

@@ -1,8 +1,8 @@
-//! Naming what nobody knows, as a part of a node's page: a form, and below it what a name would make of the node.
+//! Form for naming unknown devices on a node's page, with a preview of the effect of a name.
 //!
-//! The answer is made by the code that the agent runs when it reads the label, so what that refuses is refused here, in the same
-//! words. The label itself is set by the person who looks: the aggregator may not write Nodes, and the cluster knows what that person
-//! may do. The name that is tried stands in the page's address, so it can be sent to somebody.
+//! The preview runs the same code as the agent when it reads the label, so it refuses the same names with the same
+//! messages. Users set the label themselves: the aggregator has no permission to write Nodes, and the cluster
+//! authorizes the user. The tried name is part of the page's address, so the page can be shared.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,55 +14,55 @@ use crate::domain::id::NodeName;
 use crate::domain::inventory::{Device, Inventory, Vendor};
 use crate::domain::labels::{LabelValue, Options, Publication, Side, compile, diff};
 
-/// The longest name that is looked at; a label has 63 characters.
+/// Maximum length of a name in characters; a label value has at most 63.
 const LONGEST: usize = 128;
 
-/// The form, and the answer where a name is tried.
+/// The form, with the preview of a tried name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NameForm {
     pub(super) title: &'static str,
-    /// What nobody knows, and what was named, each in a sentence.
+    /// Unknown devices and manually named devices, one sentence each.
     pub(super) said: Vec<String>,
-    /// How the name that there is goes again.
+    /// Command that removes the current name.
     pub(super) back: Option<String>,
-    /// Names of the catalogue that a device of these makers may have.
+    /// Names in the catalog for these vendors.
     pub(super) offered: Vec<Offered>,
-    /// What there is to know where none is offered.
+    /// Explanation if the catalog has no name.
     pub(super) unoffered: Option<String>,
-    /// What is tried.
+    /// The tried name.
     pub(super) asked: String,
     pub(super) answer: Option<Answer>,
 }
 
-/// A name that can be given.
+/// Suggested name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Offered {
     pub(super) type_name: &'static str,
-    /// The products that have it.
+    /// Products of this type.
     pub(super) products: String,
 }
 
-/// What a name would come to.
+/// Effect of a name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) badge: Badge,
     pub(super) told: String,
-    /// Labels that would come and go, each with its sign.
+    /// Labels that would be added and removed, each with its sign.
     pub(super) changes: Vec<(&'static str, String)>,
     pub(super) commands: Option<Commands>,
 }
 
-/// What to run.
+/// Commands to run.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Commands {
     pub(super) give: String,
     pub(super) take_back: String,
-    /// What shows the same on the node.
+    /// Command that shows the same preview on the node.
     pub(super) tries: String,
 }
 
 impl NameForm {
-    /// For a node that has this; `None` where every device is known. `asked` is the name that is tried.
+    /// Builds the form for a node with this inventory; `None` if every device is known. `asked` is the tried name.
     pub(super) fn of(node: &NodeName, inventory: &Inventory, asked: Option<&str>) -> Option<Self> {
         let those = |by_hand: bool| -> Vec<&Device> {
             let devices = inventory.devices.iter();
@@ -106,7 +106,7 @@ impl Answer {
         let catalogue = Catalogue::built_in();
         let (mut called, mut told) = call(inventory, asked, &catalogue);
         let mut word = asked.to_owned();
-        // What a label cannot hold may still mean a product, whose own name a label can hold.
+        // Text that is not a valid label value may still match a product, whose canonical name is one.
         if word.parse::<LabelValue>().is_err()
             && let Some(name) = own_name(&called)
         {
@@ -140,7 +140,7 @@ impl Answer {
     }
 }
 
-/// The node once the label says `text`, and what the agent would say of it.
+/// Applies the label value `text` to a copy of the inventory; returns it with the agent's message.
 fn call(inventory: &Inventory, text: &str, catalogue: &Catalogue) -> (Inventory, Told) {
     let given = Arc::new(Given::new(text, catalogue));
     let naming = Naming {
@@ -153,7 +153,7 @@ fn call(inventory: &Inventory, text: &str, catalogue: &Catalogue) -> (Inventory,
     (called, told)
 }
 
-/// What the catalogue calls the devices that have a name now: the product, or the type where that is all that is known.
+/// The catalog's name of the device named by the label: the product, or the type if only that is known.
 fn own_name(called: &Inventory) -> Option<String> {
     let mut devices = called.devices.iter();
     let named = devices.find(|one| one.identity.is_by_hand())?;
@@ -161,7 +161,7 @@ fn own_name(called: &Inventory) -> Option<String> {
     sku.or_else(|| named.identity.type_name().map(ToString::to_string))
 }
 
-/// Labels of ours that would come and go.
+/// Octavo's labels that would be added and removed.
 fn changes(before: &Inventory, after: &Inventory) -> Vec<(&'static str, String)> {
     let [before, after] = [before, after].map(|one| compile(one, &Options::default(), None).labels);
     let [before, after]: [BTreeMap<&str, &str>; 2] =
@@ -186,7 +186,7 @@ fn take_back(node: &NodeName) -> String {
     format!("kubectl label node {node} {TYPE_OVERRIDE}-")
 }
 
-/// Types of the catalogue whose products one of these makers makes: others name nothing here.
+/// Types in the catalog with products of one of these vendors; other names would not match any device.
 fn offered(makers: &BTreeSet<Vendor>) -> Vec<Offered> {
     let mut types: BTreeMap<&'static str, BTreeSet<&'static str>> = BTreeMap::new();
     let facts = catalogue().iter();
@@ -248,7 +248,7 @@ mod tests {
         Device::new(PciAddress::new(0, slot, 0, 0).unwrap(), ids)
     }
 
-    /// A node with these, called by what `label` says.
+    /// A node with these devices, named by the label value `label`.
     fn node(devices: Vec<Device>, label: Option<&str>) -> Inventory {
         let mut inventory = Inventory {
             machine: Machine::default(),
@@ -338,7 +338,7 @@ mod tests {
         assert!(comes("octavo.dev/sku=nvidia-b300"), "{answer:?}");
         let goes = ("goes", "octavo.dev/type=unknown".to_owned());
         assert!(answer.changes.contains(&goes), "{answer:?}");
-        // What is tried changes nothing.
+        // A preview changes nothing.
         assert!(
             inventory
                 .devices

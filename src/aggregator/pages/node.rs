@@ -1,4 +1,4 @@
-//! The page of one node.
+//! Page of a node.
 
 use std::time::Duration;
 
@@ -24,7 +24,6 @@ use crate::domain::inventory::{Amd, Inventory, Neuron, NvmlState, Topology};
 use crate::domain::slices::words::LEGEND;
 use crate::wire::status;
 
-/// The page.
 #[derive(Template)]
 #[template(path = "node.html")]
 pub(super) struct NodePage {
@@ -42,50 +41,49 @@ pub(super) struct NodePage {
     changed: String,
     layout: Option<Section>,
     given: Option<Given>,
-    /// What could not be looked at of who uses what.
+    /// Usage that could not be read.
     missing: Vec<String>,
     devices: Vec<Card>,
-    /// What the Neuron driver says, where it is loaded.
+    /// Neuron devices, if the driver is loaded.
     neuron: Option<Chips>,
-    /// What the ids in the pictures mean, where there are any.
+    /// Explanation of the instance IDs in the diagrams, if there are any.
     legend: Option<&'static str>,
-    /// Devices that nobody knows or that a person named.
+    /// Form for devices that are unknown or were named manually.
     names: Option<NameForm>,
     what_if: WhatIf,
-    /// The layout whose plan is shown, which the other form must not forget.
+    /// The layout of the displayed plan, which the other form passes on.
     asked_layout: Option<String>,
     labels: Vec<(String, String)>,
     origin: String,
 }
 
-/// Who looks at the page, and what for.
+/// Parameters of a page view.
 #[derive(Debug)]
 pub(super) struct Reader {
-    /// The layouts that there are.
+    /// Available layouts.
     pub(super) layouts: Current,
-    /// The layout whose plan is asked for.
+    /// Layout to plan.
     pub(super) layout: Option<String>,
-    /// The name that is tried for what nobody knows.
+    /// Name to try for unknown devices.
     pub(super) type_override: Option<String>,
-    /// The server as this reader reached it.
+    /// Base URL by which the reader reached this server.
     pub(super) origin: String,
 }
 
-/// Something to know before the rest is believed.
+/// Warning about the data on the page.
 #[derive(Debug)]
 struct Notice {
     text: String,
     since: Option<String>,
 }
 
-/// A name with its value.
 #[derive(Debug)]
 struct Named {
     name: &'static str,
     value: String,
 }
 
-/// The page of `node`.
+/// Builds the page of `node`.
 pub(super) fn page(node: &Node, clock: &Clock, reader: Reader) -> NodePage {
     let now = clock.now();
     let mut notices = freshness(node, clock, now);
@@ -110,7 +108,7 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: Reader) -> NodePage {
     );
     let devices = inventory.iter().flat_map(|all| {
         let devices = all.devices.iter();
-        // Those that the Neuron driver holds are shown as what it tells, and once.
+        // Devices held by the Neuron driver are shown once, in their own section.
         let devices = devices.filter(|device| !all.is_told_by_neuron(device));
         devices.map(|device| {
             let used = of_device(usage, device.pci);
@@ -193,7 +191,7 @@ fn freshness(node: &Node, clock: &Clock, now: Moment) -> Vec<Notice> {
     notices
 }
 
-/// What is known of a node that no agent reports, and what to do.
+/// Describes a node without an agent, with remedies.
 fn without_agent(node: &Node) -> String {
     let types = node.summary.types.iter().map(|one| {
         let name = type_name(one.type_name.as_ref());
@@ -239,12 +237,12 @@ fn nvml(state: &NvmlState) -> Option<Notice> {
     Some(Notice { text, since: None })
 }
 
-/// The version of the one module that drives all of them; one that came with the kernel has none of its own.
+/// Version of the kernel module, which all AMD devices share; the in-tree module has none.
 fn amd_driver(amd: &Amd) -> Option<&str> {
     amd.driver_version.as_deref()
 }
 
-/// Of Neuron devices the form says more than how many reach each other directly.
+/// For Neuron devices, the topology says more than the number of directly connected devices.
 fn links(found: &Interconnect, topology: Option<Topology>) -> String {
     match (found.kind, topology, found.domain_size) {
         (InterconnectKind::NeuronLink, Some(topology), _) => format!("{}, {topology}", found.kind),

@@ -1,7 +1,7 @@
-//! What a layout would change on a node, as a part of its page: a form, and below it the plan.
+//! Preview of a layout on a node's page: a form, and the resulting plan.
 //!
-//! The layout that is asked for stands in the page's address, so it can be sent to somebody, and the plan follows the node
-//! as the rest of the page does.
+//! The layout is part of the page's address, so the page can be shared. The plan updates live like the rest of the
+//! page.
 
 mod picture;
 
@@ -18,44 +18,44 @@ use crate::domain::plan::{
 };
 use crate::domain::reason::Reason;
 
-/// The form and, where a layout is asked for, the answer.
+/// The form, with the plan of the selected layout.
 #[derive(Debug, Default)]
 pub(super) struct WhatIf {
     pub(super) file: Vec<Choice>,
     pub(super) made: Vec<Choice>,
-    /// Why the file's layouts may not be what the file says.
+    /// Why the listed layouts may differ from the file.
     pub(super) notice: Option<String>,
     pub(super) answer: Option<Answer>,
 }
 
-/// A layout that can be asked for.
+/// Available layout.
 #[derive(Debug)]
 pub(super) struct Choice {
     pub(super) name: String,
     pub(super) chosen: bool,
 }
 
-/// What a layout would do.
+/// Effect of a layout.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) layout: String,
     pub(super) badge: Badge,
-    /// What it amounts to, or why there is no plan.
+    /// Summary of the plan, or the reason why there is none.
     pub(super) summary: String,
     pub(super) warnings: Vec<String>,
     pub(super) groups: Vec<Group>,
-    /// Devices that the layout does not speak of.
+    /// Devices that the layout does not mention.
     pub(super) untouched: Option<String>,
 }
 
-/// Devices to which the same happens.
+/// Devices with the same plan.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) devices: Vec<String>,
     pub(super) story: Story,
 }
 
-/// What happens to a device.
+/// Plan of a device.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Story {
     pub(super) kind: String,
@@ -68,7 +68,7 @@ pub(super) struct Story {
     pub(super) obstacles: Vec<Obstacle>,
 }
 
-/// Something in the way.
+/// Blocker of a change, or the reason why it is impossible.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Obstacle {
     pub(super) what: String,
@@ -77,7 +77,7 @@ pub(super) struct Obstacle {
 }
 
 impl WhatIf {
-    /// For a node that has this, and the layout `asked` for, if any.
+    /// Builds the form for a node with this inventory, and the plan of the layout `asked`, if any.
     pub(super) fn of(current: &Current, inventory: &Inventory, asked: Option<&str>) -> Self {
         let Names { file, made } = current.names(inventory);
         let choices = |names: Vec<String>| -> Vec<Choice> {
@@ -95,7 +95,7 @@ impl WhatIf {
         }
     }
 
-    /// Whether there is anything to ask for.
+    /// Returns whether any layout is available.
     pub(super) fn is_possible(&self) -> bool {
         !self.file.is_empty() || !self.made.is_empty()
     }
@@ -213,7 +213,7 @@ impl Story {
 
     fn changes(&mut self, device: &Device, change: &Change, words: &Words<'_>) {
         let steps = change.steps.iter();
-        // The same words for each of several devices, so that they can share a story.
+        // The text does not name the device, so that devices with the same plan can share it.
         let said = |step: &Step| match step {
             Step::Reset { .. } => "reset the GPU".to_owned(),
             other @ (Step::DestroyComputeInstance { .. }
@@ -240,7 +240,7 @@ impl Story {
     }
 }
 
-/// What is asked of a device, in a few words.
+/// Describes the target of a device.
 fn asked_for(target: Option<&DeviceTarget>, words: &Words<'_>) -> String {
     match target.and_then(|target| target.mig.as_ref()) {
         None => "its partitions are left as they are".to_owned(),
@@ -294,7 +294,7 @@ fn outcome(outcome: Outcome, word: &'static str) -> Badge {
     Badge { tone, icon, word }
 }
 
-/// A sentence begins with a capital.
+/// Capitalizes the first letter.
 pub(super) fn capital(text: &str) -> String {
     let mut chars = text.chars();
     match chars.next() {

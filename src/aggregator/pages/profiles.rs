@@ -1,7 +1,7 @@
-//! Hardware profiles: all of them, one of them, and a new one made of nodes that were selected in the list.
+//! Pages of hardware profiles: the list, a profile, and a new profile created from nodes selected in the list.
 //!
-//! A page shows the object and the commands that make it, and the cluster decides by the rights of the person who runs them. Where
-//! the aggregator was started to make profiles, a page makes one for who may make it.
+//! A page shows the object and the commands that create it, which run with the user's own permissions. If the
+//! aggregator was started with profile creation, a page can also create one for an authorized user.
 
 pub(super) mod compare;
 mod draft;
@@ -31,31 +31,32 @@ use crate::domain::access::Sight;
 use crate::domain::quantity::Mebibytes;
 use crate::wire::hardware_profiles::document::{FindingJson, IdentifierJson, ProfileRow};
 
-/// Rows on a page: the first ones by namespace and name.
+/// Maximum number of rows, ordered by namespace and name.
 const ROWS: usize = 500;
-/// The longest form, other than of a new profile.
+/// Maximum length of a form other than that of a new profile.
 pub(super) const MAX_FORM_BYTES: usize = 256 << 10;
-/// The longest form of a new profile: the most nodes of one, under the longest names, and the other fields.
+/// Maximum length of the form of a new profile: the maximum number of nodes with names of maximum length, and the other
+/// fields.
 pub(super) const MAX_DRAFT_FORM_BYTES: usize = 2 << 20;
-/// Forms longer than [`MAX_FORM_BYTES`] that are read and answered at a time.
+/// Maximum number of concurrent requests with forms longer than [`MAX_FORM_BYTES`].
 pub(super) const MAX_LONG_FORMS: usize = 8;
 
-/// All profiles.
+/// List of profiles.
 #[derive(Template)]
 #[template(path = "profiles.html")]
 struct ListPage {
     assets: Assets,
     notice: Option<String>,
-    /// Neither a cluster nor a file has told of any kind of profile.
+    /// Whether neither the cluster nor a file provides profiles.
     is_nowhere: bool,
     caption: String,
     rows: Vec<Row>,
-    /// Profiles that are not shown.
+    /// Number of profiles that are not shown.
     more: usize,
     origin: String,
 }
 
-/// A profile in the list.
+/// Row of a profile.
 #[derive(Debug)]
 struct Row {
     href: String,
@@ -71,7 +72,6 @@ struct Row {
     findings: Vec<String>,
 }
 
-/// The list.
 pub(super) async fn list(
     State(site): State<Site>,
     Seen(sight): Seen,
@@ -99,7 +99,7 @@ pub(super) async fn list(
     html(StatusCode::OK, &page)
 }
 
-/// A profile without a namespace, as a file may have it.
+/// Serves a profile without a namespace, which a file may contain.
 pub(super) async fn named(
     State(site): State<Site>,
     Seen(sight): Seen,
@@ -115,7 +115,6 @@ pub(super) async fn named(
     .await
 }
 
-/// One profile.
 pub(super) async fn keyed(
     State(site): State<Site>,
     Seen(sight): Seen,
@@ -135,7 +134,7 @@ async fn answer(
     let profiles = site.view.profiles();
     let judged = profiles.latest(site.view.fleet()).await;
     let mut all = judged.seen(sight);
-    // Of two kinds in one namespace the one that is made today is meant, which is first.
+    // If a namespace has profiles of both kinds, the current kind sorts first and is shown.
     let found = all.find(|(row, _)| row.name == name && row.namespace == namespace);
     let Some((row, said)) = found else {
         let page = Missing {
@@ -151,7 +150,7 @@ async fn answer(
     html(StatusCode::OK, &page)
 }
 
-/// A new one.
+/// Serves the form of a new profile.
 pub(super) async fn new(
     State(site): State<Site>,
     maker: Option<Extension<Maker>>,
@@ -169,7 +168,7 @@ pub(super) async fn new(
     html(status, &page)
 }
 
-/// A new one, tried or made.
+/// Handles the form of a new profile: validates or creates it.
 pub(super) async fn make(
     State(site): State<Site>,
     maker: Option<Extension<Maker>>,
@@ -187,7 +186,7 @@ pub(super) async fn make(
     html(status, &page)
 }
 
-/// Bounds the memory that long forms take: refuses further ones while [`MAX_LONG_FORMS`] are read and answered.
+/// Bounds the memory that long forms take: refuses further ones while [`MAX_LONG_FORMS`] are being handled.
 pub(super) async fn bounded(
     State(forms): State<Arc<Semaphore>>,
     request: Request,
@@ -238,7 +237,7 @@ impl Row {
     }
 }
 
-/// `namespace/name`.
+/// Formats `namespace/name`.
 fn key(row: &ProfileRow) -> String {
     match row.namespace.as_str() {
         "" => row.name.clone(),
@@ -265,7 +264,7 @@ fn memory_of(mib: u64) -> String {
     memory(Mebibytes::new(mib))
 }
 
-/// `1 nvidia.com/gpu`, `16Gi memory`.
+/// Formats a default count: `1 nvidia.com/gpu`, `16Gi memory`.
 fn asks(one: &IdentifierJson) -> String {
     printable(&format!("{} {}", one.default, one.identifier))
 }
@@ -285,7 +284,7 @@ fn reach(row: &ProfileRow) -> String {
     }
 }
 
-/// The gravest thing that is to be said of it.
+/// Badge of the most severe finding.
 fn verdict(row: &ProfileRow) -> Badge {
     let ranks = ["error", "warning", "note"];
     let worst = ranks
@@ -310,7 +309,7 @@ fn gravity(word: &str) -> Badge {
     Badge { tone, icon, word }
 }
 
-/// A finding, ready to be shown.
+/// Finding as shown on a page.
 #[derive(Debug)]
 struct Found {
     badge: Badge,
@@ -328,7 +327,7 @@ impl Found {
     }
 }
 
-/// What a workload asks for: resource, what people are shown, least, usual, most.
+/// Count of a resource: resource name, display name, minimum, default and maximum.
 #[derive(Debug)]
 struct Count {
     resource: String,

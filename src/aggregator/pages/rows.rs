@@ -1,4 +1,4 @@
-//! The rows of the table of nodes, and its heads.
+//! Rows and column headings of the table of nodes.
 
 use super::address::Asked;
 use super::bar::{Bar, in_words};
@@ -9,13 +9,13 @@ use crate::aggregator::fleet::Node;
 use crate::aggregator::query::{Sort, SortKey};
 use crate::domain::fleet::{NodeState, Sharing};
 
-/// A node.
+/// Row of a node.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) stale: bool,
     pub(super) connected: bool,
-    /// No agent reports it: what is shown is what its labels say.
+    /// Whether the node has no agent and is described by its labels.
     pub(super) by_labels: bool,
     pub(super) types: Vec<Kind>,
     pub(super) bar: Option<Bar>,
@@ -31,27 +31,27 @@ pub(super) struct Row {
     pub(super) confirmed: String,
 }
 
-/// A type and how many a node has.
+/// Type, with its number of devices on the node.
 #[derive(Debug)]
 pub(super) struct Kind {
     pub(super) name: String,
     pub(super) count: u32,
-    /// Nobody knows it, and a person may name it.
+    /// Whether the type is unknown and can be set manually.
     pub(super) is_nameless: bool,
 }
 
-/// The head of a column.
+/// Heading of a column.
 #[derive(Debug)]
 pub(super) struct Head {
     pub(super) word: &'static str,
     pub(super) key: &'static str,
     pub(super) class: &'static str,
-    /// Where a click leads; nowhere for a column that nodes cannot be ordered by.
+    /// Link that sorts by this column, if it is sortable.
     pub(super) href: Option<String>,
     pub(super) sorted: Option<&'static str>,
 }
 
-/// Columns: word, what it is ordered by, the greatest first at the first click, class.
+/// Columns: heading, sort key, whether the first click sorts in descending order, CSS class.
 const COLUMNS: [(&str, Option<SortKey>, bool, &str); 8] = [
     ("Node", Some(SortKey::Name), false, ""),
     ("Type", Some(SortKey::Type), false, ""),
@@ -64,7 +64,7 @@ const COLUMNS: [(&str, Option<SortKey>, bool, &str); 8] = [
 ];
 
 impl Row {
-    /// Of `node` at `now`.
+    /// Builds the row of `node` at `now`.
     pub(super) fn of(node: &Node, clock: &Clock, now: Moment) -> Self {
         let state = node.state(now);
         let counts = node.counts(now);
@@ -84,7 +84,7 @@ impl Row {
             types: types.collect(),
             bar: has_devices.then(|| Bar::of(counts, 11)),
             words: in_words(counts),
-            // None at all is told by nobody: no device is without.
+            // Zero means that no driver reported it: every device has memory.
             memory: match node.summary.memory.get() {
                 0 => "-".to_owned(),
                 _ => memory(node.summary.memory),
@@ -111,7 +111,7 @@ impl Row {
     }
 }
 
-/// The heads of a table that is ordered so.
+/// Builds the headings of a table in this order.
 pub(super) fn heads(asked: &Asked, sort: Sort) -> Vec<Head> {
     let head = |(word, key, greatest_first, class): (_, Option<SortKey>, bool, _)| {
         let here = key == Some(sort.key);
@@ -135,7 +135,7 @@ pub(super) fn heads(asked: &Asked, sort: Sort) -> Vec<Head> {
     COLUMNS.into_iter().map(head).collect()
 }
 
-/// The value of the parameter `sort`.
+/// Value of the parameter `sort`.
 pub(super) fn sorted(key: SortKey, descending: bool) -> String {
     let sign = if descending { "-" } else { "" };
     format!("{sign}{}", key.as_str())

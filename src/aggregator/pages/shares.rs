@@ -1,4 +1,4 @@
-//! How a node's devices are given out to pods, and who uses what of them.
+//! Sharing and usage of a node's devices by pod.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::domain::sharing::ShareId;
 use crate::domain::sharing::health::Health;
 use crate::domain::sharing::status::{Kept, Mode, ResourceStatus};
 use crate::domain::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
-/// The section about what is given out.
+/// Sharing section of a node's page.
 #[derive(Debug)]
 pub(super) struct Given {
     pub(super) badge: Standing,
-    /// Who gives it out.
+    /// Device plugin that advertises the devices.
     pub(super) by: String,
     pub(super) message: Option<String>,
     pub(super) resources: Vec<Resource>,
@@ -25,30 +25,29 @@ pub(super) struct Given {
     pub(super) unfit: Vec<String>,
 }
 
-/// A resource.
 #[derive(Debug)]
 pub(super) struct Resource {
     pub(super) name: String,
     pub(super) wanted: u64,
     pub(super) offered: String,
-    /// `2 devices or partitions, 3 to each`.
+    /// Number of units and of replicas: `2 devices or partitions, 3 to each`.
     pub(super) units: String,
 }
 
-/// The table of a device.
+/// Usage of a device by pod.
 #[derive(Debug)]
 pub(super) struct Users {
     pub(super) rows: Vec<Row>,
-    /// What is to be known of its memory, gravest first.
+    /// Warnings about its memory, most severe first.
     pub(super) alarms: Vec<String>,
 }
 
-/// Somebody who has something.
+/// Holder of a share.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) who: String,
     pub(super) container: String,
-    /// Which partition, and which replicas.
+    /// Partition and replicas.
     pub(super) place: String,
     pub(super) memory: String,
     pub(super) bar: Option<Share>,
@@ -56,26 +55,26 @@ pub(super) struct Row {
     pub(super) over: bool,
 }
 
-/// Memory of a fair share.
+/// Used memory, relative to the fair share.
 #[derive(Debug)]
 pub(super) struct Share {
     pub(super) used: u64,
     pub(super) all: u64,
-    /// `of 26.6 GiB`.
+    /// Label: `of 26.6 GiB`.
     pub(super) words: String,
 }
 
-/// Replicas that are drawn one by one.
+/// Maximum number of replicas drawn as separate marks.
 const MOST_MARKS: u32 = 24;
-/// Names in a picture.
+/// Maximum number of names in a diagram.
 const MOST_NAMES: usize = 3;
-/// What stands where nobody knows.
+/// Text for a value that is not reported.
 const NOT_TOLD: &str = "not told";
-/// What stands in the place of memory that no process can use.
+/// Text for the memory of a holder without a process.
 const NO_PROCESS: &str = "no process";
 
 impl Given {
-    /// Of what the node tells.
+    /// Converts the node's sharing status.
     pub(super) fn of(report: &SharingReport) -> Self {
         let by = [Mode::HandOff, Mode::Embedded];
         let by = by.into_iter().find(|mode| mode.as_str() == report.mode);
@@ -154,7 +153,7 @@ fn unfit(resource: &ResourceStatus) -> Vec<String> {
 }
 
 impl Users {
-    /// Of what the node tells of the device; nothing where nobody has it and there is nothing to be said.
+    /// Converts the usage of a device; `None` if there is neither a holder nor a warning.
     pub(super) fn of(device: &DeviceUsage) -> Option<Self> {
         let rows: Vec<Row> = device
             .units
@@ -188,7 +187,7 @@ fn row(unit: &UnitUsage, tenant: &Tenant) -> Row {
     }
 }
 
-/// Whether it holds something and does not use it: its processes ended, or none began yet.
+/// Returns whether the holder has no process: all have ended, or none has started.
 fn is_without_process(tenant: &Tenant) -> bool {
     tenant.processes.is_empty() && tenant.memory.is_some_and(|used| used.get() == 0)
 }
@@ -206,7 +205,7 @@ fn name(tenant: &Tenant) -> String {
     }
 }
 
-/// `1g.10gb gi 7/0, replicas 0, 2`, `whole`.
+/// Describes the held part: `1g.10gb gi 7/0, replicas 0, 2`, `whole`.
 fn place(unit: &UnitUsage, tenant: &Tenant) -> String {
     let what = match (&unit.profile, unit.partition) {
         (Some(profile), Some((gpu, compute))) => format!("{profile} gi {gpu}/{compute}"),
@@ -235,7 +234,7 @@ fn share(unit: &UnitUsage, tenant: &Tenant) -> Option<Share> {
     })
 }
 
-/// What is used and is no tenant's, where it is more than nothing.
+/// Row of memory that is not attributed to any holder, if there is any.
 fn nobodys(unit: &UnitUsage) -> Option<Row> {
     let used = unit.unattributed.filter(|used| used.get() > 0)?;
     Some(Row {
@@ -267,7 +266,7 @@ fn alarms(unit: &UnitUsage) -> Vec<String> {
     alarms
 }
 
-/// Draws into `picture` how many share each region, and who has it.
+/// Adds the number of replicas and the holders to each region of `picture`.
 pub(super) fn mark(picture: &mut Picture, usage: &DeviceUsage) {
     for region in &mut picture.regions {
         let units = usage.units.iter().filter(|unit| {
@@ -308,7 +307,7 @@ fn who(unit: &UnitUsage) -> Vec<String> {
     lines
 }
 
-/// One a replica; what they say stands in words beside them.
+/// One mark per replica; the text next to them states the same.
 fn marks(unit: &UnitUsage) -> Vec<Mark> {
     let Some(replicas) = unit.replicas.filter(|replicas| *replicas <= MOST_MARKS) else {
         return Vec::new();
@@ -326,7 +325,7 @@ fn marks(unit: &UnitUsage) -> Vec<Mark> {
         .collect()
 }
 
-/// What is told of a device.
+/// Usage of the device at this PCI address.
 pub(super) fn of_device(usage: Option<&Usage>, pci: PciAddress) -> Option<&DeviceUsage> {
     let mut devices = usage?.devices.iter();
     devices.find(|device| device.pci == pci)

@@ -1,61 +1,60 @@
-//! The picture of a device's memory slices: the terminal's, as data for a page.
+//! Diagram of a device's memory slices: the terminal's, as data for a page.
 
 use crate::aggregator::pages::words::printable;
 use crate::domain::inventory::{Device, InstanceUse, MigState, Usage};
 use crate::domain::slices::{Region as Stretch, Slices, words as say};
 
-/// A picture.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Picture {
-    /// What its parts are.
+    /// Name of its parts.
     pub(super) what: &'static str,
-    /// Mode, and why nothing is drawn where nothing is.
+    /// Mode, and why the diagram is empty if it is.
     pub(super) caption: String,
-    /// How many slices are free, where that can be said.
+    /// Number of free slices, if known.
     pub(super) count: Option<String>,
-    /// How many there are; 0 where nothing can be drawn.
+    /// Total number of slices; 0 for an empty diagram.
     pub(super) slices: u32,
-    /// From left to right.
+    /// Regions from left to right.
     pub(super) regions: Vec<Region>,
-    /// What no region shows.
+    /// Instances that no region shows.
     pub(super) hidden: Vec<String>,
 }
 
-/// What the parts of a MIG-capable device are.
+/// Name of the parts of a MIG-capable device.
 pub(super) const SLICES: &str = "Memory slices";
 
-/// A stretch of slices.
+/// Run of adjacent slices.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Region {
-    /// How it looks: `is-free`, `is-open`, `is-idle`, `is-used`, `is-odd`.
+    /// CSS class: `is-free`, `is-open`, `is-idle`, `is-used`, `is-odd`.
     pub(super) class: &'static str,
-    /// How many slices.
+    /// Number of slices.
     pub(super) slices: u32,
-    /// The profile, `free`, or `one whole GPU`.
+    /// Profile, `free`, or `one whole GPU`.
     pub(super) name: String,
-    /// What else is to be said.
+    /// Additional lines of text.
     pub(super) lines: Vec<String>,
-    /// Where it lies, in words.
+    /// Position, as text.
     pub(super) place: String,
-    /// The GPU instance that is there now, by the driver's id.
+    /// ID of the current GPU instance.
     pub(super) instance: Option<u32>,
-    /// Those who have it by turns.
+    /// Marks of its replicas.
     pub(super) marks: Vec<Mark>,
 }
 
-/// A replica.
+/// State of a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// Nobody has it.
+    /// Free.
     Left,
-    /// Somebody has it.
+    /// Allocated.
     Taken,
-    /// Who has it uses more than their share.
+    /// Allocated to a pod that uses more than its share.
     Over,
 }
 
 impl Mark {
-    /// How it looks.
+    /// CSS class.
     pub(super) fn class(self) -> &'static str {
         match self {
             Self::Left => "left",
@@ -66,7 +65,7 @@ impl Mark {
 }
 
 impl Picture {
-    /// Of `device`; nothing for one that cannot be partitioned.
+    /// Builds the diagram of `device`; `None` for a device that cannot be partitioned.
     pub(super) fn of(device: &Device) -> Option<Self> {
         let state = device.mig.state()?;
         let picture = Slices::of(device);
@@ -110,7 +109,7 @@ impl Picture {
 }
 
 impl Picture {
-    /// Whether an instance is drawn.
+    /// Returns whether the diagram shows an instance.
     pub(super) fn has_instances(&self) -> bool {
         let one = |region: &Region| matches!(region.class, "is-idle" | "is-used" | "is-odd");
         self.count.is_some() && self.regions.iter().any(one)
@@ -118,7 +117,7 @@ impl Picture {
 }
 
 impl Region {
-    /// The name in parts between which a narrow cell may break it: `1c.`, `3g.`, `40gb`, or `renderD`, `128`.
+    /// Splits the name where a narrow cell may break it: `1c.`, `3g.`, `40gb`, or `renderD`, `128`.
     pub(super) fn name_parts(&self) -> impl Iterator<Item = &str> {
         self.name.split_inclusive(['.', 'D'])
     }

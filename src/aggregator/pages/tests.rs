@@ -1,4 +1,4 @@
-//! What is served, without a browser.
+//! Tests of the pages' responses, without a browser.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::domain::inventory::{Inventory, Machine, NvmlState};
 use crate::domain::stream::{Parts, Run};
 use crate::k8s::cluster::Followed;
 
-/// A fleet of so many nodes without a device.
+/// A fleet of this many nodes without devices.
 fn view(nodes: usize) -> (watch::Sender<Fleet>, View) {
     let clock = Clock::start();
     let inventory = Inventory {
@@ -229,7 +229,7 @@ async fn nodes_are_taken_together_by_type_within_the_filter_and_in_the_order_of_
     let at = |name: &str| page.find(&format!("id=\"node-{name}\"")).unwrap();
     assert!(at("node-00009") < at("node-00000"));
     assert!(page.contains("--group-by=type"), "{page}");
-    // The API has no groups, and a filter that is cleared leaves them.
+    // The API has no groups, and clearing the filter keeps them.
     assert!(
         page.contains("/api/v1/nodes?search=node-0000&#38;sort=-name"),
         "{page}"
@@ -358,7 +358,7 @@ async fn who_may_not_list_nodes_sees_none_on_the_first_page_and_is_told_why() {
         nodes: false,
         profiles: false,
     };
-    // Without a gate before it nobody is shown anything either.
+    // Without a guard in front of it, the page shows nothing either.
     for sight in [Some(types), None] {
         let page = asks(sight).await;
         assert!(!page.contains("node-0000"), "{page}");

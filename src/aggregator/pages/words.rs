@@ -1,4 +1,4 @@
-//! How pages say states, ages and amounts.
+//! Texts, badges and number formats of the pages.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::domain::inventory::{DeviceState, Gravity, NeuronState};
 use crate::domain::quantity::Mebibytes;
 pub(super) use crate::domain::text::printable;
 
-/// What is said above a list while the fleet is still returning after a start.
+/// Notice above a list while agents are still reconnecting after a start.
 pub(super) fn starting(view: &View, sight: &Sight) -> Option<String> {
     let told = view.startup()?.told(sight);
     let told = told.replacen("the", "The", 1);
     Some(format!("{told}. What is shown is not complete."))
 }
 
-/// A word that has an icon and a colour, none of which says anything that the others do not.
+/// Label with icon and color, both of which are redundant to the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Badge {
     pub(super) tone: &'static str,
@@ -27,7 +27,7 @@ pub(super) struct Badge {
     pub(super) word: &'static str,
 }
 
-/// A node's state.
+/// Badge of a node's state.
 pub(super) fn node_state(state: NodeState) -> Badge {
     let (tone, icon) = match state {
         NodeState::Empty | NodeState::NoAgent => ("soft", "empty"),
@@ -39,12 +39,12 @@ pub(super) fn node_state(state: NodeState) -> Badge {
         NodeState::NvmlStalled => ("bad", "stale"),
         NodeState::Stale => ("warn", "stale"),
     };
-    // The same word as in the API and the command line, so that it can be looked for and asked for.
+    // The same word as in the API and the command line, so that it can be searched and filtered for.
     let word = state.as_str();
     Badge { tone, icon, word }
 }
 
-/// A device's state, which matters so much.
+/// Badge of a device's state with this severity.
 pub(super) fn device_state(state: DeviceState, gravity: Option<Gravity>) -> Badge {
     let (tone, icon) = gravity.map_or(("good", "ok"), complaint);
     Badge {
@@ -54,7 +54,7 @@ pub(super) fn device_state(state: DeviceState, gravity: Option<Gravity>) -> Badg
     }
 }
 
-/// A Neuron device's state. One of which nothing is told must not look like one in good health.
+/// Badge of a Neuron device's state. A device that reports nothing must not look healthy.
 pub(super) fn neuron_state(state: NeuronState) -> Badge {
     let (tone, icon) = match (state, state.gravity()) {
         (_, Some(gravity)) => complaint(gravity),
@@ -65,7 +65,7 @@ pub(super) fn neuron_state(state: NeuronState) -> Badge {
     Badge { tone, icon, word }
 }
 
-/// Colour and icon of something that matters so much.
+/// Color and icon for a severity.
 pub(super) fn complaint(gravity: Gravity) -> (&'static str, &'static str) {
     match gravity {
         Gravity::Note => ("soft", "note"),
@@ -74,12 +74,12 @@ pub(super) fn complaint(gravity: Gravity) -> (&'static str, &'static str) {
     }
 }
 
-/// A type's name, also where it has none.
+/// Name of the type, or a placeholder.
 pub(super) fn type_name(name: Option<&TypeName>) -> String {
     name.map_or_else(|| "type unknown".to_owned(), ToString::to_string)
 }
 
-/// `12 s`, `3 min`, `5 h`, `2 d`. The script goes on with the same words: `words` in `octavo.js`.
+/// Formats an age: `12 s`, `3 min`, `5 h`, `2 d`. The script updates it in the same format: `words` in `octavo.js`.
 pub(super) fn age(age: Duration) -> String {
     let seconds = age.as_secs();
     match seconds {
@@ -90,12 +90,13 @@ pub(super) fn age(age: Duration) -> String {
     }
 }
 
-/// Milliseconds of an age, for the script.
+/// Age in milliseconds, for the script.
 pub(super) fn millis(age: Duration) -> u64 {
     u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// `79.6 GiB`, `12.5 TiB`; rounded down to a tenth. Below ten TiB a tenth of one would hide a whole GPU.
+/// Formats memory, rounded down to a tenth: `79.6 GiB`, `12.5 TiB`. TiB starts at ten, because below that a tenth of a
+/// TiB would hide a whole GPU.
 pub(super) fn memory(memory: Mebibytes) -> String {
     let mebibytes = memory.get();
     let (unit, name) = match mebibytes {
@@ -111,12 +112,12 @@ pub(super) fn memory(memory: Mebibytes) -> String {
     }
 }
 
-/// `1 node`, `2 nodes`.
+/// Formats a count with its noun: `1 node`, `2 nodes`.
 pub(super) fn counted(count: usize, one: &str, several: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { several })
 }
 
-/// A time as a machine reads it and, without the script, a person.
+/// Formats a time in ISO 8601; the script localizes it.
 pub(super) fn time(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

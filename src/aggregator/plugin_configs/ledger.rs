@@ -1,5 +1,5 @@
-//! Which keys the `ConfigMap` shall have: what nodes ask for, checked, and for a while what they asked for before. Time is an
-//! argument.
+//! Desired keys of the `ConfigMap`: those that nodes request, after validation, and recently requested ones for a grace
+//! period. Time is an argument.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -9,73 +9,75 @@ use crate::domain::sharing::status::HandOff;
 use crate::k8s::plugin_config::Contents;
 use crate::wire::plugin_config;
 
-/// What nodes ask for, those that ask for anything.
+/// Requests of all nodes that have any.
 pub type Wishes = BTreeMap<NodeName, Wish>;
 
-/// What a node asks for.
+/// Request of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Wish {
-    /// What its plugin shall be told.
+    /// Configuration for its device plugin.
     pub told: Option<HandOff>,
-    /// The key that its label names now. Its plugin does not start without that key, so it stays as it is.
+    /// Key that its label names. Its device plugin does not start without that key, so the key is retained unchanged.
     pub named: Option<String>,
 }
 
-/// When keys were asked for last.
+/// History of requests.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
     asked: BTreeMap<String, Duration>,
-    /// Keys that were dropped, and those that came back: another aggregator has agents that ask for them.
+    /// Keys that were dropped, and those that reappeared because agents of another aggregator request them.
     dropped: BTreeSet<String>,
     kept_by_another: BTreeSet<String>,
-    /// Whose each key is.
+    /// Owner of each key.
     owners: BTreeMap<String, Owner>,
     askers: BTreeMap<NodeName, Asker>,
 }
 
-/// Whose a key is.
+/// Owner of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Owner {
-    /// No other node has asked for it.
+    /// The only node that has requested it.
     One(NodeName),
-    /// Several have: none of them alone has to make room for what it asks for next.
+    /// Several nodes have requested it, so a further request by one of them does not evict it first.
     Several,
 }
 
-/// What is remembered of a node.
+/// Request history of a node.
 #[derive(Debug, Clone, Default)]
 struct Asker {
-    /// What it was given last.
+    /// Last granted key.
     last: Option<String>,
-    /// When it changed its mind to something that nobody had asked for; not longer ago than [`GRACE`].
+    /// Times of changes to a key that no node had requested, within the last [`GRACE`].
     changes: VecDeque<Duration>,
 }
 
-/// What is to be done.
+/// Outcome of comparing requests with the `ConfigMap`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Decision {
-    /// All keys that shall be ours; `None` where they are.
+    /// All keys to apply; `None` if they are up to date.
     pub apply: Option<BTreeMap<String, String>>,
-    /// What nodes ask for in vain, and why.
+    /// Rejected requests with the reason.
     pub refused: BTreeMap<NodeName, String>,
 }
 
-/// Most keys: with the longest texts half of what a `ConfigMap` holds.
+/// Maximum number of keys: with texts of maximum length, they take half of a `ConfigMap`.
 pub const MOST_KEYS: usize = 128;
-/// How long a key stays that nobody asks for: a node may be away, and its plugin would not start without it.
+/// Retention of keys that no node requests: a node may be offline, and its device plugin would not start without its
+/// key.
 pub const GRACE: Duration = Duration::from_hours(1);
-/// How often a node may change its mind to a key that is not there within [`GRACE`]: more than a person does, and few enough that
-/// no node has the `ConfigMap` written, or other nodes' keys pushed out, all the time.
+/// Maximum number of changes of a node to a key that does not exist, within [`GRACE`]. More than an administrator
+/// needs, but few enough to prevent a node from causing constant writes of the `ConfigMap` or evicting other nodes'
+/// keys.
 pub const MOST_CHANGES: usize = 12;
-/// Nodes that are remembered though they ask for nothing now.
+/// Maximum number of nodes with a history but no current request.
 const REMEMBERED: usize = 1024;
 
 impl Ledger {
-    /// Holds what is asked for against what is there.
+    /// Compares the requests with the `ConfigMap`.
     pub fn decide(&mut self, now: Duration, wishes: &Wishes, contents: &Contents) -> Decision {
         let mut wanted: BTreeMap<String, String> = BTreeMap::new();
         let mut refused = BTreeMap::new();
-        // What plugins go by goes before what they shall go by.
+        // Keys in use take precedence over requested ones.
         let named = wishes.values().filter_map(|wish| wish.named.as_ref());
         for key in named.filter(|key| contents.ours.contains(*key)) {
             if let Some(text) = contents.all.get(key) {
@@ -85,7 +87,7 @@ impl Ledger {
         self.forget(now, wishes);
         let told = wishes.iter();
         let told = told.filter_map(|(node, wish)| Some((node, wish.told.as_ref()?)));
-        // Those that may bring nothing new now come last: what they ask for may be brought by another.
+        // Nodes at their limit of changes come last, because another node may request the same key.
         let (patient, told): (Vec<_>, Vec<_>) = told.partition(|(node, _)| self.has_to_wait(node));
         for (node, told) in told.into_iter().chain(patient) {
             match check(told, &wanted, contents) {
@@ -132,7 +134,8 @@ impl Ledger {
         }
     }
 
-    /// Whether the node may have a key. One that is there, and the one that it had, it may always: somebody may have taken that away.
+    /// Applies the node's limit of changes. An existing key and the node's last key are always granted, because another
+    /// client may have deleted the key.
     fn may_have(
         &mut self,
         now: Duration,
@@ -168,7 +171,7 @@ impl Ledger {
                 asker.changes.pop_front();
             }
         }
-        // A node that goes and comes back has not begun anew.
+        // A node that disconnects and reconnects keeps its history.
         let mut room = REMEMBERED;
         self.askers.retain(|node, asker| {
             let is_news = !asker.changes.is_empty() && room > 0;
@@ -180,9 +183,9 @@ impl Ledger {
         });
     }
 
-    /// What nobody asks for stays for a while. Where there is no room for all of it, that goes first of which its node has asked for
-    /// most since, so that one that asks for ever more pushes out its own and not those of nodes that are away; then that which was
-    /// asked for longest ago.
+    /// Retains keys that no node requests for a grace period. If there is no room for all, keys are evicted by the
+    /// number of later requests of their owner, so that a node with ever more requests evicts its own keys and not
+    /// those of offline nodes; ties go to the key that was requested longest ago.
     fn keep_for_a_while(
         &mut self,
         now: Duration,
@@ -222,7 +225,7 @@ impl Ledger {
             };
             ranked.push((rank, key));
         }
-        // Stable: of one rank the last that was asked for is first.
+        // The sort is stable: within a rank, the most recently requested key comes first.
         ranked.sort_by_key(|(rank, _)| *rank);
         let room = MOST_KEYS.saturating_sub(wanted.len());
         for (_, key) in ranked.into_iter().take(room) {
@@ -230,7 +233,7 @@ impl Ledger {
                 wanted.insert(key.clone(), text.clone());
             }
         }
-        // One that was dropped may be away for good.
+        // A dropped key may never reappear.
         while self.dropped.len() > MOST_KEYS {
             self.dropped.pop_first();
         }
@@ -238,9 +241,9 @@ impl Ledger {
 }
 
 enum Need {
-    /// The key is to be ours.
+    /// The key must be ours.
     Key,
-    /// It is there, and somebody else's.
+    /// The key exists with the same text and belongs to another field manager.
     Nothing,
 }
 
@@ -265,7 +268,7 @@ fn check(
             ))
         };
     }
-    // A digest this short can be made to agree: who came first stays.
+    // Collisions of so short a digest can be constructed, so the first text keeps the key.
     let first = wanted.get(key).or(there);
     let is_taken =
         first.is_some_and(|first| first != config && plugin_config::read(key, first).is_ok());
@@ -310,7 +313,7 @@ mod tests {
         .collect()
     }
 
-    /// Nodes whose labels name these keys, and who ask for nothing.
+    /// Nodes whose labels name these keys, without a request.
     fn labelled(all: &[(&str, &str)]) -> Wishes {
         let all = all.iter();
         all.map(|(node, key)| {
@@ -323,7 +326,7 @@ mod tests {
         .collect()
     }
 
-    /// What is there after all that was to be applied was.
+    /// The `ConfigMap` after applying the decision.
     fn done(decision: &Decision, contents: &Contents) -> Contents {
         let Some(apply) = &decision.apply else {
             return contents.clone();
@@ -354,7 +357,7 @@ mod tests {
         let there = done(&first, &nothing);
         let again = ledger.decide(Duration::from_secs(1), &wishes, &there);
         assert_eq!(again, Decision::default());
-        // Somebody took one away.
+        // Another client deleted a key.
         let mut less = there.clone();
         less.all.remove(&told("y", 3).key);
         less.ours.remove(&told("y", 3).key);
@@ -373,7 +376,7 @@ mod tests {
         assert_eq!(ledger.decide(just_before, &none, &there).apply, None);
         let gone = ledger.decide(GRACE, &none, &there);
         assert_eq!(gone.apply, Some(BTreeMap::new()));
-        // An aggregator that has just been started has forgotten who asked, and waits as long.
+        // A restarted aggregator does not know the history and waits for the full grace period.
         let mut other = Ledger::default();
         assert_eq!(other.decide(GRACE, &none, &there).apply, None);
         assert!(other.decide(GRACE * 2, &none, &there).apply.is_some());
@@ -386,7 +389,7 @@ mod tests {
         let nothing = Contents::default();
         let first = ledger.decide(Duration::ZERO, &wishes(&[("a", old.clone())]), &nothing);
         let mut there = done(&first, &nothing);
-        // Its layout asks for nothing now, or for something else that is refused.
+        // The node's layout requests nothing now, or something that is rejected.
         let mut waits = labelled(&[("a", &old.key)]);
         for hours in 1..5 {
             assert_eq!(
@@ -398,7 +401,7 @@ mod tests {
         there = done(&ledger.decide(GRACE * 5, &waits, &there), &there);
         assert!(ledger.decide(GRACE * 9, &waits, &there).apply.is_none());
         assert!(there.ours.contains(&old.key) && there.ours.len() == 2);
-        // From then on it is a key that nobody asks for.
+        // From here on, no node requests the key.
         waits.values_mut().next().unwrap().named = None;
         assert!(ledger.decide(GRACE * 9, &waits, &there).apply.is_none());
         let gone = ledger.decide(GRACE * 10, &waits, &there).apply.unwrap();
@@ -476,7 +479,7 @@ mod tests {
         assert_eq!(refused.apply, None);
         let why = refused.refused.values().next().unwrap();
         assert!(why.contains("helm has the key"), "{why}");
-        // Where it says just that there is nothing to do.
+        // With the same text there is nothing to do.
         let same = ledger.decide(Duration::ZERO, &wishes, &contents(&mine.config));
         assert_eq!(same, Decision::default());
     }
@@ -523,7 +526,7 @@ mod tests {
         assert!(then.ours.contains(&told("new", 7).key));
     }
 
-    /// A `ConfigMap` that is full of the keys of nodes that are away now.
+    /// A `ConfigMap` full of keys of nodes that are now offline.
     fn of_nodes_that_are_away(ledger: &mut Ledger) -> (Contents, Vec<String>) {
         let many = (0..u32::try_from(MOST_KEYS).unwrap())
             .map(|number| (format!("away-{number}"), told("x", number + 2)));
@@ -576,12 +579,12 @@ mod tests {
         let (asked, decision) = last.unwrap();
         let why = decision.refused.values().next().unwrap();
         assert!(why.contains("new configurations within an hour"), "{why}");
-        // Another node asks for the same, and then both have it.
+        // Another node requests the same key, and both receive it.
         let both = wishes(&[("hostile", asked.clone()), ("other", asked.clone())]);
         let decision = ledger.decide(Duration::from_secs(601), &both, &there);
         assert!(decision.refused.is_empty(), "{:?}", decision.refused);
         assert!(done(&decision, &there).ours.contains(&asked.key));
-        // It has not begun anew when it was away, and an hour later it has.
+        // A disconnect does not reset the limit; an hour does.
         let wish = wishes(&[("hostile", told("mine", 900))]);
         ledger.decide(Duration::from_secs(602), &Wishes::new(), &there);
         let decision = ledger.decide(Duration::from_secs(603), &wish, &there);

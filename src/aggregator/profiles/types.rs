@@ -1,4 +1,4 @@
-//! Which types each node of a cluster has: its agent's word where there is one, and its labels where there is none.
+//! Types of each node of a cluster: from its agent, or from its labels without an agent.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::domain::cluster::Sights;
 use crate::domain::hardware_profile::{Held, of_labels};
 use crate::domain::id::{NodeName, TypeName};
 
-/// What each node has, by name.
+/// Types and counts by node name.
 pub(super) fn types(
     fleet: &Fleet,
     sights: &Sights,
@@ -23,7 +23,7 @@ pub(super) fn types(
     nodes.collect()
 }
 
-/// Memory of one device of each type, in MiB, as drivers show it: the least.
+/// Memory per device of each type in MiB, as reported by drivers; the minimum over all nodes.
 pub(super) fn memories(fleet: &Fleet) -> BTreeMap<TypeName, u64> {
     let mut least: BTreeMap<TypeName, u64> = BTreeMap::new();
     let types = fleet.nodes.iter().flat_map(|node| &node.summary.types);
@@ -37,7 +37,7 @@ pub(super) fn memories(fleet: &Fleet) -> BTreeMap<TypeName, u64> {
     least
 }
 
-/// What its agent says, be it long ago: what is in a node seldom changes.
+/// Types reported by the node's agent, even if stale, because the devices of a node rarely change.
 fn told(fleet: &Fleet, name: &NodeName) -> Option<Held> {
     let node = fleet.nodes.get(name)?;
     let types = node.summary.types.iter();

@@ -1,4 +1,4 @@
-//! Where profiles lead, for those who ask which of them suits.
+//! Destinations of profiles, for choosing a suitable one.
 
 use std::collections::BTreeSet;
 
@@ -8,23 +8,24 @@ use crate::domain::id::TypeName;
 
 use super::Grounds;
 
-/// A profile for work with accelerators, and where it leads.
+/// Profile for accelerators, with its destinations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Led {
-    /// Which one.
+    /// Namespace and name.
     pub key: ProfileKey,
-    /// What people are shown.
+    /// Display name.
     pub shown: String,
-    /// The types that it says it is for, or selects.
+    /// Types that it declares or selects.
     pub types: Vec<TypeName>,
-    /// Its resources; at least one.
+    /// Its resources, at least one.
     pub ways: Vec<Way>,
-    /// Why nobody can pick it, or its work would wait for ever.
+    /// Reasons why it cannot be selected, or why its workloads would stay pending.
     pub against: Vec<String>,
 }
 
 impl Grounds {
-    /// All profiles for work with accelerators, by namespace and name. Of two kinds with one name the one that is made today is meant.
+    /// Collects all profiles for accelerators by namespace and name. If both kinds have an object of the same name, the
+    /// current kind is used.
     pub(super) fn led(&self) -> Vec<Led> {
         let nothing = Queues::Untold;
         let queues = self.known.as_ref().map_or(&nothing, |known| &known.queues);
@@ -47,7 +48,7 @@ impl Grounds {
     }
 }
 
-/// What makes a profile useless, as far as it says so itself; and that it reaches no node.
+/// Describes errors of the profile itself, and whether it reaches no node.
 fn against(profile: &HardwareProfile, ways: &[Way], queues: &Queues) -> Vec<String> {
     let (_, findings) = judge(profile, None, queues);
     let grave = |one: &&Finding| one.gravity() == Gravity::Error || **one == Finding::Disabled;

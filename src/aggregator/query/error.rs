@@ -1,4 +1,4 @@
-//! What can be wrong with a query.
+//! Errors of parsing a query.
 
 use thiserror::Error;
 
@@ -6,78 +6,78 @@ use super::selector::SelectorError;
 use super::token::TokenError;
 use crate::domain::id::IdError;
 
-/// A parameter that queries have.
+/// Query parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parameter {
-    /// A part of the name.
+    /// Substring of the name.
     Search,
     /// Types.
     Type,
-    /// How nodes are.
+    /// States of nodes.
     State,
-    /// How devices are given out.
+    /// Sharing modes.
     Sharing,
-    /// The layout.
+    /// Layout names.
     Layout,
-    /// How nodes stand with regard to it.
+    /// Layout states.
     LayoutState,
-    /// Labels.
+    /// Label selector.
     Selector,
-    /// The order.
+    /// Order.
     Sort,
-    /// Nodes on a page.
+    /// Number of nodes per page.
     Limit,
-    /// Where the page begins.
+    /// Position where the page begins.
     Continue,
 }
 
-/// Why a query cannot be answered.
+/// Error of parsing a query.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum QueryError {
-    /// There is no such parameter.
+    /// Unknown parameter.
     #[error(
         "there is no parameter {name:?}; did you mean {nearest}? There are {}",
         known()
     )]
     Unknown {
-        /// As it was given.
+        /// Name, truncated.
         name: String,
-        /// The one that it is most like.
+        /// Most similar known parameter.
         nearest: &'static str,
     },
-    /// A parameter that can be given once.
+    /// Repeated parameter that allows one value.
     #[error("the parameter {0} can be given once")]
     Repeated(&'static str),
-    /// A value that is none of those there are.
+    /// Invalid value.
     #[error("the parameter {parameter} cannot be {value:?}; it can be {allowed}")]
     Value {
-        /// Of which parameter.
+        /// Name of the parameter.
         parameter: &'static str,
-        /// As it was given.
+        /// The value, truncated.
         value: String,
-        /// What it can be.
+        /// Valid values.
         allowed: String,
     },
-    /// A type that cannot be the name of one.
+    /// Invalid type name.
     #[error(
         "the parameter type cannot be {value:?}; it can be `unknown` or a type like nvidia-h200-141gb"
     )]
     Type {
-        /// As it was given.
+        /// The value, truncated.
         value: String,
-        /// Why not.
+        /// Reason.
         source: IdError,
     },
-    /// A label selector that cannot be read.
+    /// Invalid label selector.
     #[error("the parameter selector cannot be read")]
     Selector(#[source] SelectorError),
-    /// A continuation token that cannot be used.
+    /// Invalid continuation token.
     #[error("the parameter continue cannot be used; begin again without it")]
     Continue(#[source] TokenError),
 }
 
 impl Parameter {
-    /// All of them.
+    /// All parameters.
     pub const ALL: [Self; 10] = [
         Self::Search,
         Self::Type,
@@ -91,7 +91,7 @@ impl Parameter {
         Self::Continue,
     ];
 
-    /// The name.
+    /// Name of the parameter.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Search => "search",
@@ -109,7 +109,7 @@ impl Parameter {
 }
 
 impl QueryError {
-    /// The parameter that is wrong, as it was given.
+    /// Name of the invalid parameter.
     pub fn parameter(&self) -> &str {
         match self {
             Self::Unknown { name, .. } => name,
@@ -120,7 +120,7 @@ impl QueryError {
         }
     }
 
-    /// That there is no parameter `name`. Only its beginning is repeated: it may be as long as its sender liked.
+    /// Reports an unknown parameter. The name is truncated because its length is not limited.
     pub(super) fn unknown(name: &str) -> Self {
         let name: String = name.chars().take(LONGEST_REPEATED).collect();
         let nearest = Parameter::ALL
@@ -142,14 +142,14 @@ impl QueryError {
     }
 }
 
-/// Characters of a value that an error repeats.
+/// Maximum number of characters of a value that an error repeats.
 pub(super) const LONGEST_REPEATED: usize = 64;
 
 fn known() -> String {
     Parameter::ALL.map(Parameter::as_str).join(", ")
 }
 
-/// How many characters must be put in, taken out or replaced to make `to` of `from` (Levenshtein).
+/// Levenshtein distance.
 fn distance(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (0..=to.chars().count()).collect();
     for (line, here) in from.chars().enumerate() {

@@ -1,4 +1,4 @@
-//! The nodes that a query asks for, taken together by what is in them.
+//! Grouping of the matching nodes by type.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use crate::domain::fleet::{Counts, Group};
 /// Nodes of one group.
 #[derive(Debug, Clone)]
 pub struct Grouped {
-    /// What they have.
+    /// The group.
     pub group: Group,
-    /// How many match.
+    /// Number of matching nodes.
     pub total: usize,
     /// Their devices.
     pub counts: Counts,
-    /// Memory of all of them, in MiB.
+    /// Memory of all nodes in MiB.
     pub memory_mib: u64,
-    /// The first of them, in the query's order.
+    /// The first nodes, in the query's order.
     pub items: Vec<Arc<Node>>,
 }
 
-/// All nodes of `fleet` that pass the filters of `query`, by group, with at most `query.limit` of each group and `most` in all.
-/// Where a page would begin does not count.
+/// Groups all nodes of `fleet` that match `query`, with at most `query.limit` nodes per group and `most` in total.
+/// Ignores the position of the page.
 pub fn grouped(fleet: &Fleet, query: &Query, most: usize, now: Moment) -> Vec<Grouped> {
     let mut all: BTreeMap<Group, (Grouped, Vec<Placed<'_>>)> = BTreeMap::new();
     let mut filter = Filter::new(query, now);

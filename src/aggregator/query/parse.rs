@@ -1,4 +1,4 @@
-//! A query out of the parameters of a URL.
+//! Parser of query parameters.
 
 use super::error::{Parameter, QueryError};
 use super::token::Token;
@@ -7,14 +7,15 @@ use crate::domain::fleet::{LONGEST_WORD, NodeState, Sharing};
 use crate::domain::id::TypeName;
 use crate::domain::reconcile::State;
 
-/// The value that stands for devices nobody knows.
+/// Value for devices of unknown type.
 const UNKNOWN_TYPE: &str = "unknown";
-/// The value that stands for nodes of which no layout asks anything.
+/// Value for nodes whose layout does not affect any device.
 pub const NO_STATE: &str = "none";
 
 impl Query {
-    /// Of the parameters in `pairs`. One without a value counts as absent, which is how a form sends a field that was left
-    /// empty. `type`, `state`, `sharing`, `layout` and `layoutState` can be repeated, and take several values with commas between them.
+    /// Parses the parameters in `pairs`. A parameter without a value counts as absent, because forms send empty fields
+    /// that way. `type`, `state`, `sharing`, `layout` and `layoutState` can be repeated and accept comma-separated
+    /// values.
     pub fn parse(pairs: impl IntoIterator<Item = (String, String)>) -> Result<Self, QueryError> {
         let mut query = Self::default();
         let mut seen: Vec<Parameter> = Vec::new();
@@ -68,7 +69,7 @@ impl Query {
     }
 }
 
-/// Adds the values in `list`, each once.
+/// Adds the values of `list` without duplicates.
 fn add<T: PartialEq>(
     to: &mut Vec<T>,
     list: &str,
@@ -110,7 +111,7 @@ fn sharing(text: &str) -> Result<Sharing, QueryError> {
     })
 }
 
-/// Layouts are named by people, and one that no node has is no mistake.
+/// Layout names are user-defined, so an unknown one is not an error.
 fn layout(text: &str) -> Result<String, QueryError> {
     if text.len() > LONGEST_WORD {
         let allowed = format!("a name of at most {LONGEST_WORD} bytes");

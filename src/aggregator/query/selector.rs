@@ -1,11 +1,11 @@
-//! Label selectors, as Kubernetes writes them. Source of the grammar: Kubernetes, "Labels and Selectors".
+//! Kubernetes label selectors. Source of the grammar: Kubernetes, "Labels and Selectors".
 //!
 //! ```text
 //! selector    = [ requirement *( "," requirement ) ]
 //! requirement = key | "!" key | key ( "=" | "==" | "!=" ) value | key ( "in" | "notin" ) "(" value *( "," value ) ")"
 //! ```
-//! A value can be empty. As in Kubernetes, `!=` and `notin` also select what does not have the key. The operators `<` and
-//! `>` are left out: no label of ours is a number to be compared.
+//! A value can be empty. As in Kubernetes, `!=` and `notin` also select label sets without the key. The operators `<`
+//! and `>` are not supported, because none of Octavo's labels is a number to compare.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use crate::domain::labels::{LabelError, LabelKey, LabelSet, LabelValue};
 
-/// What labels must be; all requirements must hold. Without any, all labels are selected.
+/// Label selector. All requirements must hold; without any, every label set matches.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Selector(Vec<Requirement>);
 
@@ -33,36 +33,36 @@ enum Must {
     NotBeIn(BTreeSet<LabelValue>),
 }
 
-/// Why a text is no selector. Columns count characters from 1.
+/// Error of parsing a selector. Columns count characters from 1.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SelectorError {
-    /// Something else stands where this should.
+    /// Unexpected text.
     #[error("at column {column}: expected {expected}, found {found}")]
     Expected {
-        /// Where.
+        /// Column.
         column: usize,
-        /// What should stand there.
+        /// Expected text.
         expected: &'static str,
-        /// What does.
+        /// Actual text.
         found: String,
     },
-    /// A key or a value that Kubernetes would refuse.
+    /// Key or value that Kubernetes would reject.
     #[error("at column {column}")]
     Label {
-        /// Where it begins.
+        /// Column of its first character.
         column: usize,
-        /// Why it is refused.
+        /// Reason.
         source: LabelError,
     },
 }
 
 impl Selector {
-    /// Whether it selects everything.
+    /// Returns whether the selector matches everything.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether it selects `labels`.
+    /// Returns whether the selector matches `labels`.
     pub fn matches(&self, labels: &LabelSet) -> bool {
         self.0.iter().all(|requirement| {
             let value = labels.get(requirement.key.as_str());
@@ -99,7 +99,7 @@ impl FromStr for Selector {
     }
 }
 
-/// Reads from left to right; `at` is always the start of a character.
+/// Scanner from left to right; `at` is always a character boundary.
 #[derive(Debug)]
 struct Reader<'a> {
     text: &'a str,
@@ -119,7 +119,7 @@ impl<'a> Reader<'a> {
             None | Some(',') => Must::BeThere,
             Some('=') => {
                 self.skip(1);
-                // `==` is one operator, so there is no space in it.
+                // `==` is one operator, so whitespace is not allowed within it.
                 if self.rest().starts_with('=') {
                     self.skip(1);
                 }
@@ -176,7 +176,7 @@ impl<'a> Reader<'a> {
         self.label()
     }
 
-    /// The word here, as what it should be.
+    /// Parses the current word as a key or a value.
     fn label<T: FromStr<Err = LabelError>>(&mut self) -> Result<T, SelectorError> {
         let word = self.word();
         let label = word.parse().map_err(|source| SelectorError::Label {
@@ -187,7 +187,7 @@ impl<'a> Reader<'a> {
         Ok(label)
     }
 
-    /// What stands here up to the next blank or sign.
+    /// The text up to the next blank or operator.
     fn word(&self) -> &'a str {
         let rest = self.rest();
         let end = rest.find(|c: char| is_blank(c) || "=!(),<>".contains(c));
@@ -198,7 +198,7 @@ impl<'a> Reader<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// Passes over blanks; what comes then.
+    /// Skips blanks and returns the next character.
     fn peek(&mut self) -> Option<char> {
         let rest = self.rest();
         let blanks = rest
@@ -208,7 +208,7 @@ impl<'a> Reader<'a> {
         self.rest().chars().next()
     }
 
-    /// Passes over so many bytes.
+    /// Skips this number of bytes.
     fn skip(&mut self, bytes: usize) {
         self.at = self.at.saturating_add(bytes);
     }
@@ -237,7 +237,7 @@ fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r' | '\n')
 }
 
-/// In the form that reads back the same.
+/// Formats the selector so that parsing returns the same selector.
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, Requirement { key, must }) in self.0.iter().enumerate() {
@@ -255,7 +255,7 @@ impl fmt::Display for Selector {
     }
 }
 
-/// An empty value alone is written as two: `()` has none.
+/// Formats a list of values. A single empty value is written as two, because `()` contains none.
 fn list(values: &BTreeSet<LabelValue>) -> String {
     let all: Vec<&str> = values.iter().map(LabelValue::as_str).collect();
     match all.join(",") {

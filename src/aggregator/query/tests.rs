@@ -1,4 +1,4 @@
-//! Paging against a naive model, on fleets of every kind, also while they change; and what a URL may say.
+//! Pagination compared with a naive model, on arbitrary fleets and while they change; and parsing of parameters.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ fn labels() -> impl Strategy<Value = Arc<LabelSet>> {
     })
 }
 
-/// Where a node may stand with regard to a layout.
+/// Any layout state of a node.
 fn layout() -> impl Strategy<Value = Option<LayoutSummary>> {
     let word = |words: &[&'static str]| {
         prop::option::of(prop::sample::select(words.to_vec()))
@@ -73,7 +73,7 @@ fn layout() -> impl Strategy<Value = Option<LayoutSummary>> {
     prop::option::of(layout)
 }
 
-/// A node; names collide often enough that a later one replaces an earlier.
+/// A node. Names collide often enough that a later node replaces an earlier one.
 fn node() -> impl Strategy<Value = Node> {
     let devices = prop::collection::vec(device(), 0..3);
     let drawn = (0_u16..60, devices, labels(), layout(), 0..NOW);
@@ -118,7 +118,7 @@ fn fleet(nodes: &[Node]) -> Fleet {
     fleet
 }
 
-/// The parameters of a query, mostly with few filters.
+/// Query parameters, mostly with few filters.
 fn parameters() -> impl Strategy<Value = Vec<(String, String)>> {
     let filter = |name: &'static str, values: &[&'static str]| {
         prop::option::weighted(0.2, prop::sample::select(values.to_vec()))
@@ -157,7 +157,7 @@ fn names(nodes: &[Arc<Node>]) -> Vec<&NodeName> {
     nodes.iter().map(|node| &node.name).collect()
 }
 
-/// What the words say, without any of the machinery.
+/// Reference implementation of a query.
 fn model(fleet: &Fleet, query: &Query, now: Moment) -> Vec<Arc<Node>> {
     let has_type = |node: &Node| {
         let mut all = node.devices.iter();
@@ -275,7 +275,7 @@ proptest! {
         others in prop::collection::vec(nodes(), 1..4),
         parameters in parameters(),
     ) {
-        // Those that come and go have names of their own, anywhere in the order.
+        // Nodes that come and go have separate names, anywhere in the order.
         let others: Vec<Vec<Node>> = others.into_iter().map(|nodes| {
             nodes.into_iter().map(|mut node| {
                 node.name = format!("{}-x", node.name).parse().unwrap();

@@ -1,4 +1,4 @@
-//! Where the next page begins.
+//! Continuation tokens.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,52 +10,51 @@ use super::Query;
 use crate::domain::id::{NodeName, TypeName};
 use crate::domain::stream::Digest;
 
-/// The place after a page's last node. As text it is `filter~sort~rank~name`, which is nobody's to rely on: characters
-/// that stand in a URL as they are.
+/// Position after the last node of a page. The text format is `filter~sort~rank~name`, in characters that need no
+/// escaping in a URL. It is opaque to clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// Of the filters that it belongs to.
+    /// Digest of the filters that the token belongs to.
     filter: Digest,
-    /// The order that it belongs to, as its parameter says it.
+    /// Order that the token belongs to, as in the parameter.
     sort: String,
     last: Last,
 }
 
-/// The last node of a page.
+/// Last node of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Last {
-    /// What it was ordered by.
+    /// Sort key.
     pub(super) rank: Rank<'static>,
-    /// Its name.
     pub(super) name: NodeName,
 }
 
-/// What a node is ordered by. In one order all ranks are numbers, or all are texts or nameless.
+/// Sort key of a node. In one order, all ranks are numbers, or all are texts or nameless.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank<'a> {
     Number(u64),
     Text(Cow<'a, str>),
-    /// Comes after every name.
+    /// Sorts after every name.
     Nameless,
 }
 
-/// A token that cannot be used.
+/// Error of a continuation token.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TokenError {
-    /// No page ended with it.
+    /// Malformed token.
     #[error("it is not one that an answer gave as `continue`")]
     Malformed,
-    /// It was given for other filters.
+    /// Token of a query with other filters.
     #[error(
         "it was given for other values of search, type, state, sharing, layout, layoutState or selector"
     )]
     OtherFilter,
-    /// It was given for another order.
+    /// Token of a query with another order.
     #[error("it was given for sort={given}, and this is sort={asked}")]
     OtherSort {
-        /// The order it belongs to.
+        /// Order that the token belongs to.
         given: String,
-        /// The order asked for.
+        /// Requested order.
         asked: String,
     },
 }
@@ -73,7 +72,7 @@ impl Token {
         &self.last
     }
 
-    /// Whether it is one of this query's.
+    /// Checks that the token belongs to this query.
     pub(super) fn fits(&self, query: &Query) -> Result<(), TokenError> {
         let asked = query.sort.to_string();
         if self.sort != asked {
@@ -89,7 +88,7 @@ impl Token {
     }
 }
 
-/// Of the filters alone, whatever the order in which their values were given.
+/// Digest of the filters, independent of the order of their values.
 fn fingerprint(query: &Query) -> Digest {
     let mut types: Vec<&str> = query
         .types

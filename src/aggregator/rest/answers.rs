@@ -1,5 +1,4 @@
-//! Answers as they go over the wire, with a tag of what they say; and those made of one judgement of profiles, kept for all who ask
-//! the same while it stands.
+//! Serialized responses with an ETag, and a cache of responses by result of the profile check.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,31 +13,31 @@ use super::profiles::Which;
 use crate::aggregator::profiles::Judged;
 use crate::domain::access::Types;
 
-/// Answers of one judgement that are kept, and their bytes: of more, those before are forgotten.
+/// Capacity of the cache, in responses and bytes; it is emptied when exceeded.
 const MOST: usize = 32;
 const MOST_BYTES: usize = 8 << 20;
 
-/// A document, and what tells it from others.
+/// Serialized document with its ETag.
 #[derive(Debug, Clone)]
 pub(super) struct Tagged {
     body: Bytes,
     tag: HeaderValue,
 }
 
-/// All that an answer depends on beside the judgement.
+/// Inputs of a response besides the profiles.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Asked {
-    /// Which of the documents.
+    /// Path of the document.
     pub(super) path: &'static str,
-    /// Which profiles.
+    /// Filter of profiles.
     pub(super) which: Which,
-    /// For who may see these.
+    /// Types that the reader is allowed to see.
     pub(super) types: Types,
-    /// Why it may not be how it is now.
+    /// Why the document may be out of date.
     pub(super) notice: Option<String>,
 }
 
-/// Answers of the judgement that was asked for last.
+/// Responses for the last result of the profile check.
 #[derive(Debug, Default)]
 pub(super) struct Answers(Mutex<Option<Of>>);
 
@@ -49,7 +48,7 @@ struct Of {
 }
 
 impl Tagged {
-    /// The document as JSON.
+    /// Serializes the document as JSON.
     pub(super) fn of(document: &impl Serialize) -> Result<Self, Failure> {
         let failed = |error: String| Failure::new(Kind::Internal, error);
         let body = serde_json::to_vec(document).map_err(|error| failed(error.to_string()))?;
@@ -63,7 +62,7 @@ impl Tagged {
         })
     }
 
-    /// For who sent these headers: that it still is what they have, or all of it.
+    /// Responds with 304 if the `If-None-Match` header matches, and with the document otherwise.
     pub(super) fn answer(self, headers: &HeaderMap) -> Response {
         let known = headers.get_all(header::IF_NONE_MATCH).into_iter();
         let mut known = known.filter_map(|value| value.to_str().ok());
@@ -82,7 +81,7 @@ impl Tagged {
 }
 
 impl Answers {
-    /// What was answered to the same question about the same judgement, or else what `make` answers.
+    /// Returns the cached response for the same request and profiles, or the response that `make` creates.
     pub(super) fn answer(
         &self,
         judged: &Arc<Judged>,
@@ -132,7 +131,7 @@ mod tests {
         }
     }
 
-    /// Whether the answer had to be made.
+    /// Returns whether the response was created rather than cached.
     fn is_made(answers: &Answers, judged: &Arc<Judged>, asked: Asked) -> bool {
         let mut made = false;
         let answer = answers.answer(judged, asked, |asked| {

@@ -1,4 +1,4 @@
-//! What is to be had, as a document and as metrics.
+//! Availability, as a document and as metrics.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -57,10 +57,10 @@ pub(super) async fn availability(
     Ok(Json(list))
 }
 
-/// Rows that get series of their own; all others are told together, as type and resource `other`.
+/// Maximum number of series; all other rows are summed up under type and resource `other`.
 const MAX_ROWS: usize = 256;
 
-/// Makes what was counted last readable through `registry`, which must have no prefix.
+/// Registers metrics of the last count with `registry`, which must have no prefix.
 pub fn register(registry: &mut Registry, counter: Counter) {
     registry.register_collector(Box::new(AvailabilityMetrics { counter }));
 }
@@ -70,7 +70,7 @@ struct AvailabilityMetrics {
     counter: Counter,
 }
 
-/// Capacity, allocatable, taken, free, of no use, waiting.
+/// Capacity, allocatable, requested, free, unusable, pending.
 type States = [u64; 6];
 
 impl Collector for AvailabilityMetrics {
@@ -105,7 +105,7 @@ const STATES: [&str; 6] = [
     "pending",
 ];
 
-/// Shapes of one resource are added up, and so is what is past the bound: no series may be told twice.
+/// Sums up the shapes of one resource, and rows beyond the bound, because a series must not be reported twice.
 fn series(rows: &[Row]) -> BTreeMap<(&str, &str), States> {
     const OTHER: (&str, &str) = ("other", "other");
     let mut all: BTreeMap<(&str, &str), States> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Documents that are sent to be answered, bounded and read strictly. Of a profile that is asked for in one, what is made of it is made by others.
+//! JSON bodies of requests, limited in length and parsed strictly.
 
 use std::error::Error;
 
@@ -11,17 +11,16 @@ use super::problem::{Failure, Kind};
 use crate::aggregator::serve::SlowBody;
 use crate::wire::strict;
 
-/// The longest document: a thousand measured rows are less.
+/// Maximum length of a body; a thousand measurements are shorter.
 const LONGEST: usize = 256 << 10;
 
-/// A JSON document.
 pub(super) struct Sent<T>(pub(super) T);
 
 impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Sent<T> {
     type Rejection = Failure;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Failure> {
-        // A form of another site's page cannot say this without the browser asking us first.
+        // A form on another site cannot send this header without a preflight request by the browser.
         let media_type = request.headers().get(header::CONTENT_TYPE);
         let media_type = media_type.and_then(|value| value.to_str().ok());
         let is_json = media_type.is_some_and(|text| {
@@ -39,14 +38,14 @@ impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Sent<T> {
         }
         let body = to_bytes(request.into_body(), LONGEST).await;
         let body = body.map_err(|error| unread(&error))?;
-        // The message names the field, or what is there instead, and line and column.
+        // The error message contains the field or the unexpected value, with line and column.
         strict::from_slice(&body)
             .map(Self)
             .map_err(|error| Failure::new(Kind::InvalidBody, shortened(&error.to_string())))
     }
 }
 
-/// Why a body could not be read to its end.
+/// Reason why a body could not be read completely.
 fn unread(error: &axum::Error) -> Failure {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {
@@ -63,7 +62,7 @@ fn unread(error: &axum::Error) -> Failure {
 fn shortened(text: &str) -> String {
     const LONGEST: usize = 400;
     match text.char_indices().nth(LONGEST) {
-        // The place stands at the end.
+        // The message ends with the position.
         Some((cut, _)) => {
             let (start, rest) = text.split_at(cut);
             let place = rest.rsplit_once(" at line ").map(|(_, place)| place);

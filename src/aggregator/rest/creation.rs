@@ -1,4 +1,4 @@
-//! A hardware profile, made in the cluster for who may make it.
+//! Creation of a hardware profile in the cluster, for authorized users.
 
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -17,7 +17,7 @@ use crate::wire::api::{API_VERSION, Problem};
 use crate::wire::hardware_profiles::object;
 use crate::wire::hardware_profiles::order::{ProfileMade, ProfileOrder, place};
 
-/// Why nothing is made here, and what does it.
+/// Message if profile creation is disabled.
 pub(in crate::aggregator) const OFF: &str = "it was started without --create-profiles; `octavo profiles create` makes one with your own rights";
 
 /// Make a hardware profile in the cluster, or let the API server check it

@@ -1,4 +1,4 @@
-//! How long a training takes and how fast a model answers, by an engine's word or by a rule of thumb.
+//! Estimated training times and decoding speeds, from an engine or the roofline model.
 
 use axum::Json;
 use axum::extract::State;

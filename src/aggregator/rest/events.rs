@@ -1,7 +1,8 @@
-//! The fleet as it becomes: server-sent events.
+//! Changes of the fleet as server-sent events.
 //!
-//! A stream holds the fleet that its reader has been told of. When the reader has taken all of that, the next fleet is
-//! compared with it and the difference is sent. A slow reader skips what came and went meanwhile, and nothing queues for it.
+//! A stream holds the fleet that its reader has received. When the reader has taken all of it, the current fleet is
+//! compared with it and the difference is sent. A slow reader therefore skips intermediate states, and nothing queues
+//! up for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,21 +20,21 @@ use crate::aggregator::fleet::{Fleet, Node};
 use crate::aggregator::view::View;
 use crate::wire::api::{Event, Problem};
 
-/// Between two signs of life where nothing happens.
+/// Interval of keep-alive comments.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// A reader that takes nothing for so long is given up, so that it does not hold a stream for ever.
+/// Time limit for a reader to take an event, so that a stalled reader does not occupy a stream forever.
 pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Events that wait in front of a reader.
+/// Maximum number of buffered events.
 pub(super) const AHEAD: usize = 16;
 
 type Sender = mpsc::Sender<Result<Message, axum::Error>>;
 
-/// The reader is gone.
+/// The reader disconnected.
 struct Gone;
 
-/// Whether the nodes there are come first.
+/// Whether the stream begins with the current nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Begin {
     WithAll,
@@ -92,7 +93,7 @@ fn begin(pairs: Vec<(String, String)>) -> Result<Begin, Failure> {
     Ok(begin)
 }
 
-/// Feeds one reader until it or the store is gone. Holds the permit so long.
+/// Sends events until the reader disconnects or the store is dropped. Holds the permit for that time.
 async fn feed(mut view: View, begin: Begin, sender: Sender, permit: OwnedSemaphorePermit) {
     let mut told = view.listed();
     let known = match begin {
@@ -117,7 +118,7 @@ async fn feed(mut view: View, begin: Begin, sender: Sender, permit: OwnedSemapho
     drop(permit);
 }
 
-/// Sends what lies between two fleets.
+/// Sends the difference between two fleets.
 async fn tell(view: &View, old: &Fleet, new: &Fleet, sender: &Sender) -> Result<(), Gone> {
     let difference = new.since(old);
     for node in difference.gone {

@@ -1,4 +1,4 @@
-//! Which of the fleet suits what a pod needs.
+//! Matching of a pod's needs with the fleet.
 
 use std::mem;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ pub(super) async fn find(
         led,
         sight,
     };
-    // Names that nobody knows are looked for among all there are, and profiles are many: not on the thread that answers others.
+    // Resolves names against the whole catalog and evaluates many profiles, so it runs on a blocking thread.
     let judging = spawn_blocking(move || known.answer(request, &measured, book.as_deref()));
     let (answer, more) = judging
         .await
@@ -97,7 +97,7 @@ pub(super) async fn find(
     Ok(Json(MatchAnswer::of(answer, (revision, free_by), notices)))
 }
 
-/// What agents tell, a step at a time: the one thread that answers is others' too.
+/// Collects offers from agents' reports in small steps, because other tasks share the thread.
 async fn gathered(
     api: &Api,
     fleet: &Fleet,
@@ -114,7 +114,7 @@ async fn gathered(
     offers
 }
 
-/// Why what is told may not be how it is now.
+/// Why the answer may be out of date or incomplete.
 fn about(api: &Api, (counted, is_led): (Option<&Counted>, bool), sight: &Sight) -> Vec<String> {
     let mut notices = Vec::new();
     match counted.map(|counted| api.availability.age(counted)) {
@@ -137,7 +137,7 @@ fn about(api: &Api, (counted, is_led): (Option<&Counted>, bool), sight: &Sight) 
     notices
 }
 
-/// All that an answer is made of.
+/// Inputs of an answer.
 struct Known {
     counted: Option<Counted>,
     agents: Vec<Offer>,
@@ -146,7 +146,7 @@ struct Known {
 }
 
 impl Known {
-    /// The answer, and what to know of it.
+    /// Returns the answer with its notices.
     fn answer(
         self,
         mut request: Request,
@@ -178,7 +178,7 @@ impl Known {
             let through = shown(through, &sight);
             matching::answer_by_profiles(&request, offers, through)
         } else {
-            // Without a profile that gives them out, parts are no news to who wants whole devices.
+            // Without profiles that offer partitions, they do not matter to requests for whole devices.
             let wants_whole = request.isolation == Isolation::Exclusive;
             offers.retain(|offer| !(wants_whole && offer.shape.is_part()));
             matching::answer(&request, offers)
@@ -191,7 +191,7 @@ impl Known {
     }
 }
 
-/// Those profiles of which every type may be seen.
+/// Keeps profiles whose types the reader is allowed to see, and removes node names if necessary.
 fn shown(mut through: Vec<Through>, sight: &Sight) -> Vec<Through> {
     if let Types::Only(_) = sight.types {
         through.retain(|one| {
@@ -209,7 +209,7 @@ fn shown(mut through: Vec<Through>, sight: &Sight) -> Vec<Through> {
     through
 }
 
-/// Hardware of performance rows that nobody knows.
+/// Describes unknown hardware in the measurements.
 fn unknown(request: &Request) -> Option<String> {
     let names: Vec<String> = request
         .speeds

@@ -1,7 +1,7 @@
-//! Metrics of the fleet, counted when they are asked for. The page `docs/metrics.md` explains each.
+//! Metrics of the fleet, computed at each scrape. The page `docs/metrics.md` explains each.
 //!
-//! Series are made of our own words and of types, never of nodes or devices. Types are what peers say they are, so there is
-//! a bound on how many get series of their own.
+//! Label values are Octavo's own words and types, never nodes or devices. Peers report the types, so the number of
+//! types with series of their own is bounded.
 
 pub mod cluster;
 
@@ -27,13 +27,13 @@ use crate::domain::fleet::{Counts, NodeState};
 use crate::telemetry::exposition;
 use crate::wire::api::Problem;
 
-/// Types that get series of their own; the devices of all others are told together, as type `other`.
+/// Maximum number of types with series of their own; the devices of all others are summed up under type `other`.
 const MAX_TYPES: usize = 256;
 
-/// How long a scrape waits for what is to be had to be counted.
+/// Maximum time that a scrape waits for the availability count.
 const COUNT_WITHIN: Duration = Duration::from_millis(500);
 
-/// Makes what is known of the fleet readable through `registry`, which must have no prefix.
+/// Registers metrics of the fleet with `registry`, which must have no prefix.
 pub fn register(registry: &mut Registry, view: View) {
     registry.register_collector(Box::new(FleetMetrics { view }));
 }
@@ -55,7 +55,7 @@ pub(super) async fn scrape(
     State(api): State<Api>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, Failure> {
-    // Counted here, because who writes metrics cannot wait. A count that takes long is told at the next scrape.
+    // Counted here because encoding is synchronous. A slow count is reported at the next scrape.
     let counting = tokio::time::timeout(COUNT_WITHIN, api.availability.current());
     drop(counting.await);
     let accepted = headers.get_all(header::ACCEPT).iter();
@@ -67,10 +67,10 @@ pub(super) async fn scrape(
     Ok(([(header::CONTENT_TYPE, kind)], body))
 }
 
-/// Devices and nodes by the name of a type.
+/// Devices and nodes by type name.
 type Types = BTreeMap<String, (Counts, u32)>;
 
-/// Looks at the fleet at each scrape.
+/// Reads the fleet at each scrape.
 #[derive(Debug)]
 struct FleetMetrics {
     view: View,
@@ -90,8 +90,8 @@ impl Collector for FleetMetrics {
     }
 }
 
-/// Types by name, at most two more than [`MAX_TYPES`]. The devices and nodes of those past it are added up, and so are
-/// those that peers call by our words: no series may be told twice.
+/// Types by name, at most two more than [`MAX_TYPES`]. Devices and nodes of further types are summed up, and so are
+/// those of types that peers report under Octavo's own words, because a series must not be reported twice.
 fn types(fleet: &Fleet, now: Moment) -> Types {
     let mut types = Types::new();
     for TypeOfFleet { counts, nodes, .. } in fleet.types(now) {

@@ -17,7 +17,7 @@ use crate::domain::inventory::Inventory;
 use crate::wire::api::{API_VERSION, NodeDetail, NodeList, Problem, TypeList};
 use crate::wire::status::{self, Status};
 
-/// The parameters of a request, decoded, in their order.
+/// Decoded query parameters, in order.
 pub(super) struct Pairs(pub(super) Vec<(String, String)>);
 
 impl<S: Sync> FromRequestParts<S> for Pairs {
@@ -31,7 +31,7 @@ impl<S: Sync> FromRequestParts<S> for Pairs {
 }
 
 impl Pairs {
-    /// For paths that have no parameters.
+    /// Rejects parameters, for paths that have none.
     pub(super) fn none(self) -> Result<(), Failure> {
         self.0.into_iter().next().map_or(Ok(()), |(name, _)| {
             let name: String = name.chars().take(64).collect();
@@ -110,7 +110,7 @@ pub(super) async fn get(
     Ok(Json(detail))
 }
 
-/// The node that a path names.
+/// Finds the node named in the path.
 pub(super) fn known(
     fleet: &Fleet,
     name: Result<Path<String>, PathRejection>,
@@ -133,7 +133,7 @@ pub(super) fn known(
     })
 }
 
-/// What `node` has.
+/// Decodes the inventory of `node`.
 pub(super) fn inventory(node: &Node) -> Result<Inventory, Failure> {
     status(node).map(|status| status.inventory)
 }

@@ -1,4 +1,4 @@
-//! The OpenAPI document, and the words that parameters can be.
+//! The OpenAPI document, and the schemas of enumerated parameters.
 
 use axum::extract::State as Shared;
 use axum::http::header;
@@ -34,8 +34,8 @@ use crate::wire::api::{Event, Problem};
 )]
 pub(super) struct Document;
 
-/// Takes out of `document` that there are no other fields than those it names. Our own reader of inventories is strict, and
-/// readers of the API must not be: fields may be added.
+/// Removes `additionalProperties: false` from the schemas. Octavo parses inventories strictly, but clients of the API
+/// must accept new fields.
 pub(super) fn open(document: &mut utoipa::openapi::OpenApi) {
     let components = document.components.iter_mut();
     for schema in components.flat_map(|components| components.schemas.values_mut()) {
@@ -48,7 +48,7 @@ pub(super) fn open(document: &mut utoipa::openapi::OpenApi) {
     }
 }
 
-/// Says of every operation how the server itself can refuse it, whatever the path.
+/// Adds the refusals that are possible for every path to every operation.
 pub(super) fn refuse_everywhere(document: &mut utoipa::openapi::OpenApi) {
     for item in document.paths.paths.values_mut() {
         for operation in [&mut item.get, &mut item.post].into_iter().flatten() {
@@ -74,7 +74,7 @@ pub(super) fn refuse_everywhere(document: &mut utoipa::openapi::OpenApi) {
     }
 }
 
-/// Says of every operation for which something is asked about who asks that it can be refused: 401, 403, 503.
+/// Adds the refusals of authentication and authorization to the operations that require them: 401, 403, 503.
 pub(super) fn guard(document: &mut utoipa::openapi::OpenApi) {
     for (path, item) in &mut document.paths.paths {
         let both = [
@@ -99,7 +99,7 @@ pub(super) fn guard(document: &mut utoipa::openapi::OpenApi) {
     }
 }
 
-/// How somebody can be refused, whatever is asked for.
+/// Refusals of authentication and authorization.
 const REFUSALS: [(&str, &str); 3] = [
     ("401", "It is not known who asks"),
     (
@@ -109,7 +109,7 @@ const REFUSALS: [(&str, &str); 3] = [
     ("503", "Nobody can say now whether who asks may see it"),
 ];
 
-/// A problem, beside what else the status can mean there.
+/// Problem response, merged with another meaning of the same status.
 fn refusal(words: &str, before: Option<Response>) -> Response {
     let Some(mut response) = before else {
         let problem = Ref::from_schema_name(Problem::name());
@@ -138,25 +138,25 @@ pub(super) async fn document(Shared(api): Shared<Api>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], api.document)
 }
 
-/// A word for how a node is.
+/// State of a node.
 pub(super) struct State;
 
-/// A word for how devices are given out.
+/// Sharing mode of a node.
 pub(super) struct SharingWord;
 
-/// A word for how a node stands with regard to its layout.
+/// Layout state of a node.
 pub(super) struct LayoutStateWord;
 
-/// An order.
+/// Order of nodes.
 pub(super) struct SortWord;
 
-/// An order of those who use something.
+/// Order of holders in the usage list.
 pub(super) struct UsageSortWord;
 
-/// Nodes on a page.
+/// Number of nodes per page.
 pub(super) struct Limit;
 
-/// What a change of MIG mode costs.
+/// Disruption caused by a change of MIG mode.
 pub(super) struct DisruptionWord;
 
 fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> ObjectBuilder {

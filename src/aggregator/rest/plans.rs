@@ -1,4 +1,4 @@
-//! What a layout would do to a node. Nothing is changed by asking.
+//! Plans of layouts. Requests do not change anything.
 
 use std::collections::BTreeMap;
 
@@ -89,7 +89,7 @@ pub(super) async fn plan(
             targets: &run.targets,
             holders: &[],
             warnings: &run.warnings,
-            // The status of a node has those.
+            // Interrupted changes are part of the node's status.
             interrupted: &BTreeMap::new(),
         },
         &run.plan,
@@ -114,7 +114,7 @@ fn refusal(error: &ChoiceError, node: &Node) -> Failure {
     }
 }
 
-/// What the parameters ask for.
+/// Parsed parameters.
 #[derive(Debug)]
 struct Asked {
     layout: String,

@@ -1,4 +1,4 @@
-//! Whether the process lives, and whether it serves.
+//! Liveness and readiness probes.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use crate::aggregator::clock::Moment;
 use crate::aggregator::view::View;
 use crate::wire::api::Problem;
 
-/// What decides whether it serves.
+/// State that decides about readiness.
 #[derive(Debug, Clone)]
 pub(super) struct Readiness {
     servers: watch::Receiver<bool>,
     view: View,
 }
 
-/// A pod is not kept from being ready for longer than that after a start: most agents have returned by then, and there may be none.
+/// Maximum delay of readiness by the start of the fleet: most agents have reconnected by then, and there may be none.
 const READY_AFTER: Duration = Duration::from_secs(15);
 
 impl Readiness {
@@ -66,7 +66,7 @@ pub(super) async fn ready(State(readiness): State<Readiness>) -> Result<&'static
     }
     let since = Moment::default().age(readiness.view.clock().now());
     match readiness.view.startup() {
-        // Without a token nobody is told how many nodes there are.
+        // The probe is not authenticated, so it does not reveal the number of nodes.
         Some(_) if since < READY_AFTER => {
             let detail = "the aggregator is starting: not all nodes have reported";
             Err(Failure::new(Kind::NotReady, detail))

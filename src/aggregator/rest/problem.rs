@@ -1,4 +1,4 @@
-//! Failures, and the documents that tell them. Source of the form: RFC 9457.
+//! Errors and problem documents. Source of the format: RFC 9457.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -12,7 +12,7 @@ use crate::domain::error::chain;
 use crate::domain::matching::RequestError;
 use crate::wire::api::Problem;
 
-/// What kinds of failure there are. The words are promised: clients tell failures apart by them.
+/// Kinds of errors. Their references are stable, because clients distinguish errors by them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     UnknownParameter,
@@ -49,7 +49,7 @@ pub(super) enum Kind {
     Internal,
 }
 
-/// A request that cannot be answered as it was meant.
+/// Error of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     kind: Kind,
@@ -57,7 +57,7 @@ pub(super) struct Failure {
     parameter: Option<String>,
 }
 
-/// A failure that knows where it happened.
+/// Error with the path of the request.
 #[derive(Debug)]
 pub(super) struct Located {
     kind: Kind,
@@ -65,7 +65,7 @@ pub(super) struct Located {
 }
 
 impl Kind {
-    /// The reference that stands in `type`.
+    /// URI reference in the field `type`.
     pub(super) fn reference(self) -> &'static str {
         match self {
             Self::UnknownParameter => "/problems/unknown-parameter",
@@ -173,7 +173,7 @@ impl Kind {
         }
     }
 
-    /// Seconds after which it is worth another try.
+    /// Value of `Retry-After` in seconds, if a retry may succeed.
     fn retry_after(self) -> Option<&'static str> {
         match self {
             Self::TooManyStreams
@@ -220,20 +220,20 @@ impl Failure {
         }
     }
 
-    /// A parameter that nobody knows, where these are known.
+    /// Reports an unknown parameter and lists the `known` ones.
     pub(super) fn unknown_parameter(name: &str, known: &str) -> Self {
         let name: String = name.chars().take(64).collect();
         let detail = format!("there is no parameter {name:?}; there are {known}");
         Self::new(Kind::UnknownParameter, detail).of(&name)
     }
 
-    /// The same, of this parameter.
+    /// Sets the offending parameter.
     pub(super) fn of(mut self, parameter: &str) -> Self {
         self.parameter = Some(parameter.to_owned());
         self
     }
 
-    /// The document, once it is known which path was asked for.
+    /// Adds the path of the request.
     pub(super) fn at(self, path: &str) -> Located {
         Located {
             kind: self.kind,
@@ -309,7 +309,7 @@ impl From<&Refused> for Failure {
     }
 }
 
-/// Carried to the layer that knows the path.
+/// Carries the error to the middleware that adds the path.
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let mut response = self.kind.status().into_response();

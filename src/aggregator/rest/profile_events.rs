@@ -1,8 +1,8 @@
-//! Hardware profiles as they become: server-sent events.
+//! Changes of hardware profiles as server-sent events.
 //!
-//! What profiles reach is judged once a second at most, for all who ask, and a stream sends what lies between two judgements. So
-//! what comes and goes within a second is not told, and a slow reader skips what came and went while it read. A change of nodes or pods
-//! is told within some three seconds.
+//! Profiles are checked at most once a second for all clients, and a stream sends the difference between two results.
+//! Changes that are reverted within a second are therefore not sent, and a slow reader skips intermediate states. A
+//! change of nodes or pods is sent within about three seconds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,10 +32,10 @@ use crate::wire::hardware_profiles::events::ProfileEvent;
 
 type Sender = mpsc::Sender<Result<Message, axum::Error>>;
 
-/// The reader is gone.
+/// The reader disconnected.
 struct Gone;
 
-/// What one reader is told of.
+/// Filter and visibility of a stream.
 #[derive(Debug)]
 struct Following {
     view: View,
@@ -43,7 +43,7 @@ struct Following {
     sight: Sight,
 }
 
-/// By what a reader knows a profile.
+/// Identity of a profile for clients: namespace, name and kind.
 type Key<'a> = (&'a str, &'a str, &'a str);
 
 /// Hardware profiles as they change, as server-sent events
@@ -108,7 +108,7 @@ pub(super) async fn follow_profiles(
 }
 
 impl Following {
-    /// Feeds one reader until it is gone. Holds the permit so long.
+    /// Sends events until the reader disconnects. Holds the permit for that time.
     async fn feed(
         self,
         (last, only_changes): (Option<String>, bool),
@@ -118,7 +118,7 @@ impl Following {
         let mut apart = interval(AGAIN);
         apart.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut told = self.now().await;
-        // Who comes back with an older id missed changes, also where only changes were asked for.
+        // A client that reconnects with an older ID missed changes, even if it requested changes only.
         let is_known = match last {
             Some(last) => last == self.id(&told),
             None => only_changes,
@@ -151,7 +151,7 @@ impl Following {
         self.view.profiles_notice(&self.sight)
     }
 
-    /// Sends what lies between two judgements, and says whether that is anything.
+    /// Sends the difference between two results; returns whether there is any.
     async fn tell(&self, old: &Judged, new: &Judged, to: &Sender) -> Result<bool, Gone> {
         let mut before: BTreeMap<Key<'_>, &ProfileRow> = self.rows(old).collect();
         let mut any = false;
@@ -196,7 +196,7 @@ impl Following {
         self.send(to, event, Some(self.id(judged))).await
     }
 
-    /// Of what was told: by which aggregator, in which state, and what of it.
+    /// Event ID: identifies the aggregator's run, the revision, and the filter with the visibility.
     fn id(&self, judged: &Judged) -> String {
         let of = format!("{:?} {:?}", self.which, self.sight);
         let start = self.view.clock().wall(Moment::default()).as_millisecond();

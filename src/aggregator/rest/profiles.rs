@@ -1,4 +1,4 @@
-//! Hardware profiles: which nodes they reach, how much is free there, what is wrong with them; and new ones, drafted.
+//! Hardware profiles: reachable nodes, available devices, findings, and drafts of new ones.
 
 use axum::Json;
 use axum::extract::rejection::PathRejection;
@@ -22,17 +22,17 @@ use crate::wire::hardware_profiles::document::{
 use crate::wire::hardware_profiles::order::{CountsJson, ProfileOrder, place};
 use crate::wire::hardware_profiles::{object, yaml};
 
-/// Which profiles somebody asks for.
+/// Filter of profiles.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Which {
-    /// For this type; for any without one.
+    /// Type; `None` matches any.
     pub(super) type_name: Option<String>,
-    /// Of this namespace; of any without one.
+    /// Namespace; `None` matches any.
     pub(super) namespace: Option<String>,
 }
 
 impl Which {
-    /// Whether it is one of them.
+    /// Returns whether the profile matches.
     pub(super) fn has(&self, row: &ProfileRow) -> bool {
         let mut names = self.type_name.iter();
         let mut namespaces = self.namespace.iter();
@@ -275,7 +275,7 @@ async fn one(
                 format!("there is no profile {name:?}; /api/v1/profiles lists those there are");
             return Err(Failure::new(Kind::UnknownProfile, detail).of("name"));
         }
-        // Of two kinds in one namespace the one that is made today is meant, which is first.
+        // If a namespace has profiles of both kinds, the current kind sorts first and is returned.
         [first, others @ ..]
             if others
                 .iter()
@@ -307,7 +307,7 @@ fn not_text() -> Failure {
     Failure::new(Kind::UnknownProfile, "the name in the path is not UTF-8").of("name")
 }
 
-/// The values of parameters that may each be given once; an empty one is none.
+/// Values of parameters that allow one value each; an empty value counts as absent.
 pub(super) fn once<const N: usize>(
     pairs: Vec<(String, String)>,
     names: [&str; N],
@@ -326,7 +326,7 @@ pub(super) fn once<const N: usize>(
     Ok(values.map(|value| value.filter(|value| !value.is_empty())))
 }
 
-/// The same as a document would say it.
+/// Converts the parameters to the equivalent request document.
 fn order(pairs: Vec<(String, String)>) -> Result<ProfileOrder, Failure> {
     let names = [
         "nodes",
@@ -372,7 +372,7 @@ fn order(pairs: Vec<(String, String)>) -> Result<ProfileOrder, Failure> {
     })
 }
 
-/// Why there is no draft. `at` says where in the request counts stand, and `taints` what says the taints.
+/// Error of drafting a profile. `at` names the field of an invalid count, and `taints` the field of tolerated taints.
 pub(super) fn undrafted(why: NoDraft, at: impl Fn(&CountError) -> String, taints: &str) -> Failure {
     match why {
         NoDraft::NoCluster(why) => Failure::new(Kind::NoCluster, why),

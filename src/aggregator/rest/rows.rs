@@ -1,4 +1,4 @@
-//! Nodes and types in the form in which they are served.
+//! Nodes and types as served by the API.
 
 use crate::aggregator::clock::{Clock, Moment};
 use crate::aggregator::fleet::{Fleet, Node, TypeOfFleet};
@@ -11,7 +11,7 @@ use crate::wire::api::{
 use crate::wire::inventory::Document;
 use crate::wire::status::Status;
 
-/// A node in a list, as it is at `now`.
+/// Converts a node to a list item as of `now`.
 pub fn row(node: &Node, clock: &Clock, now: Moment) -> NodeRow {
     let layout = node.summary.layout.as_ref();
     NodeRow {
@@ -34,7 +34,7 @@ pub fn row(node: &Node, clock: &Clock, now: Moment) -> NodeRow {
     }
 }
 
-/// A node with its devices, as it is at `now`. `status` is what its parts say.
+/// Converts a node with its devices as of `now`. `status` is decoded from its parts.
 pub fn detail(node: &Node, status: &Status, clock: &Clock, now: Moment) -> NodeDetail {
     let labels = node.labels.iter();
     let mut row = row(node, clock, now);
@@ -56,7 +56,7 @@ pub fn detail(node: &Node, status: &Status, clock: &Clock, now: Moment) -> NodeD
     }
 }
 
-/// The layouts whose plan can be asked for on `node`.
+/// Converts the layouts that can be planned on `node`.
 pub fn layouts(node: &Node, names: Names, notice: Option<String>) -> LayoutNames {
     let item = |source: &'static str| {
         move |name: String| LayoutName {
@@ -75,7 +75,7 @@ pub fn layouts(node: &Node, names: Names, notice: Option<String>) -> LayoutNames
     }
 }
 
-/// The types of the fleet that are among `seen`; `all` are those it has.
+/// Converts the types in `all` that the reader is allowed to see.
 pub fn types(fleet: &Fleet, all: &[TypeOfFleet], seen: &Types) -> TypeList {
     let row = |one: &TypeOfFleet| TypeRow {
         of_all: one.counts.clone().into(),
@@ -125,7 +125,7 @@ mod tests {
             let labels = Arc::new(LabelSet::default());
             let node = Node::new(origin, Parts::default(), Gist::of(&inventory, labels, None), freshness);
             let clock = Clock::start();
-            // What the Neuron driver shows and the bus does not is there too.
+            // Neuron devices that the driver reports but the PCI bus does not count too.
             let may_be_one = |one: &&Device| {
                 let of_bus = matches!(one.condition, PciOnly { .. });
                 one.vendor == Vendor::Aws && of_bus && !one.condition.is_passthrough()

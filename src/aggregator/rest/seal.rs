@@ -1,27 +1,29 @@
-//! Continuation tokens that their holder cannot read: where a page of rows ended names a node, which not every reader may know.
+//! Encrypted continuation tokens: the position of a page contains a node name, which some readers are not allowed to
+//! see.
 //!
-//! The key is this process's own and nobody else's: after a restart a reader begins again, as with any token that is too old.
+//! The key belongs to this process. After a restart, a reader has to start again, as with any outdated token.
 
 use std::fmt::Write;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 
-/// Seals and opens texts.
+/// Encrypts and decrypts texts.
 #[derive(Debug)]
 pub(super) struct Seal(Option<RandomizedNonceKey>);
 
-/// A sealed token longer than this is none of ours.
+/// Maximum length of an encrypted token.
 const LONGEST: usize = 16 * 1024;
 
 impl Seal {
-    /// With a key made of chance. Where there is no chance to be had nothing can be sealed, and a page has no next one.
+    /// Generates a random key. Without a source of randomness, nothing can be encrypted, and pages have no continuation
+    /// token.
     pub(super) fn new() -> Self {
         let mut key = [0; 32];
         let filled = aws_lc_rs::rand::fill(&mut key).ok();
         Self(filled.and_then(|()| RandomizedNonceKey::new(&AES_256_GCM, &key).ok()))
     }
 
-    /// The text for nobody to read.
+    /// Encrypts the text.
     pub(super) fn seal(&self, text: &str) -> Option<String> {
         let key = self.0.as_ref()?;
         let mut bytes = text.as_bytes().to_vec();
@@ -35,7 +37,7 @@ impl Seal {
         Some(text)
     }
 
-    /// The text again; `None` for what was not sealed by us.
+    /// Decrypts the text; `None` if it was not encrypted with this key.
     pub(super) fn open(&self, sealed: &str) -> Option<String> {
         let key = self.0.as_ref()?;
         if sealed.len() > LONGEST || !sealed.is_ascii() || !sealed.len().is_multiple_of(2) {

@@ -1,4 +1,5 @@
-//! What of an answer its reader may see, as the gate in front of the API decided ([`access`](crate::aggregator::access)).
+//! Extractor of the reader's visibility, as set by the guard in front of the API
+//! ([`access`](crate::aggregator::access)).
 
 use std::convert::Infallible;
 
@@ -7,7 +8,7 @@ use axum::http::request::Parts;
 
 use crate::domain::access::Sight;
 
-/// What may be seen. Nothing, where no gate was passed: an answer is never shown by mistake.
+/// Visibility of the reader; nothing if the request did not pass a guard.
 pub(in crate::aggregator) struct Seen(pub(in crate::aggregator) Sight);
 
 impl<S: Sync> FromRequestParts<S> for Seen {

@@ -1,4 +1,4 @@
-//! Which measured rows of a model catalogue meet objectives, on types that the fleet has.
+//! Measurements of a model catalog that meet service objectives, on the fleet's types.
 
 use axum::Json;
 use axum::extract::State;

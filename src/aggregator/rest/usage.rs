@@ -1,4 +1,4 @@
-//! Who uses what over the fleet.
+//! Usage of devices by pod over the whole fleet.
 
 use axum::Json;
 use axum::extract::State;
@@ -49,7 +49,7 @@ pub(super) async fn usage(
     let query = Query::parse(pairs)?;
     let fleet = api.view.fleet();
     let mut search = Search::new(&fleet, &query, api.view.clock().now());
-    // The one thread that answers is others' too.
+    // Other tasks share this thread.
     while search.step() {
         yield_now().await;
     }
@@ -85,7 +85,7 @@ pub(super) async fn summary(
     pairs.none()?;
     let fleet = api.view.fleet();
     let mut summary = Summary::new(&fleet, api.view.clock().now());
-    // The one thread that answers is others' too.
+    // Other tasks share this thread.
     while summary.step() {
         yield_now().await;
     }
@@ -104,7 +104,7 @@ pub(super) async fn summary(
     }))
 }
 
-/// What somebody asks for who may not know of nodes.
+/// Decrypts the continuation token and rejects the node filter, for readers who are not allowed to see nodes.
 fn opened(seal: &Seal, pairs: Vec<(String, String)>) -> Result<Vec<(String, String)>, Failure> {
     let pairs = pairs.into_iter().map(|(name, value)| match name.as_str() {
         "node" if !value.trim().is_empty() => {

@@ -1,7 +1,7 @@
-//! What the aggregator does with the cluster around it, each part of it only where that is wanted.
+//! Tasks that watch and write the cluster; each is optional.
 //!
-//! All of it asks the API server from a runtime of its own, and reads the fleet as other readers do: however many read, what is known of
-//! the cluster is not late for that.
+//! They use a separate runtime and read the fleet like other readers, so the number of readers does not delay the
+//! cluster's watches.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::k8s::hardware_profiles::{ProfileFollower, Writer as ProfileWriter};
 use crate::k8s::plugin_config::Shelf;
 use crate::k8s::pod_types::Pods;
 
-/// All of it, to be run, and what is read of it.
+/// The tasks, and the data for their readers.
 #[derive(Debug)]
 pub(super) struct Cluster {
     availability: Counter,
@@ -38,7 +38,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Of what `settings` want. Nothing is asked yet.
+    /// Creates the tasks that `settings` enable, without sending a request.
     pub(super) fn connect(
         runtime: &Runtime,
         settings: &AggregatorSettings,
@@ -60,17 +60,17 @@ impl Cluster {
         })
     }
 
-    /// What counts what is to be had; it has the view of the fleet too.
+    /// The availability counter, which also contains the view of the fleet.
     pub(super) fn availability(&self) -> Counter {
         self.availability.clone()
     }
 
-    /// The nodes and pods that are followed.
+    /// The watched nodes and pods.
     pub(super) fn followed(&self) -> Option<watch::Receiver<Arc<Followed>>> {
         self.follower.as_ref().map(Follower::followed)
     }
 
-    /// Runs it until `stopped` is true or gone, or one of its tasks panics.
+    /// Runs the tasks until `stopped` is true or its sender is dropped, or until a task panics.
     pub(super) async fn run(self, mut stopped: watch::Receiver<bool>) -> Result<(), JoinError> {
         let mut tasks = JoinSet::new();
         if let Some(keeper) = self.keeper {
@@ -93,7 +93,7 @@ impl Cluster {
             error = panicked(&mut writing) => return Err(error),
         }
         tasks.shutdown().await;
-        // It has a Lease to give back, and a deadline for that.
+        // The writer releases its Lease, within a deadline.
         while let Some(ended) = writing.join_next().await {
             ended?;
         }
@@ -113,7 +113,7 @@ pub(super) async fn panicked<T: 'static>(tasks: &mut JoinSet<T>) -> JoinError {
     std::future::pending().await
 }
 
-/// What follows nodes and pods.
+/// Creates the watcher of nodes and pods.
 fn follower(
     runtime: &Runtime,
     settings: Option<&ClusterSettings>,
@@ -127,7 +127,7 @@ fn follower(
     Ok(Some(follower))
 }
 
-/// What follows hardware profiles, which is done wherever the cluster is followed.
+/// Creates the watcher of hardware profiles, which runs whenever the cluster is watched.
 fn profile_follower(
     runtime: &Runtime,
     settings: Option<&ClusterSettings>,
@@ -140,7 +140,7 @@ fn profile_follower(
     Ok(Some(follower))
 }
 
-/// What makes hardware profiles, for whom `guard` lets.
+/// Creates the creator of hardware profiles for users whom `guard` authorizes.
 pub(super) fn maker(
     runtime: &Runtime,
     settings: &AggregatorSettings,
@@ -156,7 +156,7 @@ pub(super) fn maker(
     Ok(Some(Maker::new(writer, guard.clone())))
 }
 
-/// What keeps the `ConfigMap` of NVIDIA's device plugin.
+/// Creates the controller of the `ConfigMap` of NVIDIA's device plugin.
 fn plugin_configs(
     runtime: &Runtime,
     settings: Option<&PluginConfigs>,
@@ -173,7 +173,7 @@ fn plugin_configs(
     Ok(Some(Keeper::new(shelf, view)))
 }
 
-/// What tells pods which type they were given.
+/// Creates the writer of pod annotations.
 fn pod_types(
     runtime: &Runtime,
     settings: Option<&PodTypes>,

@@ -1,4 +1,4 @@
-//! Why the aggregator could not start.
+//! Errors of starting the aggregator.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,55 +12,55 @@ use crate::book::prices::PricesError;
 use crate::book::profiles::ProfilesError;
 use crate::k8s::client::ConnectError;
 
-/// Why it could not start.
+/// Error of starting the aggregator.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// An address is not to be had.
+    /// The address cannot be bound.
     #[error("cannot listen for {whom} on {address}")]
     Listen {
-        /// Who would connect there.
+        /// Intended clients.
         whom: &'static str,
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// The certificate cannot be used.
+    /// The certificate is unusable.
     #[error("no certificate to serve with")]
     Tls(#[from] TlsError),
-    /// The layouts cannot be used.
+    /// The layouts are unusable.
     #[error("there are no layouts to plan for")]
     Layouts(#[from] BookError),
-    /// The prices cannot be used.
+    /// The prices are unusable.
     #[error("there are no prices to reckon with")]
     Prices(#[from] PricesError),
-    /// The engine cannot be asked.
+    /// The client of the estimate engine cannot be created.
     #[error("nobody to ask for estimates")]
     Engine(#[from] EngineSetupError),
-    /// Nobody could be asked about agents' tokens.
+    /// The client for token reviews cannot be created.
     #[error("no API server to review agents' tokens")]
     Auth(#[from] ConnectError),
-    /// Nobody could be asked for the cluster's nodes and pods.
+    /// The client for watching the cluster cannot be created.
     #[error("no API server whose cluster could be followed")]
     Cluster(#[source] ConnectError),
-    /// The file of hardware profiles cannot be used.
+    /// The file of hardware profiles is unusable.
     #[error("there are no hardware profiles")]
     Profiles(#[from] ProfilesError),
-    /// Nobody could be asked about readers.
+    /// The client for authorizing readers cannot be created.
     #[error("no API server to say who may read over HTTP")]
     HttpAuth(#[source] ConnectError),
-    /// Nobody could be asked to keep the plugin's `ConfigMap`.
+    /// The client for the device plugin's `ConfigMap` cannot be created.
     #[error("no API server for the ConfigMap of NVIDIA's device plugin")]
     PluginConfigs(#[source] ConnectError),
-    /// Nobody could be asked for the pods that are to be annotated.
+    /// The client for annotating pods cannot be created.
     #[error("no API server for the pods that are to be annotated")]
     PodTypes(#[source] ConnectError),
-    /// The machine gave no thread.
+    /// A thread cannot be started.
     #[error("cannot start the thread {name}")]
     Thread {
-        /// Its name.
+        /// Name of the thread.
         name: &'static str,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
 }

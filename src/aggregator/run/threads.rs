@@ -1,4 +1,4 @@
-//! The aggregator's threads: how they are started and stopped, and that one does not end unnoticed.
+//! The aggregator's threads, with detection of threads that end unexpectedly.
 
 use std::net::SocketAddr;
 use std::sync::mpsc;
@@ -10,7 +10,7 @@ use tracing::warn;
 
 use super::StartError;
 
-/// An aggregator that runs. It stops when it is told to, or dropped.
+/// A running aggregator. Dropping it stops it.
 #[derive(Debug)]
 pub struct Running {
     grpc: SocketAddr,
@@ -19,11 +19,11 @@ pub struct Running {
     stop: watch::Sender<bool>,
     /// Disconnected when all threads have ended.
     ended: mpsc::Receiver<()>,
-    /// The thread that ended although nobody stopped it.
+    /// Name of a thread that ended without being stopped.
     failed: watch::Receiver<Option<&'static str>>,
 }
 
-/// The threads that were started, and what they have in common.
+/// Started threads and their shared channels.
 #[derive(Debug)]
 pub(super) struct Threads {
     stop: watch::Sender<bool>,
@@ -32,13 +32,13 @@ pub(super) struct Threads {
     ended: mpsc::Receiver<()>,
 }
 
-/// What each thread holds until it ends.
+/// Guard that each thread holds until it ends.
 #[derive(Debug)]
 struct Alive {
     name: &'static str,
     stopped: watch::Receiver<bool>,
     fails: watch::Sender<Option<&'static str>>,
-    /// Disconnects the other end when the last thread has dropped it.
+    /// Disconnects the receiver when the last thread drops it.
     _ended: mpsc::Sender<()>,
 }
 
@@ -50,21 +50,21 @@ impl Drop for Alive {
     }
 }
 
-/// How long stopping may take.
+/// Time limit of the shutdown.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 impl Running {
-    /// Where agents connect.
+    /// Address for agents.
     pub fn grpc(&self) -> SocketAddr {
         self.grpc
     }
 
-    /// Where people and programs connect.
+    /// Address for HTTP.
     pub fn http(&self) -> SocketAddr {
         self.http
     }
 
-    /// Resolves with the name of a thread that ended although nobody stopped it; its panic, if it was one, is in the log.
+    /// Resolves with the name of a thread that ended without being stopped. If it panicked, the panic is in the log.
     pub async fn failed(&self) -> &'static str {
         let mut failed = self.failed.clone();
         let name = failed.wait_for(Option::is_some).await;
@@ -74,7 +74,7 @@ impl Running {
         }
     }
 
-    /// Ends all connections and threads, within five seconds; says whether it could.
+    /// Ends all connections and threads within five seconds; returns whether all ended in time.
     pub fn stop(self) -> bool {
         self.ready.send_replace(false);
         self.stop.send_replace(true);
@@ -89,7 +89,7 @@ impl Running {
 }
 
 impl Threads {
-    /// None yet.
+    /// Creates an empty set of threads.
     pub(super) fn new() -> Self {
         let (alive, ended) = mpsc::channel();
         Self {
@@ -100,12 +100,12 @@ impl Threads {
         }
     }
 
-    /// Becomes true when all shall end.
+    /// Receiver that becomes true at shutdown.
     pub(super) fn stopped(&self) -> watch::Receiver<bool> {
         self.stop.subscribe()
     }
 
-    /// Runs it in a thread of its own.
+    /// Runs the closure in a new thread.
     pub(super) fn spawn(
         &self,
         name: &'static str,
@@ -118,7 +118,7 @@ impl Threads {
             _ended: self.alive.clone(),
         };
         let thread = thread::Builder::new().name(name.to_owned()).spawn(|| {
-            // Dropped when it returns and when it panics.
+            // Dropped on return and on panic.
             let _alive = alive;
             run();
         });
@@ -128,7 +128,7 @@ impl Threads {
         }
     }
 
-    /// The aggregator whose threads they are, which serves agents and people there.
+    /// Converts the threads to a running aggregator with these addresses.
     pub(super) fn running(
         self,
         (grpc, http): (SocketAddr, SocketAddr),

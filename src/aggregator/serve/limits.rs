@@ -1,56 +1,57 @@
-//! What a server speaks, and how much of it a client may have.
+//! Protocols of the servers, and limits of what a client can use.
 
 use std::time::Duration;
 
 use super::pace::Pace;
 
-/// What a server speaks.
+/// Protocol of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
-    /// HTTP/2 only, for few streams that last.
+    /// HTTP/2 only, for few long-lived streams.
     Grpc,
     /// HTTP/1.1 and HTTP/2, for browsers and programs.
     Http,
 }
 
-/// How much of what a peer may have.
+/// Limits per server and connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections of the server.
+    /// Maximum number of connections.
     pub connections: usize,
-    /// How long a TLS handshake may take, and then the first request.
+    /// Time limit of the TLS handshake, and then of the first request.
     pub first_word: Duration,
-    /// About how old a connection gets before its peer is asked to make a new one; a tenth more or less, so that those
-    /// of one moment do not end in one.
+    /// Approximate age at which a client is asked to reconnect; varies by a tenth, so that connections opened together
+    /// do not end together.
     pub age: Duration,
-    /// How long a connection that is being closed may take to end what it is at.
+    /// Time limit for open requests of a connection that is being closed.
     pub grace: Duration,
-    /// How fast a request body must arrive; agents' streams are no such bodies.
+    /// Minimum rate of request bodies; does not apply to agents' streams.
     pub body: Pace,
 }
 
-/// One stream of status, another while one is replaced, and a few that watch.
+/// One stream of status, a second one while it is replaced, and a few watchers.
 pub(super) const GRPC_STREAMS: u32 = 8;
-/// A page with what belongs to it, at once.
+/// A page with all its files at the same time.
 pub(super) const HTTP_STREAMS: u32 = 64;
-/// Streams reset because the peer broke the protocol, after which the connection ends. Guards against CVE-2025-8671.
+/// Maximum number of streams reset because of protocol errors of the client, after which the connection ends. Guards
+/// against CVE-2025-8671.
 pub(super) const LOCAL_RESETS: usize = 128;
-/// Streams that the peer reset before they were looked at. Guards against CVE-2023-44487.
+/// Maximum number of streams reset by the client before they are accepted. Guards against CVE-2023-44487.
 pub(super) const PENDING_RESETS: usize = 20;
-/// What a peer may send before it is read, of a stream and of the connection.
+/// Flow-control windows of a stream and of the connection.
 pub(super) const WINDOW: u32 = 64 * 1024;
 pub(super) const FRAME: u32 = 16 * 1024;
 pub(super) const HEADERS: u32 = 16 * 1024;
-/// What is kept for a peer that does not read.
+/// Buffer for a client that does not read.
 pub(super) const SEND_BUFFER: usize = 16 * 1024;
-/// How long a peer's kernel may take nothing of what is sent to it. Source: tcp(7), `TCP_USER_TIMEOUT`.
+/// Maximum time that sent data may stay unacknowledged. Source: tcp(7), `TCP_USER_TIMEOUT`.
 pub(super) const UNREAD: Duration = Duration::from_secs(30);
 pub(super) const PING_EVERY: Duration = Duration::from_secs(20);
 pub(super) const PING_ANSWER: Duration = Duration::from_secs(10);
-/// The same for HTTP/1.1: request line and headers.
+/// Buffer for the request line and headers of HTTP/1.1.
 pub(super) const HTTP1_BUFFER: usize = 16 * 1024;
 
-/// The builders of hyper and hyper-util have the same methods and no trait for them.
+/// A macro, because the builders of hyper and hyper-util have the same methods but no common trait.
 macro_rules! limit_http2 {
     ($builder:expr, $streams:expr) => {
         $builder
@@ -71,7 +72,7 @@ macro_rules! limit_http2 {
 pub(super) use limit_http2;
 
 impl Protocol {
-    /// The server's name in logs and metrics.
+    /// Name of the server in logs and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Grpc => "grpc",
@@ -79,7 +80,7 @@ impl Protocol {
         }
     }
 
-    /// What it is called in a TLS handshake, the preferred one first.
+    /// ALPN names, the preferred one first.
     pub fn alpn(self) -> &'static [&'static [u8]] {
         match self {
             Self::Grpc => &[b"h2"],
@@ -89,7 +90,7 @@ impl Protocol {
 }
 
 impl Limits {
-    /// The limits that ship. An agent's stream never ends by itself, so waiting for it would be in vain.
+    /// Default limits. The grace period of gRPC is short because an agent's stream never ends by itself.
     pub fn new(protocol: Protocol, connections: usize) -> Self {
         Self {
             connections,
@@ -106,7 +107,8 @@ impl Limits {
         }
     }
 
-    /// How old the connection of this number gets. Multiples of the golden ratio spread evenly, however many there are.
+    /// Maximum age of the connection with this number. Multiples of the golden ratio are evenly distributed for any
+    /// number of connections.
     pub(super) fn age_of(&self, number: u64) -> Duration {
         let share = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let span = u128::from(share).saturating_mul((self.age / 5).as_nanos()) >> 32;

@@ -14,7 +14,7 @@ use hyper::body::{Body, Frame, SizeHint};
 use thiserror::Error;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// How fast a request body must arrive.
+/// Minimum rate of a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
     /// Time until the first bytes. Each [`MIN_RATE`] bytes extend it by a second.
@@ -31,8 +31,8 @@ const MIN_RATE: u32 = 4096;
 #[error("the request body arrived too slowly")]
 pub struct SlowBody;
 
-/// A body that ends with [`SlowBody`] when it does not keep the pace. The time runs from the first read: a handler that
-/// waits for something else before it reads does not make its client late.
+/// Body that ends with [`SlowBody`] if it is too slow. The time starts with the first read, so that a delay in the
+/// handler does not count as the client's.
 #[derive(Debug)]
 pub(super) struct PacedBody<B> {
     inner: B,
@@ -49,7 +49,7 @@ struct Timer {
 }
 
 impl Pace {
-    /// How long after its begin a body is late of which so many bytes have arrived.
+    /// Time since the start after which a body with this many received bytes is too slow.
     fn allowed(&self, received: u64) -> Duration {
         let earned = Duration::from_millis(received.saturating_mul(1000) / u64::from(MIN_RATE));
         self.grace.saturating_add(earned).min(self.deadline)
@@ -57,7 +57,7 @@ impl Pace {
 }
 
 impl<B> PacedBody<B> {
-    /// Limits `inner` to `pace`. `is_late` becomes true when it was too slow.
+    /// Limits `inner` to `pace`. Sets `is_late` if it was too slow.
     pub(super) fn new(inner: B, pace: Pace, is_late: Arc<AtomicBool>) -> Self {
         Self {
             inner,
@@ -129,7 +129,7 @@ mod tests {
         deadline: Duration::from_mins(1),
     };
 
-    /// Sends `bytes` bytes each second, `times` times; returns whether all were read, and after how long it ended.
+    /// Sends `bytes` bytes each second, `times` times; returns whether all were read, and the duration.
     async fn sent(bytes: usize, times: usize) -> (bool, Duration) {
         let (sender, frames) = mpsc::channel::<Result<_, Infallible>>(1);
         let is_late = Arc::new(AtomicBool::new(false));
@@ -168,12 +168,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_is_cut_without_its_first_bytes_below_its_rate_and_after_its_deadline() {
         let seconds = |took: Duration| took.as_secs();
-        // Nothing at all, and a byte a second.
+        // No data at all, and one byte per second.
         for (bytes, times) in [(0, 0), (1, 240)] {
             let (whole, took) = sent(bytes, times).await;
             assert_eq!((whole, seconds(took)), (false, 10), "{bytes}");
         }
-        // Half the rate is cut when the first ten seconds are used up; above the rate only the deadline ends it.
+        // At half the rate, the body is cut when the first ten seconds are used up; above the rate, only the deadline
+        // ends it.
         let (whole, took) = sent(2048, 240).await;
         assert!(!whole && (18..=21).contains(&seconds(took)), "{took:?}");
         let (whole, took) = sent(8192, 240).await;

@@ -1,7 +1,7 @@
-//! Connections beyond the limit, kept for probes.
+//! Reserved connections for probes beyond the limit.
 //!
-//! When every connection is taken, a liveness probe that is refused would end the program. So a few more are accepted that
-//! answer nothing but probes. They cannot be used up either: one too many ends the oldest of them.
+//! When all connections are in use, a refused liveness probe would restart the program. A few more connections are
+//! therefore accepted for probes only. They cannot be exhausted either: a new one closes the oldest.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -10,18 +10,18 @@ use tokio::time::{Duration, Instant};
 
 use crate::aggregator::peer::Peer;
 
-/// Connections of the reserve at once.
+/// Maximum number of reserved connections.
 const PLACES: usize = 32;
 
-/// The same line is logged no more often: clients that cause it must not fill a disk.
+/// Minimum interval between equal log lines, because clients that cause them must not fill a disk.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The open connections of the reserve, the oldest first.
+/// Open reserved connections, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Reserve(Mutex<VecDeque<Peer>>);
 
 impl Reserve {
-    /// Adds a connection, and ends the oldest one where there is no place left. Returns whether it ended one.
+    /// Adds a connection, and closes the oldest one if there are too many. Returns whether it closed one.
     pub(super) fn enter(&self, peer: Peer) -> bool {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         open.push_back(peer);
@@ -39,12 +39,12 @@ impl Reserve {
     }
 }
 
-/// Lets a log line pass at most every [`LOG_INTERVAL`].
+/// Rate limit of a log line: one per [`LOG_INTERVAL`].
 #[derive(Debug, Default)]
 pub(super) struct LogLimit(Mutex<Option<Instant>>);
 
 impl LogLimit {
-    /// Whether the line may be logged now.
+    /// Returns whether the line may be logged now.
     pub(super) fn passes(&self) -> bool {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let passes = last.is_none_or(|at| at.elapsed() >= LOG_INTERVAL);

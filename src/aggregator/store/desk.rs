@@ -1,4 +1,4 @@
-//! The store as the ingest thread's tasks share it.
+//! The store as shared by the tasks of the ingest thread.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -13,22 +13,22 @@ use crate::aggregator::stats::Stats;
 use crate::aggregator::view::View;
 use crate::config::aggregator::FleetSettings;
 
-/// A [`Store`] with a clock. It is held for the length of a call and never while waiting.
+/// A [`Store`] with a clock. It is locked for the duration of a call, and never across an await.
 #[derive(Debug)]
 pub struct Desk {
     store: Mutex<Store>,
     readers: watch::Receiver<Fleet>,
     clock: Clock,
     sweeps: Duration,
-    /// There is something to publish.
+    /// Signals that a publication is due.
     due: Notify,
 }
 
-/// Bounds of how often nodes are looked at: ten times within the bound of staleness.
+/// Bounds of the interval between sweeps, which is a tenth of the staleness bound.
 const SWEEPS: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
 
 impl Desk {
-    /// A desk with an empty fleet.
+    /// Creates a desk with an empty fleet.
     pub fn new(settings: FleetSettings, stats: Stats) -> Self {
         let (store, readers) = Store::new(settings, stats);
         let [shortest, longest] = SWEEPS;
@@ -41,12 +41,12 @@ impl Desk {
         }
     }
 
-    /// What readers are given.
+    /// Returns a view for readers.
     pub fn view(&self) -> View {
         View::new(self.readers.clone(), self.clock)
     }
 
-    /// Does something with the store, now.
+    /// Runs `act` with the store and the current time.
     pub fn with<T>(&self, act: impl FnOnce(&mut Store, Moment) -> T) -> T {
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
@@ -57,7 +57,7 @@ impl Desk {
         done
     }
 
-    /// Publishes what could not be published at once, and sweeps. Never returns.
+    /// Publishes delayed changes and sweeps regularly. Never returns.
     pub async fn keep(&self) {
         let mut sweeps = interval(self.sweeps);
         sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -66,7 +66,7 @@ impl Desk {
                 _ = sweeps.tick() => self.with(Store::sweep),
                 () = self.due.notified() => {
                     if let Some(wait) = self.with(|store, now| store.due(now)) {
-                        // The pace of publishing; what changes meanwhile is published with it.
+                        // Changes during the delay are published together.
                         sleep(wait).await;
                         self.with(Store::publish);
                     }

@@ -1,7 +1,7 @@
-//! What many nodes say alike is kept once.
+//! Deduplication of contents that many nodes have in common.
 //!
-//! Equal nodes have equal labels, and equal devices offer equal profiles; in a fleet these are a handful of texts. Contents
-//! are the same where their bytes are: a digest can be made to agree.
+//! Equal nodes have equal labels, and equal devices have equal profiles, so a fleet has few distinct contents. Contents
+//! are compared byte by byte, because digest collisions can be constructed.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, btree_map};
@@ -10,26 +10,27 @@ use std::sync::Arc;
 use crate::domain::labels::LabelSet;
 use crate::domain::stream::{Change, Content, PartKey, Parts};
 
-/// Contents in use, and what those that are labels say.
+/// Contents in use, with the parsed labels of those that contain labels.
 #[derive(Debug, Default)]
 pub(super) struct Interned {
     known: BTreeMap<ByBytes, Option<Arc<LabelSet>>>,
-    /// Bytes that were new since it was purged last.
+    /// Bytes added since the last purge.
     fresh: usize,
 }
 
-/// A content, ordered by digest, because that is quick, and then by its bytes.
+/// Content ordered by digest, for speed, and then by its bytes.
 #[derive(Debug)]
 struct ByBytes(Content);
 
-/// New bytes after which it is purged at once: who changes its labels without end shall not fill it between two sweeps.
+/// Number of new bytes that triggers a purge, so that an agent with constantly changing labels cannot fill the memory
+/// between two sweeps.
 const MOST_FRESH: usize = 16 * 1024 * 1024;
 
 const LABELS: &str = "labels";
 const PROFILES: &str = "profiles/";
 
 impl Interned {
-    /// The same parts, with contents that are known already in the place of their equals.
+    /// Replaces contents by known equal ones.
     pub(super) fn shared(&self, parts: Parts) -> Parts {
         let known = parts
             .iter()
@@ -44,7 +45,7 @@ impl Interned {
         })
     }
 
-    /// The same, for what changed.
+    /// Replaces changed contents by known equal ones.
     pub(super) fn share(&self, change: &mut Change) {
         for (key, content) in &mut change.changed {
             if let Some(known) = self.find(key, content) {
@@ -53,7 +54,7 @@ impl Interned {
         }
     }
 
-    /// Keeps the contents of a status that was taken; returns its labels, shared with all who have the same.
+    /// Stores the contents of an accepted status; returns its labels, shared with equal nodes.
     pub(super) fn remember(&mut self, parts: &Parts, labels: LabelSet) -> Arc<LabelSet> {
         if self.fresh > MOST_FRESH {
             self.purge();
@@ -77,14 +78,14 @@ impl Interned {
         entry.or_default()
     }
 
-    /// Drops what only this still has.
+    /// Drops contents that are not used elsewhere.
     pub(super) fn purge(&mut self) {
         self.fresh = 0;
         self.known
             .retain(|content, _| Arc::strong_count(content.0.shared()) > 1);
     }
 
-    /// How many contents.
+    /// Number of contents.
     pub(super) fn len(&self) -> usize {
         self.known.len()
     }

@@ -1,6 +1,7 @@
-//! Reads a status. Of one that follows a known one, only what changed is read, and what comes of it is the same.
+//! Decoding of a status. An update of a known status decodes only what changed, with the same result as a complete
+//! decoding.
 //!
-//! Most changes are of one device, and a peer can make a small change of a large status as often as it likes.
+//! Most changes affect one device, and a peer can send small changes of a large status at any rate.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::domain::labels::LabelSet;
 use crate::domain::stream::{Content, PartKey, Parts};
 use crate::wire::status::{self, Catalogs, StatusError};
 
-/// What is to be kept of the status that `parts` are, where `known` is the node before.
+/// Decodes `parts` to a digest, using the previous state of the node if there is one.
 pub(super) fn read(
     parts: &Parts,
     known: Option<&Node>,
@@ -34,8 +35,9 @@ pub(super) fn read(
     }
 }
 
-/// Whether what a device's part means is the same in both: that depends on the node's part and on the catalogues. What a Neuron driver
-/// says of some changes what others come to, so its statuses, which are small, are read whole.
+/// Returns whether device parts have the same meaning in both: it depends on the node's part and on the profile
+/// catalogs. Neuron parts affect the meaning of other parts, so statuses with them, which are small, are decoded
+/// completely.
 fn rests_on_the_same(one: &Parts, other: &Parts) -> bool {
     let node = PartKey::node();
     let has_neuron = |parts| status::neuron_parts(parts).next().is_some();
@@ -101,7 +103,8 @@ fn given(parts: &Parts, known: &Node) -> Result<Option<SharingSummary>, StatusEr
     Ok(report.as_ref().map(SharingSummary::of))
 }
 
-/// It changes often, and who asks for it reads it: beside its part, only by what it is ordered is kept. What cannot be is refused.
+/// Usage changes often and is decoded on request, so only its sort keys are stored beside the part. An invalid part is
+/// refused.
 fn usage(parts: &Parts, known: &Node) -> Result<UsageRank, StatusError> {
     let key = PartKey::usage();
     let content = parts.get(key.as_str());
@@ -126,7 +129,7 @@ fn labels(
     Ok(interned.remember(parts, labels.unwrap_or_default()))
 }
 
-/// What is known of each device, by the part that said so.
+/// Known summary of each device, by the key of its part.
 fn summaries(known: &Node) -> BTreeMap<&PartKey, (PciAddress, &DeviceSummary)> {
     let mut keys: Vec<(PciAddress, &PartKey)> = status::device_parts(&known.parts)
         .filter_map(|(key, _)| Some((status::device_address(key).ok()?, key)))
@@ -239,7 +242,7 @@ mod tests {
         })
     }
 
-    /// What a part may be, and mostly is; what it cannot be comes last.
+    /// Possible contents of a part; the last one is invalid.
     fn choices(key: &str) -> Vec<Vec<u8>> {
         let garbage = b"\xff\xff\xff".to_vec();
         match key {
@@ -280,7 +283,7 @@ mod tests {
         "profiles/b",
         "device/0000:07:00.0",
         "device/0000:08:00.0",
-        // Text and number are ordered differently.
+        // Text and number sort differently.
         "device/10000:01:00.0",
         "device/00000000:07:00.0",
         "another/part",
@@ -300,7 +303,7 @@ mod tests {
                     let at = if drawn == 0 { good } else { drawn % good };
                     (key.parse().unwrap(), Content::new(choices[at].clone()))
                 };
-                // A key that is spelled otherwise makes all of it wrong, so it comes seldom.
+                // A noncanonical key makes the whole status invalid, so it is generated rarely.
                 let odd = key.starts_with("device/00000000");
                 let was = was.filter(|drawn| !odd || *drawn == 0);
                 let is = change.unwrap_or(was).filter(|drawn| !odd || *drawn == 0);

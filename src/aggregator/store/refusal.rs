@@ -1,48 +1,48 @@
-//! What the store does not take, and why.
+//! Refusals of the store.
 
 use thiserror::Error;
 
 use crate::domain::id::NodeName;
 use crate::wire::status::StatusError;
 
-/// Why something an agent said was refused. Nothing has changed.
+/// Reason why a message was refused. A refusal changes nothing.
 #[derive(Debug, Error)]
 pub enum Refusal {
-    /// The fleet is full, and no node of it is both stale and disconnected.
+    /// The fleet is full, and no node is both stale and disconnected.
     #[error("node {node}: this aggregator keeps {most} nodes and has as many")]
     TooManyNodes {
-        /// The node that came too late.
+        /// The refused node.
         node: NodeName,
-        /// The bound.
+        /// Limit.
         most: usize,
     },
-    /// An agent introduced itself twice.
+    /// Repeated hello.
     #[error("hello: it is said once, at the beginning of a stream")]
     SecondHello,
-    /// A status is too big.
+    /// Status that exceeds a limit.
     #[error("node {node}: the status has {found} {what}, {most} is the limit")]
     TooBig {
         /// The node.
         node: NodeName,
-        /// What there is too much of.
+        /// What exceeds the limit.
         what: &'static str,
-        /// How much.
+        /// Actual amount.
         found: usize,
-        /// The bound.
+        /// Limit.
         most: usize,
     },
-    /// A status is not one.
+    /// Invalid status.
     #[error("node {node}: the status cannot be used")]
     Status {
         /// The node.
         node: NodeName,
-        /// Where and why.
+        /// Position and reason.
         source: Box<StatusError>,
     },
 }
 
 impl Refusal {
-    /// In one word, for counting.
+    /// Value of the metrics label.
     pub fn word(&self) -> &'static str {
         match self {
             Self::TooManyNodes { .. } => "too_many_nodes",
@@ -52,7 +52,7 @@ impl Refusal {
         }
     }
 
-    /// Whether there is too much of something that would be right if there were less.
+    /// Returns whether the message exceeds a limit but is otherwise valid.
     pub fn is_too_much(&self) -> bool {
         match self {
             Self::TooManyNodes { .. } | Self::TooBig { .. } => true,

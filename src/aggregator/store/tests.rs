@@ -1,4 +1,4 @@
-//! Whatever agents say and in whatever order, readers see the last status that could be, and each refusal changes nothing.
+//! For any messages in any order, readers see the last valid status, and a refusal changes nothing.
 
 mod full;
 mod model;
@@ -17,7 +17,7 @@ use crate::wire::stream::{encode_from_agent, parse_from_agent};
 const STALE: Duration = Duration::from_secs(10);
 const FORGET: Duration = Duration::from_secs(100);
 
-/// A store, its readers and its time.
+/// A store with its readers and time.
 struct World {
     store: Store,
     readers: watch::Receiver<Fleet>,
@@ -64,7 +64,7 @@ impl World {
         self.store.hear(speaker, message, self.now)
     }
 
-    /// Connects, and lets the two speak until they are of one mind.
+    /// Connects the agent and exchanges messages until both sides are in sync.
     fn connect(&mut self, agent: &mut Agent) -> Result<(), Refusal> {
         let FromAgent::Hello(hello) = agent.sender.connected() else {
             panic!("an agent begins with a hello");
@@ -117,7 +117,7 @@ impl Agent {
         }
     }
 
-    /// One that has something to say.
+    /// An agent with a status to report.
     fn with(node: &str, parts: Parts) -> Self {
         let mut agent = Self::new(node, 1);
         assert_eq!(agent.sender.observed(parts), None);
@@ -149,7 +149,7 @@ fn changed(key: &str, bytes: &[u8]) -> Change {
     }
 }
 
-/// Connected and in sync.
+/// A connected agent that is in sync.
 fn settled(world: &mut World, node: &str) -> Agent {
     let mut agent = Agent::with(node, parts(1));
     world.connect(&mut agent).unwrap();
@@ -157,7 +157,7 @@ fn settled(world: &mut World, node: &str) -> Agent {
     agent
 }
 
-/// What is refused is refused with this text, and nothing of the node has changed.
+/// Asserts that a change is refused with this text and does not change the node.
 fn refused(world: &mut World, agent: &Agent, change: &Change, text: &str) {
     let before = world.node("n").unwrap();
     let message = FromAgent::Delta {
@@ -169,7 +169,7 @@ fn refused(world: &mut World, agent: &Agent, change: &Change, text: &str) {
     let said = crate::domain::error::chain(&refusal);
     assert!(said.contains(text), "{said}");
     assert!(Arc::ptr_eq(&before, &world.node("n").unwrap()));
-    // Its agent can still say what is right.
+    // The agent can still send valid messages.
     let heartbeat = agent.sender.heartbeat().unwrap();
     let answer = world.hear(agent, &heartbeat).unwrap();
     assert_eq!(answer, Some(ToAgent::Ack { seq: 1 }));
@@ -179,7 +179,7 @@ fn refused(world: &mut World, agent: &Agent, change: &Change, text: &str) {
 fn a_node_appears_with_its_first_status_and_not_before() {
     let mut world = World::new(9);
     let mut agent = Agent::new("n", 1);
-    // Asked for its status, it sends an empty one, and none is without the part `node`.
+    // The agent answers the resync with an empty status, which is invalid without the part `node`.
     let refusal = world.connect(&mut agent).unwrap_err();
     assert_eq!(refusal.word(), "bad_status");
     assert_eq!(
@@ -252,11 +252,11 @@ fn the_connection_that_was_welcomed_last_speaks_alone() {
     assert_eq!(world.hear(&older, &heartbeat).unwrap(), None);
     let told = older.speaker.as_mut().unwrap().superseded.try_recv();
     assert_eq!(told, Ok(()));
-    // Its end says nothing of the one that took its place.
+    // The end of the older stream does not affect the newer one.
     world.disconnect(&mut older);
     let node = world.node("n").unwrap();
     assert_eq!((node.connected, &node.parts), (true, &parts(2)));
-    // And while that one is alive, the older is not welcome.
+    // While the newer one is alive, the older one is refused.
     world.connect(&mut older).unwrap();
     assert!(older.speaker.is_none());
 }
@@ -342,7 +342,7 @@ fn equal_nodes_share_what_they_have_alike_and_the_last_of_them_takes_it_away() {
         assert!(Arc::ptr_eq(&node.labels, &nodes[0].labels));
         assert!(Arc::ptr_eq(&content(node), &content(nodes[0])));
     }
-    // A delta that says again what is known adds nothing.
+    // A delta with known contents adds nothing.
     let mut more = parts(7);
     more = more.with(&changed("profiles/x", b""));
     for agent in &mut agents {

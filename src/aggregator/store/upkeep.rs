@@ -1,4 +1,4 @@
-//! What time does to the fleet: nodes become stale and are forgotten, and connections that are of no use are ended.
+//! Periodic maintenance of the fleet: marks stale nodes, removes old ones, and closes misbehaving connections.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use crate::aggregator::peer::Peer;
 use crate::aggregator::stats::Stats;
 use crate::domain::id::NodeName;
 
-/// A stream whose agent says nothing for so many times the bound of staleness is ended.
+/// Multiple of the staleness bound after which a silent stream is closed.
 const SILENT_BOUNDS: u32 = 3;
-/// How long a stream that was told to end may take.
+/// Time limit for a stream that was asked to end.
 const RETIREMENT: Duration = Duration::from_secs(10);
 
 impl Store {
-    /// Marks nodes that became stale, forgets those that were for too long, and ends the connections of those who do not do
-    /// their part.
+    /// Marks nodes that became stale, removes those that have been stale for too long, and closes silent or superseded
+    /// connections.
     pub fn sweep(&mut self, now: Moment) {
         let (mut turned, mut forgotten) = (Vec::new(), Vec::new());
         let bound = self.settings.stale_after();
@@ -58,14 +58,15 @@ impl Store {
         self.check();
     }
 
-    /// Sees to it that there is room for this node, if need be in the place of the one that is stale and left for longest.
+    /// Ensures that there is room for this node, if necessary by evicting the stale, disconnected node with the oldest
+    /// confirmation.
     pub(super) fn make_room(&mut self, node: &NodeName, now: Moment) -> Result<(), Refusal> {
         let most = self.settings.max_nodes();
         if self.entries.len() < most || self.entries.contains_key(node) {
             return Ok(());
         }
         let longest = self.left.first().filter(|(confirmed, _)| {
-            // The others are not stale either, if this one is not.
+            // If this one is not stale, none of the others is.
             confirmed.age(now) > self.settings.stale_after()
         });
         let Some((_, longest)) = longest.cloned() else {

@@ -1,8 +1,9 @@
-//! Finds a page of those who use something: as few nodes are read as can be, and a few at a time.
+//! Search for a page of usage rows that reads as few nodes as possible, in small steps.
 //!
-//! Of each node it is known without reading by what its rows are ordered ([`UsageRank`](crate::domain::fleet::UsageRank)), so nodes
-//! are read in the order of their first row that is wanted. The page is whole once what is left comes after all of it. Names are
-//! known to nobody who has not read: where few match, a page ends before it is full, and the next goes on from there.
+//! The sort keys of each node's rows are known without decoding ([`UsageRank`](crate::domain::fleet::UsageRank)), so
+//! nodes are read in the order of their first matching row. The page is complete once all remaining rows sort after it.
+//! Names are only known after decoding: if few rows match, a page ends before it is full, and the next one continues
+//! from there.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -17,35 +18,36 @@ use crate::domain::stream::PartKey;
 use crate::wire::status;
 use crate::wire::usage::{UsageJson, UsageRow, rows};
 
-/// Bytes of parts that are read before others have their turn: some thirty nodes, a few milliseconds.
+/// Bytes of parts decoded per step: about thirty nodes, a few milliseconds.
 pub(super) const AT_ONCE: usize = 128 * 1024;
-/// Bytes of parts that are read for one page: some four thousand nodes.
+/// Bytes of parts decoded per page: about four thousand nodes.
 pub(super) const MOST_READ: usize = 16 * 1024 * 1024;
 
-/// A page that is being made. Pure: whoever makes it lets others have their turn between the steps.
+/// Search in progress. Pure: the caller yields between the steps.
 #[derive(Debug)]
 pub struct Search<'a> {
     query: &'a Query,
     now: Moment,
     /// Nodes that may have rows of the page, ordered by name.
     nodes: Vec<&'a Arc<Node>>,
-    /// Those that were not read, by the rank of their first row that is wanted and their place in `nodes`.
+    /// Nodes to read, by the rank of their first matching row and their index in `nodes`.
     left: BinaryHeap<Reverse<(u64, usize)>>,
-    /// The first rows so far, one more than the page has. Equal ones are told apart by when they were found.
+    /// Best rows found so far, one more than the page needs. Ties are distinguished by the order in which they were
+    /// found.
     found: BTreeMap<(Place, usize), UsageRow>,
-    /// Rows that were found, and bytes that were read, so far and at most.
+    /// Number of rows found, bytes read, and the limit of bytes.
     count: usize,
     read: usize,
     most: usize,
 }
 
 impl<'a> Search<'a> {
-    /// Of the page of `fleet` that `query` asks for. Nothing is read yet.
+    /// Prepares the search for the page of `fleet` that `query` requests, without reading.
     pub fn new(fleet: &'a Fleet, query: &'a Query, now: Moment) -> Self {
         Self::within(fleet, query, now, MOST_READ)
     }
 
-    /// The same, which stops when it has read so many bytes.
+    /// Like [`new`](Self::new), with a limit of bytes to read.
     pub(super) fn within(fleet: &'a Fleet, query: &'a Query, now: Moment, most: usize) -> Self {
         let mut search = Self {
             query,
@@ -78,7 +80,7 @@ impl<'a> Search<'a> {
         self.left = left.into();
     }
 
-    /// Reads some nodes. Whether there are more to be read for this page.
+    /// Reads some nodes; returns whether more have to be read for this page.
     pub fn step(&mut self) -> bool {
         let pause = self.read.saturating_add(AT_ONCE);
         while self.read < pause {
@@ -95,7 +97,7 @@ impl<'a> Search<'a> {
         true
     }
 
-    /// The page, as far as it was read.
+    /// Returns the page as read so far.
     pub fn page(mut self) -> Page {
         let is_whole = self.is_whole();
         let goes_on = self
@@ -103,7 +105,7 @@ impl<'a> Search<'a> {
             .map(|(rank, name)| (rank, name.to_owned(), String::new()));
         let goes_on = goes_on.filter(|_| !is_whole);
         if let Some(place) = &goes_on {
-            // What was found behind a node that was not read is found again.
+            // Rows that sort after an unread node belong to a later page and will be found again.
             self.found.split_off(&(place.clone(), 0));
         }
         let more = self.found.len() > self.query.limit;
@@ -118,14 +120,14 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Where the first row of what is left can stand.
+    /// Earliest possible position of an unread row.
     fn next(&self) -> Option<(u64, &'a str)> {
         let Reverse((rank, at)) = self.left.peek()?;
         let node: &'a Arc<Node> = self.nodes.get(*at)?;
         Some((*rank, node.name.as_str()))
     }
 
-    /// Whether nothing that is left can come before what was found.
+    /// Returns whether no unread row can sort before the found ones.
     fn is_whole(&self) -> bool {
         if self.found.len() <= self.query.limit {
             return false;
@@ -135,7 +137,7 @@ impl<'a> Search<'a> {
         self.next().is_none_or(|next| last < Some(next))
     }
 
-    /// What one node says. What cannot be read was never taken in, so there is nothing then.
+    /// Adds the rows of a node. The store accepts decodable parts only.
     fn take(&mut self, node: &Node) {
         let Some(part) = node.parts.get(PartKey::usage().as_str()) else {
             return;
@@ -160,7 +162,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The rank of the first row of `node` that can be wanted; `None` where it has none.
+/// Rank of the first row of `node` that can match; `None` if there is none.
 fn first(node: &Node, query: &Query) -> Option<u64> {
     let name = node.name.as_str();
     let after = query.after.as_ref().map(Token::last);
@@ -170,7 +172,7 @@ fn first(node: &Node, query: &Query) -> Option<u64> {
         (Sort::Memory, after) => {
             let most = match after {
                 None => u64::MAX,
-                // Of two that have the same, the one whose node comes first is told first.
+                // Ties are ordered by node, so nodes before the last one have already returned rows of that rank.
                 Some((rank, last, _)) => {
                     let memory = u64::MAX.saturating_sub(*rank);
                     let told = u64::from(name < last.as_str());

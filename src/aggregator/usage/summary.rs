@@ -1,4 +1,4 @@
-//! How much of which type each namespace has, over the fleet: read when asked, some nodes at a time, as rows are.
+//! Allocations by namespace and type over the whole fleet, decoded on request in small steps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::wire::status;
 
 use super::search::{AT_ONCE, MOST_READ};
 
-/// Most groups that are told: namespaces and types are what peers say.
+/// Maximum number of groups, because peers choose the namespaces and types.
 const MOST_GROUPS: usize = 10_000;
 
-/// A summary that is being made. Pure: whoever makes it lets others have their turn between the steps.
+/// Summary in progress. Pure: the caller yields between the steps.
 #[derive(Debug)]
 pub struct Summary<'a> {
     nodes: Vec<&'a Arc<Node>>,
@@ -26,24 +26,24 @@ pub struct Summary<'a> {
     told: Told,
 }
 
-/// What it comes to.
+/// Result of a summary.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Told {
-    /// By namespace and type.
+    /// Allocations by namespace and type.
     pub holdings: Holdings,
-    /// Nodes that were not heard of for too long: what they said of their pods is not counted.
+    /// Number of stale nodes, whose pods are not counted.
     pub stale: u64,
-    /// Whether there was more than is read or told at once.
+    /// Whether the limit of bytes or groups was exceeded.
     pub is_cut: bool,
 }
 
 impl<'a> Summary<'a> {
-    /// Of all nodes of `fleet`. Nothing is read yet.
+    /// Prepares a summary of all nodes of `fleet`, without reading.
     pub fn new(fleet: &'a Fleet, now: Moment) -> Self {
         Self::within(fleet, now, MOST_READ)
     }
 
-    /// The same, which stops when it has read so many bytes.
+    /// Like [`new`](Self::new), with a limit of bytes to read.
     pub(super) fn within(fleet: &'a Fleet, now: Moment, most: usize) -> Self {
         Self {
             nodes: fleet.nodes.iter().collect(),
@@ -55,7 +55,7 @@ impl<'a> Summary<'a> {
         }
     }
 
-    /// Reads some nodes. Whether there are more to be read.
+    /// Reads some nodes; returns whether more have to be read.
     pub fn step(&mut self) -> bool {
         let pause = self.read.saturating_add(AT_ONCE);
         while self.read < pause {
@@ -72,7 +72,7 @@ impl<'a> Summary<'a> {
         true
     }
 
-    /// What was read.
+    /// Returns the result.
     pub fn told(self) -> Told {
         self.told
     }
@@ -86,7 +86,7 @@ impl<'a> Summary<'a> {
             return;
         }
         self.read = self.read.saturating_add(part.bytes().len());
-        // What cannot be read was never taken in, so there is nothing then.
+        // The store accepts decodable parts only.
         let Ok(usage) = status::decode_usage(part) else {
             return;
         };
@@ -101,7 +101,7 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// The types of its devices. Those that the fleet keeps are in the order of the addresses that their parts are called by.
+/// Types of the node's devices. The fleet stores devices in the order of the addresses in their parts' keys.
 pub(in crate::aggregator) fn types(node: &Node) -> BTreeMap<PciAddress, TypeName> {
     let keys = status::device_parts(&node.parts);
     let mut addresses: Vec<PciAddress> = keys

@@ -1,4 +1,4 @@
-//! Pages put together are the whole, in order, whatever the size of a page; and what cannot be asked is refused.
+//! Pages of any size together are the complete list in order; invalid queries are refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,7 +83,7 @@ fn fleet(nodes: &[Vec<u64>]) -> Fleet {
     fleet
 }
 
-/// The page, and how many steps it took.
+/// Runs the search; returns the page and the number of steps.
 fn stepped(mut search: Search<'_>) -> (Page, usize) {
     let mut steps = 1;
     while search.step() {
@@ -172,14 +172,14 @@ proptest! {
             token = next.to_string();
             page += 1;
             if page == pages {
-                // It uses something else now, or has just come, or is gone.
+                // The node's usage changes, or the node is added or removed.
                 match &after {
                     Some(memory) => fleet.nodes.insert(node(&name, memory)),
                     None => fleet.nodes.remove(&name.parse().unwrap()),
                 };
             }
         }
-        // Nobody is told twice at one place, and nobody out of order.
+        // No row is repeated at the same position, and none is out of order.
         prop_assert!(told.is_sorted_by(|one, other| one.0 < other.0), "{:?}", told);
         for (number, memory) in nodes.iter().enumerate().filter(|(number, _)| *number != changed) {
             let name = format!("gpu-{number:02}");
@@ -245,11 +245,11 @@ fn i12_what_cannot_be_asked_is_refused_with_what_can() {
     ] {
         assert_eq!(chain(&query(&asked).unwrap_err()), said);
     }
-    // A field of a form that was left empty is none.
+    // An empty form field counts as absent.
     assert_eq!(query("over=&sort=&node=").unwrap(), Query::default());
 }
 
-/// As [`fleet`], with so many nodes of so many tenants; the last node has most.
+/// Like [`fleet`], with this many nodes and tenants; the last node uses the most.
 fn large(nodes: usize, tenants: u64) -> Fleet {
     let mut fleet = Fleet::default();
     for number in 0..nodes {
@@ -276,7 +276,7 @@ fn no_more_nodes_are_read_than_a_page_has_rows() {
         let mut token = String::new();
         for _ in 0..5 {
             let query = query(&format!("{asked}&limit=50&continue={token}")).unwrap();
-            // With so much to read each page is whole all the same.
+            // With this limit of bytes, each page is still complete.
             let (page, _) = stepped(Search::within(&fleet, &query, now, 51 * size * 2));
             if asked.starts_with("over=true") {
                 assert_eq!((page.items.len(), page.next), (0, None));
@@ -286,7 +286,7 @@ fn no_more_nodes_are_read_than_a_page_has_rows() {
             token = page.next.unwrap().to_string();
         }
     }
-    // What only a name tells has to be looked for, a few nodes at a time.
+    // Names are known only after decoding, so all nodes are read, in steps.
     let query = query("pod=nobody").unwrap();
     let (page, steps) = stepped(Search::new(&fleet, &query, now));
     assert_eq!((page.items.len(), page.next), (0, None));
@@ -295,14 +295,14 @@ fn no_more_nodes_are_read_than_a_page_has_rows() {
 
 #[test]
 fn of_many_who_use_the_same_those_of_the_first_nodes_come_first() {
-    // More than are read at once, and more than the roster has in one piece.
+    // More nodes than one step reads and than one chunk of the roster holds.
     let mut fleet = Fleet::default();
     for number in 0..600 {
         fleet
             .nodes
             .insert(node(&format!("gpu-{number:06}"), &[7; 8]));
     }
-    // One has more, and one less.
+    // One node uses more, and one less.
     fleet.nodes.insert(node("gpu-000100", &[8, 7]));
     fleet.nodes.insert(node("gpu-000003", &[6, 7]));
     let now = Moment::default();
@@ -329,7 +329,7 @@ fn of_many_who_use_the_same_those_of_the_first_nodes_come_first() {
     assert!(told.is_sorted_by_key(order));
     assert_eq!(told[0].node, "gpu-000100");
     assert_eq!(told.last().unwrap().node, "gpu-000003");
-    // A page in the middle of them goes on where the one before has ended, and reads no more than it needs.
+    // A page in the middle continues where the previous one ended, and reads no more than necessary.
     let size = fleet.nodes.iter().next().unwrap().parts.size();
     let mut token = String::new();
     for page in told.chunks(50).take(20) {
@@ -340,7 +340,7 @@ fn of_many_who_use_the_same_those_of_the_first_nodes_come_first() {
     }
 }
 
-/// All that is read of a fleet, and how many steps it took.
+/// Sums up the whole fleet; returns the result and the number of steps.
 fn summed(fleet: &Fleet, most: usize, now: Moment) -> (summary::Told, usize) {
     let mut summary = summary::Summary::within(fleet, now, most);
     let mut steps = 1;
@@ -350,7 +350,7 @@ fn summed(fleet: &Fleet, most: usize, now: Moment) -> (summary::Told, usize) {
     (summary.told(), steps)
 }
 
-/// The same machine, whose pods were given what they have.
+/// The same node, with a replica allocated to each pod.
 fn giving(name: &str, pods: u32) -> Arc<Node> {
     let node = node(name, &(0..u64::from(pods)).collect::<Vec<u64>>());
     let part = node.parts.get(PartKey::usage().as_str()).unwrap();

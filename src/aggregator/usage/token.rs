@@ -1,4 +1,4 @@
-//! Where the next page begins.
+//! Continuation tokens.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,34 +10,34 @@ use crate::domain::fleet::ranked;
 use crate::domain::stream::Digest;
 use crate::wire::usage::UsageRow;
 
-/// The place after a page's last row. As text it is `filter~sort~memory~node~key`, the key in hexadecimal, which is nobody's to
-/// rely on.
+/// Position after the last row of a page. The text format is `filter~sort~memory~node~key`, with the key in
+/// hexadecimal. It is opaque to clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// Of the filters that it belongs to.
+    /// Digest of the filters that the token belongs to.
     filter: Digest,
     sort: Sort,
     last: Place,
 }
 
-/// A token that cannot be used.
+/// Error of a continuation token.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TokenError {
-    /// No page ended with it.
+    /// Malformed token.
     #[error("it is not one that an answer gave as `continue`")]
     Malformed,
-    /// It was given for other filters or another order.
+    /// Token of a query with other filters or another order.
     #[error("it was given for other values of node, namespace, pod, over or sort")]
     OtherQuery,
 }
 
-/// Where a row stands in the order: less memory is further back where it is ordered by that.
+/// Sort key of a row: rank, node and key. The rank increases with decreasing memory if rows are ordered by memory.
 pub(super) type Place = (u64, String, String);
 
-/// Longest key: five words and what is between them.
+/// Maximum length of a key: five words and their separators.
 const LONGEST_KEY: usize = 2048;
 
-/// Where `row` stands.
+/// Sort key of `row`.
 pub(super) fn place(sort: Sort, row: &UsageRow) -> Place {
     let rank = match sort {
         Sort::Node => 0,
@@ -55,7 +55,7 @@ impl Token {
         }
     }
 
-    /// Where that is.
+    /// Position of the last row.
     pub(super) fn last(&self) -> &Place {
         &self.last
     }

@@ -1,4 +1,4 @@
-//! What the API's document says of who is refused, held against the table of who may ask.
+//! Refusals in the OpenAPI document, compared with the access table.
 
 use super::*;
 use crate::domain::access::Row;

@@ -1,4 +1,4 @@
-//! Streams, and how long they last once the right to them is gone.
+//! Lifetime of streams whose authorization is revoked.
 
 use tokio::sync::Semaphore;
 use tokio_stream::StreamExt;
@@ -17,7 +17,7 @@ async fn a_stream_ends_within_a_minute_and_a_half_of_the_right_to_it() {
     tokio::time::advance(Duration::from_secs(59)).await;
     let mut body = site.gets(path, Some("ada")).await.into_body();
     assert!(body.frame().await.unwrap().is_ok());
-    // Somebody else's question is answered just before the right is taken away: so long that counts.
+    // Another request refreshes the cached grant just before it is revoked, which is the worst case.
     tokio::time::advance(Duration::from_secs(2)).await;
     assert_eq!(site.status(path, Some("ada")).await, 200);
     site.server.takes_all();
@@ -37,7 +37,7 @@ async fn while_the_api_server_is_away_a_stream_goes_on_and_then_ends_with_the_ri
     let start = tokio::time::Instant::now();
     let mut body = answer.into_body();
     assert!(body.frame().await.unwrap().is_ok());
-    // While nobody can say it goes on.
+    // The stream continues while the API server does not answer.
     site.server.0.away.store(true, Ordering::Relaxed);
     while start.elapsed() < Duration::from_mins(3) {
         assert!(body.frame().await.unwrap().is_ok());
@@ -80,7 +80,7 @@ async fn who_follows_by_grpc_is_asked_about_again_and_ends_with_the_right_to_it(
     let request = v1::WatchRequest::default();
     let mut events = watching.start((place, right), &request).ok().unwrap();
     assert!(events.next().await.unwrap().is_ok(), "synced");
-    // While nobody can say it goes on.
+    // The stream continues while the API server does not answer.
     server.0.away.store(true, Ordering::Relaxed);
     let quiet = tokio::time::timeout(Duration::from_mins(5), events.next()).await;
     assert!(quiet.is_err());

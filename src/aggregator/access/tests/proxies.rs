@@ -1,4 +1,4 @@
-//! Whom a proxy names, and who it may be.
+//! Identities forwarded by proxies.
 
 use super::*;
 use crate::config::aggregator::Network;
@@ -37,12 +37,12 @@ async fn a_proxys_word_counts_from_a_trusted_address_and_is_never_passed_over() 
     let bob = ("x-forwarded-user", "bob");
     assert_eq!(asks(with_groups(), &[bob, team]).await, 200);
     assert_eq!(asks(with_groups(), &[team]).await, 401);
-    // Nor does a token make up for a name that is not the sender's to give.
+    // A token does not make up for an untrusted forwarded identity.
     for headers in [&[ada][..], &[team], &[ada, token]] {
         assert_eq!(asks(elsewhere(), headers).await, 400);
     }
     assert_eq!(asks(elsewhere(), &[token]).await, 200);
-    // Where no proxy is believed, names are nothing: the token is what counts.
+    // Without trusted proxies, forwarded names are ignored and only the token counts.
     assert_eq!(asks(Believed::default(), &[ada]).await, 401);
     assert_eq!(asks(Believed::default(), &[bob, token]).await, 200);
 }

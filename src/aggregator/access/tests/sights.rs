@@ -1,4 +1,4 @@
-//! What readers of some types see, and in whose words they are told that something failed.
+//! Visibility for readers of single types, and error details that are restricted to callers who may list nodes.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const H100: &str = "nvidia-h100-80gb";
 const L4: &str = "nvidia-l4-24gb";
 const AWAY: &str = "https://10.0.0.1:6443 refused serviceaccount octavo";
 
-/// Nodes without agents: one of each product, by NVIDIA's label.
+/// Nodes without agents, one per product, labeled as NVIDIA's feature discovery does.
 fn cluster(products: &[&str]) -> Arc<Followed> {
     let amounts = Amounts::default()
         .with("nvidia.com/gpu", 4)
@@ -43,8 +43,8 @@ fn cluster(products: &[&str]) -> Arc<Followed> {
     })
 }
 
-/// A site beside a cluster of nodes that no agent speaks for, with a profile for each of two types, one for none, and one that says
-/// it is for one type and reaches all.
+/// Site with nodes that have no agent. Its profiles: one for each of two types, one for any type, and one that claims a
+/// single type but reaches all nodes.
 struct Labelled {
     site: Site,
     cluster: watch::Sender<Arc<Followed>>,
@@ -153,7 +153,7 @@ async fn nfr_003_who_may_see_one_type_sees_and_follows_the_profiles_that_are_for
     }
     let page = text(here.site.gets("/profiles", Some("bob")).await).await;
     assert!(page.contains("a/big") && !page.contains("small"), "{page}");
-    // Who sees types one by one can have nothing estimated, and is not asked what.
+    // Estimates need permission for all types, so the form is hidden from a reader of single types.
     for (user, has_form) in [("bob", false), ("eve", true)] {
         let page = text(here.site.gets("/profiles/a/big", Some(user)).await).await;
         assert_eq!(page.contains("id=\"estimate\""), has_form, "{page}");
@@ -173,12 +173,12 @@ async fn nfr_003_who_may_see_one_type_sees_and_follows_the_profiles_that_are_for
     }
 }
 
-/// Names of profiles that a stream begins with.
+/// Names of the profiles that a stream begins with.
 async fn told(mut body: Body) -> Vec<String> {
     named(&until_synced(&mut body).await)
 }
 
-/// What a stream says up to the next `synced`.
+/// Reads the stream up to the next `synced` event.
 async fn until_synced(body: &mut Body) -> String {
     let mut text = String::new();
     while !text.contains("event: synced") {
@@ -188,7 +188,7 @@ async fn until_synced(body: &mut Body) -> String {
     text
 }
 
-/// Names of the profiles that are told of.
+/// Names of the profiles in the events.
 fn named(text: &str) -> Vec<String> {
     let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
     let events = data.map(|data| serde_json::from_str::<Value>(data).unwrap());
@@ -243,7 +243,7 @@ async fn who_follows_profiles_is_told_when_what_they_see_may_be_old_and_when_it_
     become_so(None);
     let said = until_synced(&mut body).await;
     assert!(!said.contains("notice"), "{said}");
-    // Nothing is heard from then on.
+    // No more updates arrive from here on.
     let said = until_synced(&mut body).await;
     assert!(said.contains("for more than a minute"), "{said}");
 }
@@ -265,7 +265,7 @@ async fn a_stream_ends_when_its_reader_may_see_other_types_than_at_its_start() {
     may(L4);
     while body.frame().await.is_some() {}
     let answer = here.site.gets("/api/v1/profile-events", Some("bob")).await;
-    // What selects nothing reaches both types, and no other.
+    // A profile without a selector reaches both types and no other.
     assert_eq!(
         told(answer.into_body()).await,
         ["any", "big", "small", "wide"]
@@ -318,7 +318,7 @@ async fn nfr_003_the_words_of_an_api_server_and_names_of_files_are_for_who_may_l
 
 #[tokio::test]
 async fn nfr_003_where_an_engine_is_and_what_it_says_when_it_fails_is_for_who_may_list_nodes() {
-    // Nobody listens there.
+    // Nothing listens on this port.
     let url = "http://127.0.0.1:1/secret-engine";
     let engine = Engine::new(&EngineSettings {
         url: url.parse().unwrap(),

@@ -1,4 +1,4 @@
-//! The slices of a device now, with what becomes of each instance, and as they would be.
+//! Memory slices of a device before and after a plan.
 
 use crate::aggregator::pages::slices::{Picture, Region, SLICES};
 use crate::aggregator::pages::words::printable;
@@ -7,7 +7,7 @@ use crate::domain::plan::words::{self, Words};
 use crate::domain::plan::{Change, Fate, PlannedInstance, Verdict};
 use crate::domain::slices::words::{ids, place};
 
-/// The picture of what is there, with what becomes of each instance.
+/// Marks what happens to each existing instance.
 pub(super) fn marked(picture: Picture, device: &Device, verdict: &Verdict) -> Picture {
     let instances = device
         .mig
@@ -39,7 +39,7 @@ pub(super) fn marked(picture: Picture, device: &Device, verdict: &Verdict) -> Pi
     }
 }
 
-/// The picture of what would be there.
+/// Diagram of the planned instances.
 pub(super) fn then(state: &MigState, change: &Change, words: &Words<'_>) -> Picture {
     let slices = state.catalog.memory_slices();
     let mode = change.mode.as_ref().map_or(state.current, |mode| mode.to);
@@ -68,7 +68,7 @@ fn laid_out(state: &MigState, change: &Change, slices: u32, words: &Words<'_>) -
     let (mut regions, mut next) = (Vec::new(), 0);
     for planned in &change.after {
         let (start, end) = (planned.placement.start, planned.placement.end());
-        // What cannot be, such as two instances in one slice, is not drawn.
+        // Impossible placements, such as overlapping instances, are not drawn.
         if start < next || end > slices {
             continue;
         }

@@ -1,6 +1,8 @@
-//! Estimates of all hardware profiles side by side: a form, and below it a row a profile with time, cost, what is free and warnings.
+//! Comparison of hardware profiles by estimates: a form, and a row per profile with time, cost, availability and
+//! warnings.
 //!
-//! What is asked stands in the page's address. An engine that is away leaves the table without times, and the page says why.
+//! The workload is part of the page's address. If the engine does not answer, the table has no times and the page gives
+//! the reason.
 
 mod figures;
 
@@ -26,12 +28,11 @@ use crate::domain::price::Amount;
 use crate::wire::estimates::{DevicesJson, EstimateRequest, EstimateRow, MOST_ITEMS, of_profile};
 use crate::wire::hardware_profiles::document::ProfileRow;
 
-/// The longest objective that is repeated in the form.
+/// Maximum length of an objective repeated in the form, in characters.
 const LONGEST: usize = 32;
-/// Warnings of one profile.
+/// Maximum number of warnings per profile.
 const MOST_WARNINGS: usize = 4;
 
-/// The page.
 #[derive(Template)]
 #[template(path = "compare.html")]
 struct ComparePage {
@@ -39,7 +40,7 @@ struct ComparePage {
     kinds: Vec<Choice>,
     precisions: Vec<Choice>,
     asked: Asked,
-    /// The longest time in days, or the lowest speed in tokens a second.
+    /// Maximum time in days, or minimum speed in tokens per second.
     limit: String,
     budget: String,
     refused: Option<String>,
@@ -50,7 +51,7 @@ struct ComparePage {
     origin: String,
 }
 
-/// The answer.
+/// Comparison of the profiles.
 #[derive(Debug)]
 struct Table {
     /// Why there are no times.
@@ -61,7 +62,7 @@ struct Table {
     assumptions: Vec<String>,
 }
 
-/// One profile.
+/// Row of a profile.
 #[derive(Debug)]
 struct Line {
     href: String,
@@ -75,23 +76,23 @@ struct Line {
     is_cheapest: bool,
     available: String,
     warnings: Vec<String>,
-    /// What the rows are ordered by.
+    /// Sort key of the row.
     rank: Rank,
 }
 
 /// Estimates by type and count.
 type Estimates<'a> = BTreeMap<(&'a str, u64), &'a EstimateRow>;
 
-/// What of a profile is compared, the worst of its types.
+/// Sort key: the worst value of all types of a profile.
 #[derive(Debug, Clone, PartialEq)]
 struct Rank {
     misses: bool,
     cost: Option<Amount>,
-    /// Seconds, or seconds of one token.
+    /// Seconds of the training, or seconds per token.
     time: Option<f64>,
 }
 
-/// The page that `uri` asks for.
+/// Serves the page that `uri` requests.
 pub(in crate::aggregator::pages) async fn page(
     State(site): State<Site>,
     Seen(sight): Seen,
@@ -153,13 +154,13 @@ fn parameter(uri: &Uri, name: &str) -> String {
     value.trim().chars().take(LONGEST).collect()
 }
 
-/// Whether people can pick it for work with devices.
+/// Returns whether users can select the profile for workloads with accelerators.
 fn gives_devices(row: &ProfileRow) -> bool {
     let mut all = row.identifiers.iter();
     is_usable(row) && all.any(|one| is_accelerator(&one.identifier))
 }
 
-/// All profiles, estimated with one question.
+/// Estimates all profiles in one request.
 async fn table(
     site: &Site,
     sight: &Sight,
@@ -211,7 +212,7 @@ async fn table(
     })
 }
 
-/// Orders the rows and marks the cheapest and the fastest: of what can be compared, by the worst that is estimated.
+/// Sorts the rows and marks the cheapest and the fastest by their worst estimate, among those that have one.
 fn mark(lines: &mut [Line]) {
     lines.sort_by(|one, other| {
         let (a, b) = (&one.rank, &other.rank);
@@ -289,7 +290,7 @@ impl Line {
     }
 }
 
-/// What is to be known of a profile whatever runs.
+/// Warnings about a profile that do not depend on the workload.
 fn of_profile_itself(row: &ProfileRow, devices: Option<&Vec<DevicesJson>>) -> Vec<String> {
     let mut warnings = Vec::new();
     let count = devices.and_then(|all| all.first()).map(|one| one.count);

@@ -1,9 +1,9 @@
-//! A new hardware profile, made of the nodes that were selected in the list: a form that is filled in, what is to be known of it, the
-//! object, how it differs from the one of its name that there is, and the commands that make it. Where the aggregator makes profiles
-//! and the reader may, buttons that try it and make it.
+//! Form of a new hardware profile, created from nodes selected in the list: the prefilled fields, notes, the object,
+//! its differences from an existing profile of the same name, and the commands that create it. If the aggregator
+//! creates profiles and the reader is authorized, buttons validate and create it.
 //!
-//! What was selected in the list is sent, never a part of the address: an address has no room for the names of a thousand nodes. An
-//! address may name nodes all the same, so that a page of a few can be sent to somebody who may make profiles.
+//! The selection is sent in the body, because an address has no room for the names of a thousand nodes. An address may
+//! still name nodes, so that a page with a few of them can be shared.
 
 mod answer;
 mod asked;
@@ -29,34 +29,33 @@ use crate::k8s::hardware_profiles::Existing;
 use crate::wire::hardware_profiles::document::IdentifierJson;
 use crate::wire::hardware_profiles::{differences, object, yaml};
 
-/// Names of nodes that a sentence has.
+/// Maximum number of node names in a sentence.
 const SHOWN: usize = 12;
 
-/// The page.
 #[derive(Template)]
 #[template(path = "draft.html")]
 pub(super) struct DraftPage {
     assets: Assets,
     asked: Asked,
     selected: String,
-    /// What came of making it.
+    /// Outcome of the creation.
     answer: Option<Answer>,
-    /// Why there is none.
+    /// Why there is no draft.
     refused: Option<Refused>,
     counts: Vec<CountFields>,
     taints: Vec<TaintBox>,
     made: Option<Made>,
     origin: String,
-    /// How the form is sent: as the page was asked for.
+    /// Method of the form, the same as that of the page's request.
     method: &'static str,
 }
 
 impl DraftPage {
-    /// A field that is always sent says that taints were chosen, also when none is.
+    /// Value of a field that is always sent, to distinguish an empty choice of taints from no choice.
     const NO_TAINT: &str = NO_TAINT;
 }
 
-/// Who asks for the page and what they may see, where they reached this server, and what makes profiles for them.
+/// Reader of the page: identity, visibility, base URL, and the creator of profiles if enabled.
 pub(super) struct Reader {
     pub(super) who: Who,
     pub(super) sight: Sight,
@@ -64,16 +63,16 @@ pub(super) struct Reader {
     pub(super) origin: String,
 }
 
-/// Why there is no profile, and what would help.
+/// Why there is no draft, and possible corrections.
 #[derive(Debug)]
 struct Refused {
     why: String,
     choices: Vec<Choice>,
-    /// The counts that are wrong.
+    /// Resource and bound of an invalid count.
     counts: Option<(String, Part)>,
 }
 
-/// The same with one thing chosen: another field of the form.
+/// Suggested correction: a field of the form with a value.
 #[derive(Debug)]
 struct Choice {
     name: &'static str,
@@ -81,7 +80,7 @@ struct Choice {
     word: String,
 }
 
-/// The profile that could be made.
+/// The drafted profile.
 #[derive(Debug)]
 struct Made {
     summary: String,
@@ -96,34 +95,34 @@ struct Made {
     apply: String,
 }
 
-/// A profile of this name that the cluster has.
+/// Existing profile of the same name.
 #[derive(Debug)]
 struct There {
-    /// Whether it says that it was made so, too; the cluster knows for sure.
+    /// Whether it claims to have been created by Octavo; only the cluster knows for certain.
     is_ours: bool,
     by: Option<String>,
-    /// What differs; nothing where the reader may not see what profiles say.
+    /// Differences; `None` if the reader is not allowed to list profiles.
     differences: Option<String>,
 }
 
-/// Whether it can be made here.
+/// Whether the reader can create the profile here.
 #[derive(Debug)]
 enum Offer {
-    /// Nothing is.
+    /// Profile creation is disabled.
     Off,
-    /// Why not.
+    /// The reader is not authorized, for this reason.
     NotFor(String),
-    /// It is.
+    /// The reader is authorized.
     Here,
 }
 
-/// What came of looking for a draft: the one without what was said of counts and taints, and the one with it.
+/// Draft without the counts and taints of the form, and with them.
 struct Drafted {
     plain: Option<Draft>,
     draft: Result<Draft, (StatusCode, Refused)>,
 }
 
-/// What an address asks for.
+/// Serves the form that an address describes.
 pub(super) async fn page(site: &Site, uri: &Uri, reader: Reader) -> (StatusCode, DraftPage) {
     let asked = Asked::of(uri);
     let (status, page) = shown(site, asked, &reader, None).await;
@@ -131,7 +130,7 @@ pub(super) async fn page(site: &Site, uri: &Uri, reader: Reader) -> (StatusCode,
     (status, DraftPage { method, ..page })
 }
 
-/// What was sent: shown, and where that is asked for tried or made before, with what came of it.
+/// Handles a submitted form: validates or creates the profile if requested, and shows the form with the outcome.
 pub(super) async fn sent(
     site: &Site,
     pairs: Vec<(String, String)>,
@@ -266,7 +265,7 @@ impl Refused {
         if let Refusal::Counts(CountError { resource, part, .. }) = why {
             return Self {
                 counts: Some((resource.clone(), *part)),
-                // The name of a resource stays as it is.
+                // The message begins with a resource name, which is not capitalized.
                 ..Self::plain(&format!("{why}."))
             };
         }
@@ -316,7 +315,7 @@ impl Made {
 }
 
 impl There {
-    /// What is known of one of the draft's name, and may be.
+    /// Finds an existing profile of the draft's name and shows what the reader is allowed to see.
     fn of(site: &Site, draft: &Draft, sight: &Sight) -> Option<Self> {
         let there = site.view.profiles().known(&draft.profile.key)?;
         Some(Self::told(&there, &draft.profile, sight))
@@ -362,7 +361,7 @@ fn selected(asked: &Asked) -> String {
     }
 }
 
-/// The first names, and how many more there are.
+/// Lists the first names and the number of the others.
 fn few(names: &[String]) -> String {
     let shown: Vec<String> = names
         .iter()

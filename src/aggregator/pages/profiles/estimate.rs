@@ -1,6 +1,7 @@
-//! How long a training takes with what a profile gives, how fast a model writes there, and what that costs: a form, and below it the answer.
+//! Estimate on a profile's page: training time or decoding speed, and cost, for a workload on the profile's devices.
 //!
-//! What is asked stands in the page's address. Who estimates may be away or lie: the page is the same without times, and says why.
+//! The workload is part of the page's address. If the engine fails or its answer is invalid, the page has no times and
+//! gives the reason.
 
 use askama::Template;
 use axum::extract::Query;
@@ -17,17 +18,17 @@ use crate::wire::estimates::{
 };
 use crate::wire::hardware_profiles::document::ProfileRow;
 
-/// What somebody asks for who says nothing.
+/// Default workload.
 const TRAINING: &str = "training";
-/// What somebody can ask for.
+/// Available workloads.
 pub(super) const KINDS: [(&str, &str); 2] = [
     (TRAINING, "A training: how long it takes"),
     ("decoding", "Writing: how fast one sequence is"),
 ];
-/// The longest figure that is repeated in the form.
+/// Maximum length of a value repeated in the form, in characters.
 const LONGEST: usize = 32;
 
-/// The form and what was asked by it.
+/// The form and the answer.
 #[derive(Debug, Template)]
 #[template(path = "estimate.html")]
 pub(super) struct Estimate {
@@ -37,27 +38,27 @@ pub(super) struct Estimate {
     parameters: String,
     tokens: String,
     count: String,
-    /// As many devices as a workload has where nobody says; empty where it has to be said.
+    /// Default number of devices; empty if the user has to enter one.
     usual: String,
     outcome: Outcome,
-    /// Where the reader reached this server, for the command.
+    /// Base URL by which the reader reached this server, for the command.
     origin: String,
 }
 
-/// What there is to be shown below.
+/// Content below the form.
 #[derive(Debug)]
 enum Outcome {
-    /// Nothing was asked.
+    /// No workload was entered.
     Nothing,
-    /// Nothing can be asked of this profile.
+    /// The profile does not support estimates.
     Impossible(String),
-    /// What was asked cannot be meant.
+    /// The workload is invalid.
     Refused(String),
-    /// An answer.
+    /// Estimates.
     Told(Told),
 }
 
-/// An option of a select.
+/// Option of a drop-down list.
 #[derive(Debug)]
 pub(super) struct Choice {
     pub(super) value: &'static str,
@@ -73,7 +74,7 @@ struct Told {
     source: String,
     assumptions: Vec<String>,
     notices: Vec<String>,
-    /// The same in a shell.
+    /// Equivalent command.
     command: String,
 }
 
@@ -87,7 +88,7 @@ struct Line {
     why_not: Option<String>,
 }
 
-/// What the address asks for.
+/// Fields of the form, from the address.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     pub(super) kind: String,
@@ -98,7 +99,8 @@ pub(super) struct Asked {
 }
 
 impl Estimate {
-    /// For `profile`; `None` for one that gives no accelerator, and for who sees types one by one, whom the API refuses too.
+    /// Builds the section for `profile`. `None` for a profile without an accelerator, and for a reader of single types,
+    /// whose requests the API refuses too.
     pub(super) async fn of(
         (view, sight): (&View, &Sight),
         profile: &ProfileRow,
@@ -160,7 +162,7 @@ impl Estimate {
 }
 
 impl Asked {
-    /// Of the page's address; what is not known there is passed over, as on other pages.
+    /// Parses the page's address. Unknown parameters are ignored, as on other pages.
     pub(super) fn of(uri: &Uri) -> Self {
         let mut asked = Self::default();
         let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri);
@@ -186,7 +188,7 @@ impl Asked {
         asked
     }
 
-    /// What can be chosen: workloads and precisions.
+    /// Options: workloads and precisions.
     pub(super) fn choices(&self) -> (Vec<Choice>, Vec<Choice>) {
         let choice = |now: &str, value: &'static str, word: &'static str| Choice {
             value,
@@ -199,7 +201,7 @@ impl Asked {
         (kinds.into(), precisions.into())
     }
 
-    /// The number of devices, where one is said.
+    /// Number of devices, if entered.
     pub(super) fn devices(&self) -> Result<Option<u64>, String> {
         match self.count.as_str() {
             "" => Ok(None),
@@ -210,7 +212,7 @@ impl Asked {
         }
     }
 
-    /// What shall run.
+    /// The workload to estimate.
     pub(super) fn workload(&self) -> Result<WorkloadJson, String> {
         let parameters = amount(&self.parameters)?;
         let precision = self.precision.clone();
@@ -259,7 +261,7 @@ impl Asked {
         self.kind == TRAINING
     }
 
-    /// The same for the command line.
+    /// Equivalent command.
     fn command(&self, profile: &ProfileRow) -> String {
         let mut words = vec!["octavo estimate".to_owned(), self.kind.clone()];
         let mut say = |flag: &str, value: &str| {

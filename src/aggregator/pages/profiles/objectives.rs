@@ -1,6 +1,8 @@
-//! Which hardware profiles keep the objectives of a service, by rows that a model catalog measured: a form, and below it the answer.
+//! Hardware profiles that meet the objectives of a service, based on measurements from a model catalog: a form, and the
+//! answer.
 //!
-//! Rows are too long for an address, so the form is sent and not linked to. It works without a script.
+//! Measurements are too long for an address, so the form is posted and cannot be linked to. It works without
+//! JavaScript.
 
 use std::fmt::Write;
 
@@ -20,10 +22,9 @@ use crate::domain::error::chain;
 use crate::domain::price::shown as amount;
 use crate::wire::slo::{ObjectivesJson, SloAnswer, SloProfile, SloRequest, SloRow, parse};
 
-/// Rows of the answer that are shown: the best first.
+/// Maximum number of rows shown; the best come first.
 const MOST_ROWS: usize = 200;
 
-/// The page.
 #[derive(Template)]
 #[template(path = "objectives.html")]
 struct ObjectivesPage {
@@ -34,7 +35,7 @@ struct ObjectivesPage {
     origin: String,
 }
 
-/// What was sent.
+/// Fields of the form.
 #[derive(Debug, Default)]
 struct Fields {
     rate: String,
@@ -43,17 +44,17 @@ struct Fields {
     rows: String,
 }
 
-/// The answer.
+/// Answer as shown on the page.
 #[derive(Debug)]
 struct Answer {
     summary: String,
     notices: Vec<String>,
     lines: Vec<Line>,
-    /// Rows that are not shown.
+    /// Number of rows that are not shown.
     more: usize,
 }
 
-/// One measured row.
+/// Measured configuration.
 #[derive(Debug)]
 struct Line {
     hardware: String,
@@ -66,7 +67,7 @@ struct Line {
     profiles: Vec<Choice>,
 }
 
-/// A hardware profile to choose.
+/// Matching hardware profile.
 #[derive(Debug)]
 struct Choice {
     href: String,
@@ -75,7 +76,7 @@ struct Choice {
     free: String,
 }
 
-/// The empty form.
+/// Serves the empty form.
 pub(in crate::aggregator::pages) async fn form(uri: Uri, headers: HeaderMap) -> Response {
     let page = ObjectivesPage {
         assets: Assets::links(),
@@ -87,7 +88,7 @@ pub(in crate::aggregator::pages) async fn form(uri: Uri, headers: HeaderMap) -> 
     html(StatusCode::OK, &page)
 }
 
-/// The form as it was sent, with its answer.
+/// Serves the submitted form with its answer.
 pub(in crate::aggregator::pages) async fn answer(
     State(site): State<Site>,
     Seen(sight): Seen,

@@ -1,4 +1,4 @@
-//! The page of one hardware profile: what it asks for, where that really goes, and what is wrong with it.
+//! Page of a hardware profile: its resources, the nodes it reaches, and findings.
 
 use askama::Template;
 
@@ -8,7 +8,6 @@ use crate::aggregator::pages::words::printable;
 use crate::domain::hardware_profile::Said;
 use crate::wire::hardware_profiles::document::ProfileRow;
 
-/// The page.
 #[derive(Template)]
 #[template(path = "profile.html")]
 pub(super) struct OnePage {
@@ -25,13 +24,13 @@ pub(super) struct OnePage {
     counts: Vec<Count>,
     goes_to: Vec<String>,
     reached: Vec<Reached>,
-    /// Absent where it gives no accelerator.
+    /// `None` for a profile without an accelerator.
     estimate: Option<Estimate>,
     origin: String,
     path: String,
 }
 
-/// Nodes that it reaches, each in one row: those of one type, those of several, and those of which no accelerator is known.
+/// Row of reachable nodes: those of one type, those with several types, or those without a known accelerator.
 #[derive(Debug, PartialEq, Eq)]
 struct Reached {
     type_name: String,
@@ -40,7 +39,7 @@ struct Reached {
     available: u64,
 }
 
-/// Of this profile, for a reader who reached the server at `origin` and was told this of times and costs.
+/// Builds the page of a profile, for a reader who reached this server at `origin`.
 pub(super) fn page(
     row: &ProfileRow,
     said: &Said,
@@ -67,7 +66,7 @@ pub(super) fn page(
     }
 }
 
-/// Rows that add up to the nodes that it reaches and to the workloads that fit.
+/// Rows that add up to the totals of reachable nodes and of workloads that fit.
 fn reached(row: &ProfileRow) -> Vec<Reached> {
     let Some(reach) = &row.reach else {
         return Vec::new();
@@ -139,7 +138,7 @@ fn facts(row: &ProfileRow, said: &Said) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// Where its work goes, a line each.
+/// Scheduling of the profile's workloads, one line per constraint.
 fn goes_to(row: &ProfileRow) -> Vec<String> {
     let to = &row.scheduling;
     let mut lines: Vec<String> = { to.node_selector.iter() }

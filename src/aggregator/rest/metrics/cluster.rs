@@ -1,6 +1,6 @@
-//! Metrics of the cluster that is followed: whether it is, and how old what is known of it may be.
+//! Metrics of the watched cluster: whether it is watched, and the age of the snapshot.
 //!
-//! Without `--follow-cluster` there are none: a rule upon them then says nothing, instead of something wrong.
+//! Without `--follow-cluster` these metrics are absent, so that alerting rules have no data instead of wrong data.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use tokio::time::Instant;
 
 use crate::k8s::cluster::Followed;
 
-/// Makes readable through `registry`, which must have no prefix, how well the cluster is followed.
+/// Registers the metrics with `registry`, which must have no prefix.
 pub fn register(registry: &mut Registry, followed: watch::Receiver<Arc<Followed>>) {
     registry.register_collector(Box::new(ClusterMetrics { followed }));
 }
 
-/// Looks at the cluster at each scrape.
+/// Reads the cluster at each scrape.
 #[derive(Debug)]
 struct ClusterMetrics {
     followed: watch::Receiver<Arc<Followed>>,
@@ -41,7 +41,7 @@ impl Collector for ClusterMetrics {
     }
 }
 
-/// Absent before everything was heard once: there is no age of nothing.
+/// Absent until everything was read once, because there is no age before.
 fn age(encoder: &mut DescriptorEncoder<'_>, heard: Instant) -> fmt::Result {
     let age = Instant::now().saturating_duration_since(heard);
     let help =

@@ -1,4 +1,4 @@
-//! A fleet that has no room.
+//! Eviction from a full fleet.
 
 use super::*;
 
@@ -17,12 +17,12 @@ fn a_full_fleet_forgets_who_is_stale_and_left_for_longest_and_nobody_else() {
     world.pass(1);
     let new = settled(&mut world, "new");
     assert!(world.node("z").is_none() && world.node("new").is_some());
-    // Who comes back is not forgotten, however long it was away.
+    // A reconnected node is not evicted, however long it was away.
     world.pass(5000);
     world.connect(&mut second).unwrap();
     let refusal = world.connect(&mut Agent::new("z", 1)).unwrap_err();
     assert_eq!(refusal.word(), "too_many_nodes", "the others are connected");
-    // A connection that has been silent for too long is none.
+    // A connection that has been silent for too long does not count.
     world.pass(30_001);
     let heartbeat = new.sender.heartbeat().unwrap();
     world.hear(&new, &heartbeat).unwrap();

@@ -1,4 +1,4 @@
-//! Many agents in any order, beside a model of what readers must see of each.
+//! Random events of many agents, compared with a model of what readers must see.
 
 use proptest::prelude::*;
 
@@ -9,9 +9,9 @@ enum Event {
     Connect(usize),
     Change(usize, u64),
     Heartbeat(usize),
-    /// The connection breaks, and the store hears of it.
+    /// The connection breaks for both sides.
     Break(usize),
-    /// The connection breaks for the agent alone.
+    /// The connection breaks for the agent only.
     Vanish(usize),
     Restart(usize),
     Pass(u64),
@@ -41,7 +41,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 1..120)
 }
 
-/// What the model knows of a node: what its agent said last, and when.
+/// State of a node in the model: last status and time of the last message.
 #[derive(Clone)]
 struct Modelled {
     parts: Parts,
@@ -116,7 +116,7 @@ fn play(world: &mut World, event: &Event, agents: &mut [Agent], model: &mut [Opt
     }
 }
 
-/// What the agent has to say; a connection in good order has said it.
+/// The agent's current status; an agent in sync has reported it.
 fn latest(agent: &Agent) -> Parts {
     let mut sender = agent.sender.clone();
     let _hello = sender.connected();

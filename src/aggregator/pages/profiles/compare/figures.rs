@@ -1,22 +1,22 @@
-//! What is compared of a profile: a time or a speed, and a cost, that all of its types keep.
+//! Worst-case time or speed and cost over all types of a profile.
 
 use crate::domain::estimate::{Interval, words};
 use crate::domain::price::Amount;
 use crate::wire::estimates::{CostRangeJson, EstimateRow, IntervalJson};
 
-/// Seconds of a day.
+/// Seconds per day.
 const DAY: f64 = 86_400.0;
-/// What the service must keep.
+/// Service objectives.
 #[derive(Debug, Default)]
 pub(super) struct Limits {
-    /// Days, or tokens a second.
+    /// Days, or tokens per second.
     limit: Option<f64>,
-    /// The most that it may cost.
+    /// Maximum cost.
     budget: Option<Amount>,
 }
 
 impl Limits {
-    /// As they are typed; the text says what is wrong with them.
+    /// Parses the values of the form. The error is a message for the user.
     pub(super) fn of(limit: &str, budget: &str) -> Result<Self, String> {
         let number = |text: &str| -> Result<f64, String> {
             let number = text.parse::<f64>().ok();
@@ -31,7 +31,7 @@ impl Limits {
         Ok(Self { limit, budget })
     }
 
-    /// What a figure or a cost misses, in words.
+    /// Describes the objectives that a figure or a cost misses.
     pub(super) fn misses(
         &self,
         figure: Option<&Worst>,
@@ -72,17 +72,17 @@ impl Limits {
     }
 }
 
-/// A time or a speed that all types of a profile keep.
+/// Interval that covers the times or speeds of all types of a profile.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Worst {
-    /// Seconds of a training.
+    /// Training time in seconds.
     Seconds(IntervalJson),
-    /// Tokens a second.
+    /// Tokens per second.
     Speed(IntervalJson),
 }
 
 impl Worst {
-    /// Of all these; `None` where one has none.
+    /// Covers all rows; `None` if a row has no estimate.
     pub(super) fn of(rows: &[&EstimateRow]) -> Option<Self> {
         let span = |all: Vec<Option<IntervalJson>>| -> Option<IntervalJson> {
             let all: Option<Vec<IntervalJson>> = all.into_iter().collect();
@@ -98,7 +98,7 @@ impl Worst {
             .or_else(|| speed().map(Self::Speed))
     }
 
-    /// For a person.
+    /// Formats the interval.
     pub(super) fn words(self) -> Option<String> {
         let interval = |told: IntervalJson| Interval::new(told.low, told.high).ok();
         match self {
@@ -107,7 +107,7 @@ impl Worst {
         }
     }
 
-    /// Seconds of the whole, or of one token, at the worst.
+    /// Worst-case seconds of the training or per token.
     pub(super) fn time(self) -> f64 {
         match self {
             Self::Seconds(time) => time.high,
@@ -116,7 +116,7 @@ impl Worst {
     }
 }
 
-/// What all types cost together, from the least to the most; `None` where one has no cost.
+/// Cost range over all types; `None` if a row has no cost.
 pub(super) fn cost(rows: &[&EstimateRow]) -> Option<(CostRangeJson, (Amount, Amount))> {
     let all: Option<Vec<&CostRangeJson>> = rows.iter().map(|row| row.cost.as_ref()).collect();
     let all = all?;

@@ -1,4 +1,4 @@
-//! What came of trying or making a profile, in words for a person.
+//! Outcome of validating or creating a profile, as text.
 
 use axum::http::StatusCode;
 
@@ -14,24 +14,24 @@ use crate::domain::hardware_profile::Draft;
 use crate::k8s::hardware_profiles::{Applied, DryRun, Existing, Outcome, Trouble, WriteError, key};
 use crate::wire::hardware_profiles::object;
 
-/// What came of it.
+/// Outcome as shown on the page.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     pub(super) icon: &'static str,
     pub(super) title: &'static str,
     pub(super) text: String,
-    /// What differs from the one that was there.
+    /// Differences from the existing profile.
     pub(super) differences: String,
-    /// The page of the one that is there now.
+    /// Page of the profile that exists now.
     pub(super) href: Option<String>,
 }
 
-/// Does what was asked for.
+/// Validates or creates the profile, as requested.
 pub(super) async fn of(asked: &Asked, draft: &Draft, reader: &Reader) -> Answer {
     let dry = match asked.doing.as_str() {
         "create" => DryRun::No,
-        // What is not known is not done.
+        // An unknown action is treated as a dry run.
         _ => DryRun::Server,
     };
     let Some(maker) = &reader.maker else {

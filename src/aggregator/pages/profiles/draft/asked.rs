@@ -1,4 +1,5 @@
-//! What a form says of a new profile, in an address or in what is sent, and the same in the words of the API and of the command.
+//! Fields of the form of a new profile, parsed from an address or a form, and converted to an API request and to
+//! commands.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +14,10 @@ use crate::domain::hardware_profile::{
 };
 use crate::wire::hardware_profiles::order::{CountsJson, MOST_NODES, ProfileOrder};
 
-/// The longest command. Linux passes at most 128 KiB in one argument of a program (`MAX_ARG_STRLEN`).
+/// Maximum length of a command. Linux passes at most 128 KiB in one argument of a program (`MAX_ARG_STRLEN`).
 const MAX_COMMAND_BYTES: usize = 120 << 10;
 
-/// What is said of a new profile.
+/// Fields of the form.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     pub(super) nodes: BTreeSet<String>,
@@ -30,19 +31,19 @@ pub(super) struct Asked {
     /// By resource.
     pub(super) counts: BTreeMap<String, Counts>,
     pub(super) tolerate: Option<BTreeSet<String>>,
-    /// What is to be done with it: `dry-run`, `create`, or nothing.
+    /// Requested action: `dry-run`, `create`, or none.
     pub(super) doing: String,
 }
 
 impl Asked {
-    /// What an address says.
+    /// Parses the query of an address.
     pub(super) fn of(uri: &Uri) -> Result<Self, String> {
         let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri)
             .map_err(|_| "The address is not encoded as addresses are.".to_owned())?;
         Self::of_pairs(pairs.0)
     }
 
-    /// What fields say.
+    /// Parses form fields.
     pub(super) fn of_pairs(pairs: Vec<(String, String)>) -> Result<Self, String> {
         let mut asked = Self::default();
         for (name, value) in pairs {
@@ -56,10 +57,10 @@ impl Asked {
 
     fn take(&mut self, name: &str, value: String) -> Result<(), String> {
         match name {
-            // As boxes send it, and as the API takes it.
+            // Check boxes send `node`, the API takes `nodes`.
             "node" | "nodes" => {
                 self.nodes.extend(value.split(',').map(str::to_owned));
-                // All that is kept is shown again, each name several times.
+                // Everything parsed is rendered again, each name several times.
                 if self.nodes.len() > MOST_NODES {
                     return Err(format!("There are more than {MOST_NODES} nodes."));
                 }
@@ -87,7 +88,7 @@ impl Asked {
         Ok(())
     }
 
-    /// `min:nvidia.com/gpu` and its like.
+    /// Parses fields such as `min:nvidia.com/gpu`.
     fn count(&mut self, name: &str, value: String) -> Result<(), String> {
         let unknown = || format!("Nothing here is called {:?}.", printable(name));
         let (part, resource) = name.split_once(':').ok_or_else(unknown)?;
@@ -105,7 +106,7 @@ impl Asked {
         Ok(())
     }
 
-    /// The same as a document.
+    /// Converts the fields to an API request.
     pub(super) fn order(&self) -> ProfileOrder {
         let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         ProfileOrder {
@@ -130,7 +131,7 @@ impl Asked {
         }
     }
 
-    /// What is wished for, or what is wrong with it, for a person.
+    /// Converts the fields to the wish that the draft is created from. The error is a message for the user.
     pub(super) fn wish(&self) -> Result<Wish, String> {
         if self.nodes.is_empty() && self.type_name.is_empty() {
             return Err(
@@ -148,8 +149,7 @@ impl Asked {
         })
     }
 
-    /// The form is filled in with what was drafted where nothing was said, and what was said of it that is drafted so anyway is
-    /// said no more.
+    /// Fills empty fields from the draft, and drops counts and taints that are equal to the draft's own.
     pub(super) fn fill(&mut self, drafted: &Draft) {
         let profile = &drafted.profile;
         let or = |said: &mut String, drafted: &str| {
@@ -181,7 +181,7 @@ impl Asked {
         });
     }
 
-    /// All that was chosen of the profile, by the names that the API has for it.
+    /// The chosen fields, by their names in the API.
     pub(super) fn pairs(&self) -> Vec<(&'static str, String)> {
         let joined = |all: &mut dyn Iterator<Item = String>| all.collect::<Vec<_>>().join(",");
         let tolerate = self.tolerate.as_ref().map(|all| {
@@ -210,10 +210,10 @@ impl Asked {
         given.filter(|(_, value)| !value.is_empty()).collect()
     }
 
-    /// The command that makes it with the reader's own kubeconfig and without `octavo`.
+    /// Command that creates the profile with the reader's own kubeconfig and without `octavo`.
     pub(super) fn apply(&self, origin: &str) -> String {
         let order = ProfileOrder {
-            // Who makes it and why is for what is made here.
+            // These fields only apply to profiles that the aggregator creates.
             reason: None,
             replace: false,
             ..self.order()
@@ -226,7 +226,7 @@ impl Asked {
         ))
     }
 
-    /// The command that makes it with the reader's own kubeconfig.
+    /// Command that creates the profile with the reader's own kubeconfig.
     pub(super) fn command(&self, origin: &str) -> String {
         let flags = self.pairs().into_iter().map(|(name, value)| {
             let flag = match name {
@@ -249,7 +249,7 @@ impl Asked {
         self.bounded(format!("octavo profiles create --server {server}{flags}"))
     }
 
-    /// The command, or a comment in its place that says why there is none.
+    /// Returns the command, or a shell comment that explains why it is too long.
     fn bounded(&self, command: String) -> String {
         if command.len() <= MAX_COMMAND_BYTES {
             return command;
@@ -260,7 +260,7 @@ impl Asked {
         )
     }
 
-    /// What a field of counts has in it: what was said, or what is drafted.
+    /// Value of a count field: the user's, or the draft's.
     pub(super) fn said(&self, one: &Identifier, part: Part) -> String {
         let said = self.counts.get(&one.resource);
         let (said, drafted) = match part {
@@ -286,7 +286,7 @@ fn text(count: Option<&Count>) -> &str {
     count.map_or("", |count| &count.text)
 }
 
-/// The taints that a draft tolerates, as they are shown.
+/// Taints that a draft tolerates, as shown in the form.
 pub(super) fn tolerated(draft: &Draft) -> BTreeSet<String> {
     let Scheduling::Node { tolerations, .. } = &draft.profile.scheduling else {
         return BTreeSet::new();
@@ -405,7 +405,7 @@ mod tests {
         let nodes: Vec<String> = (0..=5000).map(|at| format!("n{at}")).collect();
         let many = format!("/profiles/new?nodes={}", nodes.join(","));
         assert_eq!(why(&many), "There are more than 5000 nodes.");
-        // Nothing of them is left to be shown.
+        // No name is retained for rendering.
         assert!(asked(&many).is_err());
         let each = nodes.into_iter().map(|node| ("node".to_owned(), node));
         assert!(Asked::of_pairs(each.collect()).is_err());

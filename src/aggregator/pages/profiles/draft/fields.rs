@@ -1,10 +1,10 @@
-//! Fields of the form: how many of each resource, and which taints of the nodes do not matter.
+//! Form fields for counts of resources and for tolerated taints.
 
 use super::asked::{Asked, tolerated};
 use crate::aggregator::pages::words::printable;
 use crate::domain::hardware_profile::{Draft, Identifier, Part};
 
-/// Fields for how many of a resource.
+/// Fields of a resource's counts.
 #[derive(Debug)]
 pub(super) struct CountFields {
     pub(super) resource: String,
@@ -20,7 +20,7 @@ pub(super) struct Field {
     pub(super) wrong: bool,
 }
 
-/// A taint of the nodes, to be tolerated or not.
+/// Check box for tolerating a taint of the nodes.
 #[derive(Debug)]
 pub(super) struct TaintBox {
     pub(super) id: String,
