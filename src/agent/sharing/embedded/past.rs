@@ -43,7 +43,7 @@ pub(super) struct Asked {
 #[derive(Debug)]
 pub(super) struct Past {
     had: BTreeMap<PciAddress, Option<TimeSlicing>>,
-    /// The state directory; `None` where there is none.
+    /// The state directory; `None` without one.
     folder: Option<PathBuf>,
     /// The same by UUID, including that of an earlier agent; `None` while another agent may own the state
     /// directory.
