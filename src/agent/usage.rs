@@ -66,7 +66,7 @@ pub struct Seen {
     pub xids: BTreeMap<PciAddress, u64>,
     /// The sources that responded.
     pub answered: Answered,
-    /// How many looks there were.
+    /// Number of scans.
     pub looks: u64,
     /// Duration of this scan.
     pub took: Duration,
