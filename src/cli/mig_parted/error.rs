@@ -20,7 +20,7 @@ pub enum MigPartedError {
     NoneSelected {
         /// The file.
         place: String,
-        /// What it has.
+        /// Names in the file.
         known: Vec<String>,
     },
     /// The name is not in the file.
