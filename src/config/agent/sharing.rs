@@ -12,7 +12,7 @@ use crate::domain::sharing::allocation::Policy;
 use crate::domain::sharing::delivery::Way;
 use crate::domain::sharing::health::Ignored;
 
-/// Less is more questions than kubelet likes to answer.
+/// Minimum interval: more frequent requests would load kubelet.
 const SHORTEST_LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
