@@ -1,11 +1,11 @@
 //! Labels as an NFD feature file, which node-feature-discovery's worker reads and turns into node labels.
 //!
-//! The file is replaced atomically (written beside, synced, renamed), so that no reader and no crash ever sees
-//! half of it. It remains when the agent exits: labels that vanish whenever a pod restarts raise alarms and
-//! evict workloads. For a node whose agent never returns, the file carries an expiry time, which the agent
-//! extends while it runs, even if NVML is stalled. One agent owns the file: it holds a lock beside it, so that
-//! two agents never overwrite each other. Format: NFD, "Feature files": `# +expiry-time=<RFC 3339>`,
-//! `key=value` lines, 64 kB at most, dot-files ignored.
+//! The file is replaced atomically (written next to it, synced, renamed), so that no reader and no crash ever
+//! sees half of it. It remains when the agent exits: labels that vanish whenever a pod restarts raise alarms
+//! and evict workloads. For a node whose agent never returns, the file carries an expiry time, which the agent
+//! extends while it runs, even if NVML is stalled. One agent owns the file: it holds a lock in the same
+//! directory, so that two agents never overwrite each other. Format: NFD, "Feature files": `# +expiry-time=<RFC
+//! 3339>`, `key=value` lines, 64 kB at most, dot-files ignored.
 
 use std::fs::{self, File, TryLockError};
 use std::io;

@@ -11,8 +11,8 @@
 //!
 //! The loop makes no decisions: the hardware is described by `hw`, and the labels are computed by `domain`. Its
 //! only state is what it logged last, so that a lasting failure is one line and not ten thousand. It ends when
-//! it is told to stop, or when the reader of its output is gone; hardware, driver and disk may fail and come
-//! back.
+//! it receives a stop signal, or when the reader of its output is gone; hardware, driver and disk may fail and
+//! come back.
 
 pub mod cluster;
 pub mod draining;
@@ -59,7 +59,7 @@ use crate::hw::{Handle, Hints};
 
 /// Minimum time between two scans, however many hints the hardware sends: a storm of Xids needs only one scan.
 const BREATH: Duration = Duration::from_millis(100);
-/// Maximum time to finish a change that is in progress when the agent is told to stop.
+/// Maximum time to finish a change in progress when the agent receives a stop signal.
 const LAST_WAIT: Duration = Duration::from_secs(40);
 
 /// Settings of the main loop.

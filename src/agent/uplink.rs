@@ -1,4 +1,5 @@
-//! Reports the node to an aggregator, in a task beside the loop, so that neither ever waits for the other.
+//! Reports the node to an aggregator, in a task separate from the loop, so that neither ever waits for the
+//! other.
 //!
 //! ```text
 //!   loop --> Outbox (latest status) --> session: Sender <--> aggregator

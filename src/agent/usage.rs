@@ -1,4 +1,4 @@
-//! Observer of usage by pod: a task beside the loop, with an interval of its own.
+//! Observer of usage by pod: a task separate from the loop, with its own interval.
 //!
 //! ```text
 //!   hw::Handle::readings ----+

@@ -117,7 +117,7 @@ fn left(mut found: Interrupted, inventory: &Inventory) -> Interrupted {
     found
 }
 
-/// Adds the targets that an apply adds: devices whose interrupted change is finished although the layout has no
+/// Adds the targets that an apply adds: devices whose interrupted change it finishes although the layout has no
 /// target for them, or one that is currently not possible. Returns the layout of each such change.
 fn taken_up(
     case: &mut Case,

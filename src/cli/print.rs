@@ -8,7 +8,7 @@ use super::{CliError, Report};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a command that nobody reads ends"]
 pub(super) enum Reader {
-    /// Still reading, as far as is known.
+    /// Not known to be closed.
     There,
     /// The pipe is closed.
     Gone,

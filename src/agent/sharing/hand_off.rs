@@ -61,8 +61,8 @@ struct Wish {
 }
 
 impl HandOff {
-    /// Creates the backend, with the handle of the watcher of the plugin; without one, the status asks for the
-    /// `ConfigMap` to be configured.
+    /// Creates the backend, with the handle of the watcher of the plugin; without one, the status requests that
+    /// the `ConfigMap` be configured.
     pub fn new(terms: Terms, watch: Option<Watch>) -> Self {
         Self {
             terms,

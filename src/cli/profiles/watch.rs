@@ -164,7 +164,7 @@ impl View<'_> {
     }
 }
 
-/// Prints a notice to standard error, beside lines that programs read.
+/// Prints a notice to standard error, because programs may read the lines.
 fn say_notice(notice: Option<&str>) {
     match notice {
         Some(why) => print::note(&format!("note: {}", printable(why))),

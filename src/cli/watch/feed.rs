@@ -44,7 +44,7 @@ impl<E: Stream> Feed<E> {
         &self.client
     }
 
-    /// Returns whether the stream is open, as far as is known.
+    /// Returns whether the stream is not known to be closed.
     pub(in crate::cli) fn is_connected(&self) -> bool {
         self.stream.is_some()
     }

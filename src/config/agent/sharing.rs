@@ -256,7 +256,7 @@ impl SharingSettings {
         self.policy
     }
 
-    /// Returns the Xids that do not make a device unallocatable.
+    /// Returns the Xids that are ignored in a device's health.
     pub fn ignored_xids(&self) -> &Ignored {
         &self.ignored_xids
     }

@@ -95,7 +95,7 @@ pub fn neighbours() -> PathBuf {
 }
 
 /// Returns this program's path, as another process can start it. Links are resolved, because the other programs
-/// are beside the file itself.
+/// are in the file's directory.
 pub fn own() -> PathBuf {
     env::current_exe().unwrap_or_else(|_| "octavo".into())
 }
