@@ -1,8 +1,8 @@
-//! The agent's view of its Node: reads the layout from the Node's labels, and reports progress in its
-//! annotation, its taint and its events.
+//! The agent's view of its Node: reads the layout from the Node's labels, and reports progress in its annotation, its
+//! taint and its events.
 //!
-//! Nothing here waits for an API server: a [`Link`] holds the last observed state, takes what is to be written,
-//! and retries until it is written.
+//! Nothing here waits for an API server: a [`Link`] holds the last observed state, takes what is to be written, and
+//! retries until it is written.
 
 mod facet;
 mod words;
@@ -43,8 +43,7 @@ use crate::wire::node_status::annotation;
 
 /// Interval between annotation updates that differ only in the blockers.
 const SAME_AGAIN: Duration = Duration::from_secs(30);
-/// Maximum time another program may claim to be partitioning the node: a GPU takes seconds, and a reboot
-/// minutes.
+/// Maximum time another program may claim to be partitioning the node: a GPU takes seconds, and a reboot minutes.
 const HELD_WITHIN: Duration = Duration::from_mins(15);
 /// Timeout for the last write to the Node when the agent exits.
 const LAST_WORD: Duration = Duration::from_secs(5);
@@ -77,8 +76,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Creates the interface to the Node behind `link`. With `once`, the agent neither waits for operands nor
-    /// touches them.
+    /// Creates the interface to the Node behind `link`. With `once`, the agent neither waits for operands nor touches
+    /// them.
     pub fn new(link: Arc<Link>, settings: &ClusterSettings, level: Level, once: bool) -> Self {
         let operands = !once && settings.compat() == Compat::MigManager;
         Self {
@@ -118,8 +117,7 @@ impl Cluster {
         self.seen.is_none()
     }
 
-    /// Applies the Node's label that names unrecognized devices. If the Node is gone, its last known label
-    /// counts.
+    /// Applies the Node's label that names unrecognized devices. If the Node is gone, its last known label counts.
     pub fn name(&mut self, hardware: &Handle) {
         if let Some(seen) = &self.seen {
             self.names.follow(seen.type_override.as_deref(), hardware);
@@ -169,8 +167,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Returns whether the API server has returned the Node yet. Whether it accepts writes is reported
-    /// elsewhere: restarting an agent does not help if it is denied one key.
+    /// Returns whether the API server has returned the Node yet. Whether it accepts writes is reported elsewhere:
+    /// restarting an agent does not help if it is denied one key.
     pub fn is_heard(&self) -> bool {
         self.link.report.borrow().asked
     }
@@ -206,8 +204,8 @@ impl Cluster {
         (selected.map_or(Following::Free, Following::Label), again)
     }
 
-    /// Evicts blocking pods where the node's status calls for it, and returns the status with the drain's
-    /// progress, if it has any. While the driver does not respond nothing can be changed, so no pod is evicted.
+    /// Evicts blocking pods where the node's status calls for it, and returns the status with the drain's progress, if
+    /// it has any. While the driver does not respond nothing can be changed, so no pod is evicted.
     pub fn drain(&mut self, inventory: &Inventory, status: Option<&Status>) -> Option<Status> {
         let draining = self.draining.as_mut()?;
         let view = self.view.borrow().clone();
@@ -283,8 +281,8 @@ impl Cluster {
         soonest(again.map(|at| at.saturating_sub(now)), later)
     }
 
-    /// Returns the annotation's text. The blockers may differ at every scan: if nothing else changed, the
-    /// update is deferred, and the second value is when it is due.
+    /// Returns the annotation's text. The blockers may differ at every scan: if nothing else changed, the update is
+    /// deferred, and the second value is when it is due.
     fn annotation(
         &mut self,
         now: Duration,

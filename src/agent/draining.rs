@@ -1,5 +1,5 @@
-//! The agent's side of a drain: compares the pods that the API server reports with the node's status, and
-//! passes on which pods to evict. Nothing here waits.
+//! The agent's side of a drain: compares the pods that the API server reports with the node's status, and passes on
+//! which pods to evict. Nothing here waits.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -77,8 +77,7 @@ impl Draining {
         self.standing.as_ref()
     }
 
-    /// Takes a step and passes on the evictions. Without a Node nothing can keep new pods away, so no pod is
-    /// evicted.
+    /// Takes a step and passes on the evictions. Without a Node nothing can keep new pods away, so no pod is evicted.
     pub(super) fn look(&mut self, now: Duration, seen: Option<Seen<'_>>) -> Shown {
         let heard = self.door.heard.borrow_and_update().clone();
         let outcome = match seen.filter(|_| !self.is_closed) {

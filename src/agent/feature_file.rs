@@ -1,11 +1,11 @@
 //! Labels as an NFD feature file, which node-feature-discovery's worker reads and turns into node labels.
 //!
-//! The file is replaced atomically (written next to it, synced, renamed), so that no reader and no crash ever
-//! sees half of it. It remains when the agent exits: labels that vanish whenever a pod restarts raise alarms
-//! and evict workloads. For a node whose agent never returns, the file carries an expiry time, which the agent
-//! extends while it runs, even if NVML is stalled. One agent owns the file: it holds a lock in the same
-//! directory, so that two agents never overwrite each other. Format: NFD, "Feature files": `# +expiry-time=<RFC
-//! 3339>`, `key=value` lines, 64 kB at most, dot-files ignored.
+//! The file is replaced atomically (written next to it, synced, renamed), so that no reader and no crash ever sees
+//! half of it. It remains when the agent exits: labels that vanish whenever a pod restarts raise alarms and evict
+//! workloads. For a node whose agent never returns, the file carries an expiry time, which the agent extends while it
+//! runs, even if NVML is stalled. One agent owns the file: it holds a lock in the same directory, so that two agents
+//! never overwrite each other. Format: NFD, "Feature files": `# +expiry-time=<RFC 3339>`, `key=value` lines, 64 kB at
+//! most, dot-files ignored.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -52,8 +52,8 @@ impl FeatureFile {
         }
     }
 
-    /// Writes the file if it is due. It is read every time because another process may have removed or edited
-    /// it; reading does not count as a write.
+    /// Writes the file if it is due. It is read every time because another process may have removed or edited it;
+    /// reading does not count as a write.
     fn write(
         &mut self,
         labels: &LabelSet,
@@ -114,8 +114,7 @@ impl FeatureFile {
 }
 
 impl LabelSink for FeatureFile {
-    // Blocking on purpose: one small write to a local directory, and no other part of the agent waits for a
-    // sink.
+    // Blocking on purpose: one small write to a local directory, and no other part of the agent waits for a sink.
     fn publish<'a>(&'a mut self, sheet: Sheet<'a>) -> Publishing<'a> {
         Box::pin(async move { self.write(sheet.labels, sheet.claim, sheet.now) })
     }
@@ -131,8 +130,8 @@ impl std::fmt::Display for Content {
     }
 }
 
-/// Returns the content of the file; `None` if it does not exist or cannot have been written by the agent. A
-/// FIFO, a device and a directory are an error: replacing one would take it from its owner.
+/// Returns the content of the file; `None` if it does not exist or cannot have been written by the agent. A FIFO, a
+/// device and a directory are an error: replacing one would take it from its owner.
 fn read(path: &Path) -> Result<Option<Content>, SinkError> {
     match files::text(path, LONGEST_READ) {
         Ok(text) => Ok(parse(text)),

@@ -1,7 +1,7 @@
 //! The agent's socket: commands on the same node select a layout through it and watch its progress.
 //!
-//! Any process that can connect to it can repartition the node. The socket's directory and mode therefore admit
-//! only root or the agent's own user, and the peer's credentials are also checked through the kernel.
+//! Any process that can connect to it can repartition the node. The socket's directory and mode therefore admit only
+//! root or the agent's own user, and the peer's credentials are also checked through the kernel.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -82,8 +82,8 @@ struct Told {
     usage: Option<watch::Receiver<Arc<Usage>>>,
 }
 
-/// Listens in `folder` until the desk is dropped. A socket that an earlier agent left behind is replaced: the
-/// caller holds the lock of the directory.
+/// Listens in `folder` until the desk is dropped. A socket that an earlier agent left behind is replaced: the caller
+/// holds the lock of the directory.
 ///
 /// `usage` is the usage by pod, if it is observed.
 pub fn listen(folder: &Path, usage: Option<watch::Receiver<Arc<Usage>>>) -> io::Result<Desk> {
@@ -207,8 +207,8 @@ async fn follow<T>(
     }
 }
 
-/// Passes the choice to the agent's loop and returns its answer, which may take a while, as the loop first
-/// finishes its current work.
+/// Passes the choice to the agent's loop and returns its answer, which may take a while, as the loop first finishes
+/// its current work.
 async fn decide(ask: &mpsc::Sender<Asked>, choice: Option<Choice>) -> Answer {
     let (reply, answer) = oneshot::channel();
     let gone = || Answer::Refused {

@@ -1,8 +1,7 @@
-//! Metrics of the agent's layouts: how each device's change ended, how long it took, and the state of the
-//! devices.
+//! Metrics of the agent's layouts: how each device's change ended, how long it took, and the state of the devices.
 //!
-//! Time spent in calls to the driver is measured separately, so that the difference is Octavo's own share.
-//! There is no series per device. Each pod that blocks a layout has one, up to a limit.
+//! Time spent in calls to the driver is measured separately, so that the difference is Octavo's own share. There is no
+//! series per device. Each pod that blocks a layout has one, up to a limit.
 
 mod dcgm;
 pub mod makers;
@@ -118,8 +117,8 @@ impl Applies {
         let devices = status.devices.iter();
         let stand: BTreeMap<PciAddress, &'static str> =
             devices.map(|device| (device.pci, device.state)).collect();
-        // Repaired drift is counted by the round that repairs it; drift that is left alone is counted when it
-        // is found.
+        // Repaired drift is counted by the round that repairs it; drift that is left alone is counted when it is
+        // found.
         let left = stand.iter().filter(|(pci, state)| {
             Reason::Drifted.is(state) && last.states.get(pci).is_some_and(|before| before != *state)
         });

@@ -9,10 +9,9 @@
 //!                                        +--> partitioning: one round of the engine, and then another scan
 //! ```
 //!
-//! The loop makes no decisions: the hardware is described by `hw`, and the labels are computed by `domain`. Its
-//! only state is what it logged last, so that a lasting failure is one line and not ten thousand. It ends when
-//! it receives a stop signal, or when the reader of its output is gone; hardware, driver and disk may fail and
-//! come back.
+//! The loop makes no decisions: the hardware is described by `hw`, and the labels are computed by `domain`. Its only
+//! state is what it logged last, so that a lasting failure is one line and not ten thousand. It ends when it receives
+//! a stop signal, or when the reader of its output is gone; hardware, driver and disk may fail and come back.
 
 pub mod cluster;
 pub mod draining;
@@ -120,8 +119,8 @@ impl Ears {
         }
     }
 
-    /// Waits for the next event. Cancel-safe, as is each arm: a tick, a hint or a change that is not taken
-    /// remains pending.
+    /// Waits for the next event. Cancel-safe, as is each arm: a tick, a hint or a change that is not taken remains
+    /// pending.
     async fn heard(&mut self, teller: &mut Teller<'_>, due: Option<Duration>) -> Woken {
         tokio::select! {
             _ = self.ticks.tick() => Woken::Look,
@@ -145,8 +144,8 @@ impl Ears {
     }
 }
 
-/// Scans once and publishes once; before that it partitions the node where that is possible immediately.
-/// Returns why the layout failed, if it did.
+/// Scans once and publishes once; before that it partitions the node where that is possible immediately. Returns why
+/// the layout failed, if it did.
 ///
 /// # Errors
 /// Returns the sink's error.
@@ -186,8 +185,8 @@ pub async fn run_once(
     Ok(partitioning.and_then(|partitioning| failure(&partitioning, status.as_ref()?)))
 }
 
-/// Returns why the layout failed on the node, if it did. A layout that is blocked, infeasible or waits for a
-/// reset did not fail.
+/// Returns why the layout failed on the node, if it did. A layout that is blocked, infeasible or waits for a reset did
+/// not fail.
 fn failure(partitioning: &Partitioning, status: &Status) -> Option<String> {
     let failed = Reason::Failed.word();
     let can_change = partitioning.is_open() || status.layout.is_none();
@@ -254,8 +253,8 @@ pub async fn run(
                 again = &mut round => soonest(again, waits),
                 () = teller.meanwhile(hardware, &mut ears.ticks, &mut progress, &status) => break,
                 () = &mut shutdown => {
-                    // A change in progress is completed and reported if the driver permits; otherwise the
-                    // journal retains it.
+                    // A change in progress is completed and reported if the driver permits; otherwise the journal
+                    // retains it.
                     last = true;
                     teller.last(round).await
                 }
@@ -300,8 +299,8 @@ fn soonest(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
     [one, other].into_iter().flatten().min()
 }
 
-/// Returns whether the node was not compared with the selected layout yet: there is nothing to report before
-/// the first round.
+/// Returns whether the node was not compared with the selected layout yet: there is nothing to report before the first
+/// round.
 fn is_unlooked(partitioning: Option<&Partitioning>, status: Option<&Status>) -> bool {
     let nothing_known = |status: &Status| {
         status.layout.is_some() && status.state.is_none() && status.notice.is_none()

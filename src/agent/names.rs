@@ -1,7 +1,7 @@
 //! The name that an administrator assigns, with a label of the Node, to unrecognized devices.
 //!
-//! The label is read and never written. It is the only storage, so the name survives restarts of the agent and
-//! ends with the label.
+//! The label is read and never written. It is the only storage, so the name survives restarts of the agent and ends
+//! with the label.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::hw::Handle;
 
 /// Delays publishing while an unrecognized device may still receive its name from the Node.
 ///
-/// A new agent must not remove a name that its predecessor published. An unreachable API server must not hold
-/// up everything: after a while devices are published as they were detected.
+/// A new agent must not remove a name that its predecessor published. An unreachable API server must not hold up
+/// everything: after a while devices are published as they were detected.
 #[derive(Debug)]
 pub(super) struct Unnamed {
     began: Instant,

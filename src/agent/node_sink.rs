@@ -1,7 +1,7 @@
 //! Label sinks in the cluster: on this machine's Node, or in its NodeFeature.
 //!
-//! Publishing only hands the labels over. An unreachable API server blocks nothing, and receives the latest
-//! labels when it returns.
+//! Publishing only hands the labels over. An unreachable API server blocks nothing, and receives the latest labels
+//! when it returns.
 
 use std::sync::Arc;
 use std::time::Duration;

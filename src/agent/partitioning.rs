@@ -1,5 +1,4 @@
-//! Applies the selected layout to the node: which layout counts, what it requires here, and one round of the
-//! engine after the other.
+//! Applies the selected layout to the node: selection, resolution, and rounds of the engine.
 
 mod choice;
 mod meaning;
@@ -77,8 +76,8 @@ pub struct Partitioning {
 }
 
 impl Partitioning {
-    /// Creates the partitioning with `settings`; the kernel's files are below `sys_root`. Nothing is changed
-    /// before the first [`Self::round`].
+    /// Creates the state; the kernel's files are below `sys_root`. Nothing is changed before the first
+    /// [`Self::round`].
     pub fn new(settings: &PartitioningSettings, book: Book, sys_root: &Path) -> Self {
         let engine = settings.engine();
         Self {
@@ -201,8 +200,7 @@ impl Partitioning {
         self.generation
     }
 
-    /// Takes the node one round closer to its desired layout. Returns the latest time until the next round, if
-    /// there is a reason for one.
+    /// Takes the node one round closer to its desired layout. Returns the latest time until the next round, if any.
     pub async fn round(
         &mut self,
         hardware: &Handle,
@@ -328,8 +326,7 @@ impl Partitioning {
         }
     }
 
-    /// Resolves the layout that counts on this node. The second value is the problem with its file, if there is
-    /// one.
+    /// Resolves the layout that counts on this node. The second value is the problem with its file, if there is one.
     fn looked_up(
         &mut self,
         name: &str,

@@ -1,7 +1,6 @@
 //! Liveness and readiness of the agent, for the HTTP probes.
 //!
-//! A hanging driver and an unreachable API server are reported elsewhere: restarting the agent would fix
-//! neither.
+//! A hanging driver and an unreachable API server are reported elsewhere: restarting the agent would fix neither.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

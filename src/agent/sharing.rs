@@ -1,8 +1,8 @@
 //! Backends that allocate devices to pods: the trait, and its interface with the agent's loop.
 //!
-//! [`Giver::look`] is called after every scan of the hardware, and between scans when [`Giver::changed`]
-//! resolves. It compares the offered devices with the desired ones, starts whatever leads from one to the
-//! other, and returns the progress. It never blocks: kubelet and the API server may be unreachable.
+//! [`Giver::look`] is called after every scan of the hardware, and between scans when [`Giver::changed`] resolves. It
+//! compares the offered devices with the desired ones, starts whatever leads from one to the other, and returns the
+//! progress. It never blocks: kubelet and the API server may be unreachable.
 
 pub mod embedded;
 pub mod hand_off;
@@ -41,8 +41,8 @@ pub struct Scene<'a> {
     pub now: Duration,
     /// The devices as of the last scan.
     pub inventory: &'a Inventory,
-    /// Whether the devices were scanned since the last call: evidence that requires a scan must not be drawn
-    /// twice from the same one.
+    /// Whether the devices were scanned since the last call: evidence that requires a scan must not be drawn twice
+    /// from the same one.
     pub is_read: bool,
     /// Xids that devices reported since the last call.
     pub xids: &'a [Xid],

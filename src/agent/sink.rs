@@ -1,8 +1,8 @@
 //! Label sinks: the trait, and the simplest of its implementations.
 //!
-//! The agent's loop calls [`LabelSink::publish`] after every scan of the hardware and does not check for
-//! changes; a sink remembers what it published and writes only differences. An idle node therefore causes no
-//! write at all, whatever the sink.
+//! The agent's loop calls [`LabelSink::publish`] after every scan of the hardware and does not check for changes; a
+//! sink remembers what it published and writes only differences. An idle node therefore causes no write at all,
+//! whatever the sink.
 
 use std::future::Future;
 use std::io::{self, Write};
@@ -45,9 +45,9 @@ pub struct Sheet<'a> {
 pub enum Claim {
     /// The hardware was read: the labels replace the published ones.
     Read,
-    /// The driver hangs and has not been read since this agent started, or an unrecognized device may be named
-    /// by a label of the Node, which was not read yet. Labels of an earlier agent are better, so these are
-    /// published only if there are none.
+    /// The driver hangs and has not been read since this agent started, or an unrecognized device may be named by a
+    /// label of the Node, which was not read yet. Labels of an earlier agent are better, so these are published only
+    /// if there are none.
     Unread,
 }
 

@@ -91,8 +91,7 @@ impl<'a> Teller<'a> {
         self
     }
 
-    /// Waits until the Node or the sharing backend changes; pending forever without both. Usage is reported
-    /// meanwhile, because that requires no scan of the hardware.
+    /// Waits for a change of the Node or the sharing backend, and reports usage meanwhile, which needs no scan.
     pub(super) async fn changed(&mut self) -> News {
         loop {
             let due = self.usage_due;
@@ -124,9 +123,9 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// Reports a change of the sharing backend, with the devices as of the last scan: pods come and go many
-    /// times a minute, and no pod changes what a device is. `None` if a scan is needed nevertheless: there was
-    /// none yet, or a device's change waits for pods.
+    /// Reports a change of the sharing backend, with the devices as of the last scan: pods come and go many times a
+    /// minute, and no pod changes what a device is. `None` if a scan is needed nevertheless: there was none yet, or a
+    /// device's change waits for pods.
     pub(super) async fn tell_given(
         &mut self,
         hardware: &Handle,
@@ -252,8 +251,7 @@ impl<'a> Teller<'a> {
         ControlFlow::Continue(())
     }
 
-    /// Compares the current offers with the desired ones. Returns the status with the result, and when to come
-    /// back if that is soon.
+    /// Compares the current offers with the desired ones. Returns the status with the result, and when to come back.
     fn share(
         &mut self,
         inventory: &Arc<Inventory>,
@@ -290,7 +288,7 @@ impl<'a> Teller<'a> {
         (shared, outcome.again)
     }
 
-    /// Passes the offers to the observer of usage: the current ones if known, otherwise those of the layout.
+    /// Sends the offers to the observer of usage: the current ones if known, otherwise the layout's.
     fn offer(&self, inventory: &Inventory, status: Option<&Status>) {
         let Some(offered) = &self.outputs.offered else {
             return;
@@ -309,7 +307,7 @@ impl<'a> Teller<'a> {
         });
     }
 
-    /// Reports progress, and hanging calls, while devices are being changed; nothing is scanned meanwhile.
+    /// Reports progress and hanging calls while devices are being changed, without scans.
     pub(super) async fn meanwhile(
         &mut self,
         hardware: &Handle,
@@ -388,8 +386,7 @@ fn sheet<'a>(inventory: &'a Inventory, labels: &'a LabelSet) -> Sheet<'a> {
     }
 }
 
-/// Returns the evidence: if a call hangs before the driver reported its version, or the bus was never readable,
-/// nothing was read.
+/// Nothing was read if a call hangs before the driver reported its version, or if the bus was never readable.
 fn claim(inventory: &Inventory) -> Claim {
     let hides_all = inventory.machine.bus_error.is_some() && inventory.devices.is_empty();
     let hangs = matches!(inventory.nvml, NvmlState::Stalled { driver: None, .. });

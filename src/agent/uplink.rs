@@ -1,5 +1,4 @@
-//! Reports the node to an aggregator, in a task separate from the loop, so that neither ever waits for the
-//! other.
+//! Reports the node to an aggregator, in a task separate from the loop, so that neither ever waits for the other.
 //!
 //! ```text
 //!   loop --> Outbox (latest status) --> session: Sender <--> aggregator
@@ -47,8 +46,7 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const MAX_BOOT_ID_BYTES: u64 = 4096;
 /// A connection that lasted this long was successful and resets the backoff.
 const STEADY: Duration = Duration::from_secs(30);
-/// Maximum number of remembered reasons. An aggregator chooses some of them, so their number is otherwise
-/// unlimited.
+/// Maximum number of remembered reasons. An aggregator chooses some of them, so their number is otherwise unlimited.
 const MOST_REASONS: usize = 16;
 
 impl<D: Dial> Uplink<D> {
@@ -120,8 +118,8 @@ impl<D: Dial> Uplink<D> {
     }
 }
 
-/// Returns the identity of this run of the agent, which started at `start`. On a machine without a boot ID, the
-/// start time alone distinguishes its agents.
+/// Returns the identity of this run of the agent, which started at `start`. On a machine without a boot ID, the start
+/// time alone distinguishes its agents.
 pub fn this_run(start: Timestamp) -> Run {
     let boot_id = files::text(Path::new(BOOT_ID), MAX_BOOT_ID_BYTES).unwrap_or_default();
     Run {
@@ -135,8 +133,8 @@ async fn closed(latest: &mut watch::Receiver<Latest>) {
     while latest.changed().await.is_ok() {}
 }
 
-/// Returns a random number. The standard library seeds its hashers from the system's randomness, which is
-/// sufficient for jitter.
+/// Returns a random number. The standard library seeds its hashers from the system's randomness, which is sufficient
+/// for jitter.
 fn chance() -> u64 {
     RandomState::new().hash_one(0)
 }

@@ -7,9 +7,9 @@
 //!                                                             +--> events of pods
 //! ```
 //!
-//! Each of the three sources has its own timeout and may be unreachable. Its last answer is used for [`STALE`],
-//! and `missing` reports that and why; after that it counts as empty. A source that hangs in `/proc` is awaited
-//! once and not queried again before it returns.
+//! Each of the three sources has its own timeout and may be unreachable. Its last answer is used for [`STALE`], and
+//! `missing` reports that and why; after that it counts as empty. A source that hangs in `/proc` is awaited once and
+//! not queried again before it returns.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -137,8 +137,7 @@ impl<T> Last<T> {
 }
 
 impl Settings {
-    /// Observes every `interval` the sources that the engine's settings name, and kubelet's checkpoint in
-    /// `device_plugins`.
+    /// Observes the engine's sources every `interval`, and kubelet's checkpoint in `device_plugins`.
     pub fn new(interval: Duration, engine: &EngineSettings, device_plugins: PathBuf) -> Self {
         Self {
             interval,
@@ -151,8 +150,7 @@ impl Settings {
 }
 
 impl Observer {
-    /// Creates an observer of `hardware` that emits events on pods through `pods`, if there is one. No source
-    /// is queried before it runs.
+    /// Creates an observer that emits events on pods through `pods`, if set. No source is queried before it runs.
     pub fn new(hardware: Handle, settings: Settings, pods: Option<PodEvents>) -> (Self, Views) {
         let (usage, used) = watch::channel(Arc::default());
         let (seen, looked) = watch::channel(Arc::default());
@@ -182,7 +180,7 @@ impl Observer {
         (observer, views)
     }
 
-    /// Observes until all receivers are dropped.
+    /// Observes until [`Views::offered`] is dropped.
     pub async fn run(mut self) {
         let mut ticks = interval(self.settings.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -277,8 +275,7 @@ impl Observer {
         self.seen.send_replace(Arc::new(seen));
     }
 
-    /// Determines the pods of the processes that the driver named last, and reads kubelet's checkpoint: empty
-    /// if it was not read in this scan.
+    /// Updates the pods of processes, and returns kubelet's checkpoint: empty if it was not read in this scan.
     async fn whose(&mut self) -> (Result<(), String>, Record) {
         let is_of_before = self.looking.is_some();
         let mut looking = self.looking.take().unwrap_or_else(|| {
@@ -293,8 +290,7 @@ impl Observer {
         });
         match timeout(PROCESSES, &mut looking).await {
             Ok(Ok(((kin, answer), record))) => {
-                // Without it, pods are identified by elimination; where that is not enough, the join reports
-                // it.
+                // Without it, pods are identified by elimination; where that is not enough, the join reports it.
                 let record = record.unwrap_or_else(|reason| {
                     debug!("{reason}");
                     Record::default()

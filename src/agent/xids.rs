@@ -1,7 +1,7 @@
 //! Log messages for the errors that devices report.
 //!
-//! A device can report the same error a hundred times a second for hours. Each error is therefore logged once
-//! per interval, and the number of errors per interval is limited.
+//! A device can report the same error a hundred times a second for hours. Each error is therefore logged once per
+//! interval, and the number of errors per interval is limited.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -216,8 +216,8 @@ async fn panicked(tasks: &mut JoinSet<()>) -> JoinError {
     std::future::pending().await
 }
 
-/// Removes everything that agents have written. With [`Cleanup::Stay`], the process then keeps serving its
-/// readiness and no useful metrics.
+/// Removes everything that agents have written. With [`Cleanup::Stay`], the process then keeps serving its readiness
+/// and no useful metrics.
 async fn clean_up(
     settings: &AgentSettings,
     node: Option<node::Node>,

@@ -82,8 +82,8 @@ fn refusal(notes: String, errors: Vec<RuleError>) -> Refused {
     }
 }
 
-/// Returns `Infeasible` if only the hardware prevents the layout; failed if the layout must be corrected, or
-/// something cannot be read.
+/// Returns `Infeasible` if only the hardware prevents the layout; failed if the layout must be corrected, or something
+/// cannot be read.
 fn exit(errors: &[RuleError]) -> Exit {
     let by_hardware = |error: &RuleError| match error.reason {
         Reason::NotMigCapable

@@ -1,5 +1,4 @@
-//! Client of the aggregator's API: one request at a time over HTTP/1.1, with TLS unless the address is plain
-//! HTTP.
+//! Client of the aggregator's API: one request at a time over HTTP/1.1, with TLS unless the address is plain HTTP.
 //!
 //! ```text
 //! url.rs      paths and parameters, percent-encoded
@@ -8,8 +7,8 @@
 //! token.rs    the bearer token
 //! ```
 //!
-//! An answer is limited in time and in size. A redirect is reported instead of followed: the user should know
-//! that the address has moved, and following it would send the token to an unverified place.
+//! An answer is limited in time and in size. A redirect is reported instead of followed: the user should know that the
+//! address has moved, and following it would send the token to an unverified place.
 
 mod error;
 mod events;
@@ -46,8 +45,8 @@ use crate::config::octavo::server::ServerSettings;
 use crate::domain::inventory::Inventory;
 use crate::wire::api::{NodeDetail, Problem};
 
-/// Maximum size of an answer. A page of a thousand nodes is half a megabyte; a node of sixteen GPUs with every
-/// profile a quarter.
+/// Maximum size of an answer. A page of a thousand nodes is half a megabyte; a node of sixteen GPUs with every profile
+/// a quarter.
 const LONGEST_ANSWER: usize = 64 << 20;
 
 /// Maximum size of a problem document.
@@ -213,8 +212,7 @@ async fn read(body: Incoming, longest: usize) -> Result<Bytes, ClientError> {
         })
 }
 
-/// Builds the TLS settings, which trust the CAs in the file, or else the system's. Neither is read for plain
-/// HTTP.
+/// Builds the TLS settings, which trust the CAs in the file, or else the system's. Neither is read for plain HTTP.
 fn tls(settings: &ServerSettings) -> Result<ClientConfig, Box<dyn Error + Send + Sync>> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder =

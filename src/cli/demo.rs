@@ -1,5 +1,5 @@
-//! `octavo demo`: a fleet on one machine. It runs the released aggregator and agents as real processes; only
-//! the driver and the hardware below it are simulated.
+//! `octavo demo`: a fleet on one machine. It runs the released aggregator and agents as real processes; only the
+//! driver and the hardware below it are simulated.
 //!
 //! ```text
 //! programs.rs    programs that the demo needs

@@ -1,5 +1,4 @@
-//! `octavo estimate`: an aggregator's estimates of times, speeds and costs, as a table or as the original
-//! document.
+//! `octavo estimate`: an aggregator's estimates of times, speeds and costs, as a table or as the original document.
 
 use super::client::{Client, Target};
 use super::paint::Ink;

@@ -177,8 +177,8 @@ pub(super) async fn everything(client: &Client) -> Result<Vec<NodeRow>, CliError
     Ok(pages(client, &[("sort", "name")], None).await?.items)
 }
 
-/// Returns the node's current state, if it passes the filter. The aggregator applies the filter, because it
-/// alone has the labels.
+/// Returns the node's current state, if it passes the filter. The aggregator applies the filter, because it alone has
+/// the labels.
 pub(super) async fn matching(
     client: &Client,
     filter: &Filter,

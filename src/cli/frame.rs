@@ -1,7 +1,7 @@
 //! A frame of memory slices, in characters that every terminal and log supports, used by all pictures.
 //!
-//! A cell is a memory slice: 72 columns can be divided by 4 (A30), 8 and 12 (RTX PRO) alike, so the frame has
-//! one width.
+//! A cell is a memory slice: 72 columns can be divided by 4 (A30), 8 and 12 (RTX PRO) alike, so the frame has one
+//! width.
 
 use std::collections::BTreeSet;
 

@@ -13,8 +13,8 @@ use crate::domain::inventory::Inventory;
 use crate::domain::sharing::ResourceName;
 use crate::wire;
 
-/// Maximum size of an input. Sixteen GPUs with every profile are a quarter of a megabyte; a Node with all its
-/// images is less.
+/// Maximum size of an input. Sixteen GPUs with every profile are a quarter of a megabyte; a Node with all its images
+/// is less.
 const LONGEST: u64 = 16 << 20;
 
 /// Reads a recorded inventory, or simulates a scenario once to obtain one.
@@ -72,8 +72,8 @@ pub(super) fn node(input: &Input) -> Result<BTreeMap<ResourceName, u64>, CliErro
     })
 }
 
-/// Checks that a configured library exists: the agent waits for a driver that is installed later, but a user
-/// should learn of a misspelt path immediately.
+/// Checks that a configured library exists: the agent waits for a driver that is installed later, but a user should
+/// learn of a misspelt path immediately.
 pub(super) fn check_library(hardware: &HardwareSettings) -> Result<(), CliError> {
     match hardware.nvml_library() {
         NvmlLibrary::At(path) if !path.exists() => Err(CliError::LibraryMissing(path.clone())),

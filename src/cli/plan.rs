@@ -51,8 +51,7 @@ enum Detail {
     Calls,
 }
 
-/// Formats the plan as requested; its outcome is the exit code. Like an apply, the plan includes interrupted
-/// changes.
+/// Formats the plan as requested; its outcome is the exit code. Like an apply, the plan includes interrupted changes.
 pub(super) fn report(
     inventory: &Inventory,
     (holders, found): (&[Holder], Interrupted),
@@ -117,8 +116,8 @@ fn left(mut found: Interrupted, inventory: &Inventory) -> Interrupted {
     found
 }
 
-/// Adds the targets that an apply adds: devices whose interrupted change it finishes although the layout has no
-/// target for them, or one that is currently not possible. Returns the layout of each such change.
+/// Adds the targets that an apply adds: devices whose interrupted change it finishes although the layout has no target
+/// for them, or one that is currently not possible. Returns the layout of each such change.
 fn taken_up(
     case: &mut Case,
     inventory: &Inventory,
@@ -162,8 +161,8 @@ fn warned(report: Report, found: &Interrupted) -> Report {
     }
 }
 
-/// Reports the errors of the layout. If a document was requested and only the hardware prevents the layout, the
-/// report contains that document, including the interrupted changes, which an apply finishes in any case.
+/// Reports the errors of the layout. If a document was requested and only the hardware prevents the layout, the report
+/// contains that document, including the interrupted changes, which an apply finishes in any case.
 fn refusal(
     inventory: &Inventory,
     (holders, found): (&[Holder], &Interrupted),

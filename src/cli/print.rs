@@ -14,8 +14,8 @@ pub(super) enum Reader {
     Gone,
 }
 
-/// Prints a report, its notes last: a long table does not scroll them away. A reader that stops early (`| head
-/// -1`) is no failure.
+/// Prints a report, its notes last: a long table does not scroll them away. A reader that stops early (`| head -1`) is
+/// no failure.
 pub(super) fn publish(report: &Report) -> Result<(), CliError> {
     let written = write_all(&mut io::stdout().lock(), &report.output);
     let noted = write_all(&mut io::stderr().lock(), &report.notes);

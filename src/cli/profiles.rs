@@ -1,5 +1,5 @@
-//! `octavo profiles`: hardware profiles with the aggregator's findings, and creation of a new one with the
-//! user's credentials.
+//! `octavo profiles`: hardware profiles with the aggregator's findings, and creation of a new one with the user's
+//! credentials.
 //!
 //! ```text
 //! table.rs    profiles as rows, and one in detail

@@ -1,5 +1,5 @@
-//! A machine that is simulated for a single scan: a scenario of `tests/nvml-sim`, its library, and the files of
-//! /sys, in a temporary directory.
+//! A machine that is simulated for a single scan: a scenario of `tests/nvml-sim`, its library, and the files of /sys,
+//! in a temporary directory.
 
 use std::fs;
 use std::io;
@@ -55,8 +55,7 @@ pub enum SimulationError {
     Inventory(#[source] ReadError),
 }
 
-/// Returns whether `text` is a scenario and not a recording: recordings declare their kind, and scenarios list
-/// boards.
+/// Returns whether `text` is a scenario and not a recording: recordings declare their kind, and scenarios list boards.
 pub(super) fn is_scenario(text: &str) -> bool {
     let has = |key: &str| {
         text.lines().any(|line| {
@@ -68,8 +67,7 @@ pub(super) fn is_scenario(text: &str) -> bool {
 }
 
 impl Simulated {
-    /// Creates the machine that `text`, read from `place`, describes. `programs` is the directory of the
-    /// simulator.
+    /// Creates the machine that `text`, read from `place`, describes. `programs` is the directory of the simulator.
     pub(super) fn new(text: &str, place: &str, programs: &Path) -> Result<Self, SimulationError> {
         let find = |name: &'static str| {
             let path = programs.join(name);

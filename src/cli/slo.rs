@@ -1,5 +1,5 @@
-//! `octavo slo`: the measured rows that meet a service's objectives, as a table with the evidence for each, or
-//! as the original document.
+//! `octavo slo`: the measured rows that meet a service's objectives, as a table with the evidence for each, or as the
+//! original document.
 
 use super::client::{Client, Target};
 use super::paint::Ink;
@@ -76,8 +76,8 @@ fn objectives(wanted: &Wanted) -> ObjectivesJson {
     }
 }
 
-/// Formats the rows with the measured values of the requested objectives, which shows how much slower a cheaper
-/// row is; then the objectives that others miss.
+/// Formats the rows with the measured values of the requested objectives, which shows how much slower a cheaper row
+/// is; then the objectives that others miss.
 fn table(
     answer: &SloAnswer,
     (measured, wanted): (&[RowJson], &Wanted),

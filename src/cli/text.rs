@@ -50,8 +50,8 @@ pub(super) fn columns(rows: &[Vec<Cell>], colors: Colors) -> String {
     text
 }
 
-/// Folds `text` between words to the width. The first line keeps its leading blanks; every other line starts
-/// with `indent` blanks.
+/// Folds `text` between words to the width. The first line keeps its leading blanks; every other line starts with
+/// `indent` blanks.
 pub(super) fn folded(text: &str, indent: usize) -> String {
     let text = printable(text);
     let words = text.trim_start_matches(' ');

@@ -67,8 +67,8 @@ fn notes(summary: &UsageSummary, is_empty: bool) -> Vec<String> {
     notes
 }
 
-/// Total of a row's pods. A pod with several types counts for each, so the number of pods is valid only within
-/// one type.
+/// Total of a row's pods. A pod with several types counts for each, so the number of pods is valid only within one
+/// type.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
     pods: u64,

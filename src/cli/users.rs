@@ -25,9 +25,9 @@ pub(super) fn recorded(inventory: Arc<Inventory>) -> Users {
     }
 }
 
-/// Returns the holders on this machine, whose process file system is at `root`: processes that the driver
-/// reports, and processes that have a GPU or a partition open. If the latter cannot be determined, that is
-/// noted for every device, so that all of it counts as in use.
+/// Returns the holders on this machine, whose process file system is at `root`: processes that the driver reports, and
+/// processes that have a GPU or a partition open. If the latter cannot be determined, that is noted for every device,
+/// so that all of it counts as in use.
 pub(super) fn live(inventory: Arc<Inventory>, root: &Path) -> Users {
     let mut users = recorded(inventory);
     holders::describe(root, &mut users.holders);

@@ -7,8 +7,8 @@
 //! change.rs    description of the difference between two rows of a node
 //! ```
 //!
-//! The stream only reports that a node changed. The aggregator applies the filter, so the node is requested
-//! again. Exits with 0 when it is interrupted or the output is closed.
+//! The stream only reports that a node changed. The aggregator applies the filter, so the node is requested again.
+//! Exits with 0 when it is interrupted or the output is closed.
 
 pub(super) mod change;
 pub(super) mod feed;

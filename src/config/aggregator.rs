@@ -287,8 +287,8 @@ fn count(number: u32) -> usize {
 }
 
 impl FleetSettings {
-    /// Creates the settings: a node is stale `stale_after` its last report, and is removed after being stale
-    /// for `forget_after`.
+    /// Creates the settings: a node is stale `stale_after` its last report, and is removed after being stale for
+    /// `forget_after`.
     pub fn new(stale_after: Duration, forget_after: Duration, max_nodes: usize) -> Self {
         Self {
             stale_after,

@@ -1,5 +1,5 @@
-//! Hidden arguments with which a program starts itself again: to execute another program that ends with its
-//! parent, and to test whether a library can be loaded.
+//! Hidden arguments with which a program starts itself again: to execute another program that ends with its parent,
+//! and to test whether a library can be loaded.
 
 use std::env;
 use std::ffi::OsString;
@@ -40,8 +40,8 @@ pub fn child() -> Option<Child> {
     parse(env::args_os().skip(1))
 }
 
-/// Returns the command that starts this program again to execute `program`; append its arguments. `parent` is
-/// this process.
+/// Returns the command that starts this program again to execute `program`; append its arguments. `parent` is this
+/// process.
 pub fn exec_command(parent: i32, program: &Path) -> Command {
     let mut command = own(EXEC, parent);
     command.arg(program);

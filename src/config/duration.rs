@@ -1,7 +1,7 @@
 //! Durations in their usual notation: `10s`, `500ms`, `5m`, `1h30m`.
 //!
-//! jiff parses them; this module also rejects values that a setting cannot have: negative, or zero where a wait
-//! is meant.
+//! jiff parses them; this module also rejects values that a setting cannot have: negative, or zero where a wait is
+//! meant.
 
 use std::time::Duration;
 

@@ -158,8 +158,7 @@ impl EngineSettings {
         }
     }
 
-    /// Returns whether this process runs in a pod. Source: kubelet sets `KUBERNETES_SERVICE_HOST` in every
-    /// container.
+    /// Returns whether this process runs in a pod. Source: kubelet sets `KUBERNETES_SERVICE_HOST` in every container.
     pub fn in_pod(&self) -> bool {
         self.in_pod
     }

@@ -1,5 +1,5 @@
-//! Settings of labels: the flags of the agent and of `octavo labels`, so that both produce the same labels for
-//! a machine.
+//! Settings of labels: the flags of the agent and of `octavo labels`, so that both produce the same labels for a
+//! machine.
 
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;

@@ -107,8 +107,7 @@ impl From<LogArgs> for LogSettings {
     }
 }
 
-/// Parses levels of modules. A misspelt level is an error for the whole, because the others would have no
-/// effect.
+/// Parses levels of modules. A misspelt level is an error for the whole, because the others would have no effect.
 fn parts(text: &str) -> Result<Targets, String> {
     let parsed = text.parse::<Targets>();
     parsed.map_err(|error| format!("{error}; it reads like octavo=debug,kube=trace"))

@@ -1,9 +1,9 @@
 //! Settings: the only module that reads arguments and environment, for every program.
 //!
 //! There are two stages. Raw arguments are the command line as described to clap once, with help, defaults and
-//! `OCTAVO_*` variables; a flag takes precedence over its variable. Resolved settings are the programs' input:
-//! private fields, with every value checked and without meaningless combinations. Only resolved settings leave
-//! this module, so no other module has to interpret an absent flag.
+//! `OCTAVO_*` variables; a flag takes precedence over its variable. Resolved settings are the programs' input: private
+//! fields, with every value checked and without meaningless combinations. Only resolved settings leave this module, so
+//! no other module has to interpret an absent flag.
 //!
 //! Called by the binaries: [`octavo::Invocation::from_process`], [`agent::AgentSettings::from_process`] and
 //! [`aggregator::AggregatorSettings::from_process`].
@@ -95,8 +95,8 @@ pub enum Switch {
     Off,
 }
 
-/// Parses `arguments`, program name first. An empty variable counts as unset: templates with an empty value
-/// produce it, and clap would report an error for a flag that was not used.
+/// Parses `arguments`, program name first. An empty variable counts as unset: templates with an empty value produce
+/// it, and clap would report an error for a flag that was not used.
 fn parse<P, A>(arguments: impl IntoIterator<Item = A>) -> Result<P, clap::Error>
 where
     P: CommandFactory + FromArgMatches,

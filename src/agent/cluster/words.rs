@@ -14,8 +14,8 @@ pub(super) fn answer(status: &Status) -> Option<&'static str> {
     })
 }
 
-/// Returns the number of partitions by the resource name that NVIDIA's device plugin uses for each profile;
-/// `None` unless its strategy is `mixed`.
+/// Returns the number of partitions by the resource name that NVIDIA's device plugin uses for each profile; `None`
+/// unless its strategy is `mixed`.
 pub(super) fn partitions(labels: &LabelSet) -> Option<BTreeMap<String, u64>> {
     let mixed = labels.get("nvidia.com/mig.strategy") == Some("mixed");
     let counts = labels.iter().filter_map(|(key, value)| {

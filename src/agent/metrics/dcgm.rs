@@ -2,10 +2,10 @@
 //! `--dcgm-metrics`.
 //!
 //! Source: dcgm-exporter, `etc/default-counters.csv` and `internal/pkg/rendermetrics`. `Hostname` has the old
-//! spelling, which most dashboards use; releases differ. A value that a board does not support has no series,
-//! where DCGM has a number that means "blank". A device's value is reported once and not once per pod: the pod
-//! labels are set if exactly one container holds the device or partition. All are gauges: dcgm-exporter's two
-//! counters lack the suffix that the format requires of counters, and `rate()` takes both.
+//! spelling, which most dashboards use; releases differ. A value that a board does not support has no series, where
+//! DCGM has a number that means "blank". A device's value is reported once and not once per pod: the pod labels are
+//! set if exactly one container holds the device or partition. All are gauges: dcgm-exporter's two counters lack the
+//! suffix that the format requires of counters, and `rate()` takes both.
 
 use std::fmt;
 use std::sync::Arc;
@@ -219,8 +219,7 @@ impl Collector for Dcgm {
             for (reading, device) in &both {
                 let mut told = Vec::new();
                 for unit in &device.units {
-                    // Compute instances of one GPU instance share its memory: only the first of them reports
-                    // it.
+                    // Compute instances of one GPU instance share its memory: only the first of them reports it.
                     let instance = instance(unit);
                     if let Some(value) = unit.memory.as_ref().and_then(value)
                         && !told.contains(&instance)

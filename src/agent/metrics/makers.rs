@@ -1,9 +1,8 @@
 //! Metrics of devices from vendors other than NVIDIA, as of the last scan: a scrape never queries hardware.
 //!
-//! A Neuron device is identified by the driver's number, an AMD device by its PCI address. There are as many
-//! series as devices. Words in labels come from the catalog and from drivers; serial numbers are only on the
-//! `*_info` series. A value that is not reported has no series, and a vendor without devices here has no
-//! family.
+//! A Neuron device is identified by the driver's number, an AMD device by its PCI address. There are as many series as
+//! devices. Words in labels come from the catalog and from drivers; serial numbers are only on the `*_info` series. A
+//! value that is not reported has no series, and a vendor without devices here has no family.
 
 use std::fmt;
 use std::sync::Arc;

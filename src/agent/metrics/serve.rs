@@ -1,7 +1,7 @@
 //! HTTP server for the agent's metrics and health probes.
 //!
-//! It admits few connections at a time, with one request each and a deadline for request and answer. No client
-//! of it can delay a label.
+//! It admits few connections at a time, with one request each and a deadline for request and answer. No client of it
+//! can delay a label.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! The node's current status as series that come and go: the selected layout with its reason, and the pods that
-//! block it.
+//! The node's current status as series that come and go: the selected layout with its reason, and the pods that block
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,8 +18,8 @@ use crate::domain::reconcile::Status;
 const MOST: usize = 16;
 /// Maximum number of resources with series of their own.
 const MOST_RESOURCES: usize = 64;
-/// Namespace of the series for all other pods. Every pod has a namespace, so this cannot be confused with a pod
-/// of that name.
+/// Namespace of the series for all other pods. Every pod has a namespace, so this cannot be confused with a pod of
+/// that name.
 const OTHERS: &str = "other";
 
 /// A pod by namespace and name; both empty for a process outside any pod.
@@ -123,8 +123,8 @@ fn shares(status: &Status) -> BTreeMap<String, (u64, Option<u64>)> {
         .collect()
 }
 
-/// Returns the number of blocked devices by the pod that blocks them. The pods that block most devices are
-/// retained; ties are broken by name.
+/// Returns the number of blocked devices by the pod that blocks them. The pods that block most devices are retained;
+/// ties are broken by name.
 fn blockers(status: &Status) -> BTreeMap<Pod, usize> {
     let mut all: BTreeMap<Pod, BTreeSet<PciAddress>> = BTreeMap::new();
     for device in &status.devices {

@@ -1,9 +1,9 @@
-//! Usage by pod as metrics: in base units, allocation separate from utilization, and unattributed usage as a
-//! number of its own.
+//! Usage by pod as metrics: in base units, allocation separate from utilization, and unattributed usage as a number of
+//! its own.
 //!
-//! Partitions are identified by device, GPU instance and compute instance, which recur after a change; UUIDs
-//! are only on the `*_info` series. A value that a device does not support has no series. There are as many
-//! series as devices, partitions and containers on them, up to `MOST` containers.
+//! Partitions are identified by device, GPU instance and compute instance, which recur after a change; UUIDs are only
+//! on the `*_info` series. A value that a device does not support has no series. There are as many series as devices,
+//! partitions and containers on them, up to `MOST` containers.
 
 mod containers;
 mod measures;
@@ -27,11 +27,10 @@ use crate::agent::usage::Seen;
 use crate::domain::quantity::Mebibytes;
 use crate::domain::sharing::usage::{DeviceUsage, Percent, UnitUsage};
 
-/// Maximum number of containers with series of their own; those with the highest usage are retained. All others
-/// of a unit are summed as `other`.
+/// Maximum number of containers with series of their own; those with the highest usage are retained. All others of a
+/// unit are summed as `other`.
 const MOST: usize = 1024;
-/// Namespace of the series for all other containers. Every pod has a namespace, so this cannot be confused with
-/// a pod.
+/// Namespace of the series for all other containers. Every pod has a namespace, so this cannot be confused with a pod.
 const OTHERS: &str = "other";
 
 /// Labels of a series with its value.
@@ -47,8 +46,8 @@ pub struct UsageMetrics {
 }
 
 impl UsageMetrics {
-    /// Creates the metrics of an observer's results; with a host name, also in the format that dcgm-exporter
-    /// uses on that host.
+    /// Creates the metrics of an observer's results; with a host name, also in the format that dcgm-exporter uses on
+    /// that host.
     pub fn new(seen: watch::Receiver<Arc<Seen>>, dcgm: Option<String>) -> Self {
         Self { seen, dcgm }
     }

@@ -14,8 +14,8 @@ pub(super) const HELD: Reason = Reason::Yielded;
 /// State of a node whose layout is about to change.
 pub(super) const UNSETTLED: Reason = Reason::Pending;
 
-/// The last target of each device. A device that is temporarily absent, such as during a driver reload, has the
-/// same target when it returns.
+/// The last target of each device. A device that is temporarily absent, such as during a driver reload, has the same
+/// target when it returns.
 #[derive(Debug, Default)]
 pub(super) struct Meaning {
     layout: String,
@@ -44,8 +44,8 @@ impl Meaning {
     }
 }
 
-/// Returns the devices whose target differs from `before`, whichever rule sets it; all devices if the layout
-/// was selected again.
+/// Returns the devices whose target differs from `before`, whichever rule sets it; all devices if the layout was
+/// selected again.
 pub(super) fn differing(
     before: Option<&(String, Arc<Targets>)>,
     (name, now): &(String, Arc<Targets>),

@@ -1,5 +1,4 @@
-//! The built-in device plugin: compares the layout's offers with the pods' allocations, and lists devices to
-//! kubelet.
+//! The built-in device plugin: compares the layout's offers with the pods' allocations, and lists devices to kubelet.
 
 mod devices;
 mod past;
@@ -40,8 +39,8 @@ pub struct Rules {
     pub strategy: MigStrategy,
     /// Time after which an offer that is not effective yet is reported as a problem.
     pub deadline: Duration,
-    /// Time after which idle partitions and replicas of a device are withheld if its layout is blocked; `None`
-    /// for never.
+    /// Time after which idle partitions and replicas of a device are withheld if its layout is blocked; `None` for
+    /// never.
     pub withhold_after: Option<Duration>,
     /// Whether the Node selects the layout, so that it is not known before the Node was read.
     pub follows_node: bool,
@@ -79,8 +78,8 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Creates the backend. Devices are listed through `gate` and injected into containers through `answer`;
-    /// `report` and `told` contain what kubelet has accepted.
+    /// Creates the backend. Devices are listed through `gate` and injected into containers through `answer`; `report`
+    /// and `told` contain what kubelet has accepted.
     pub fn new(
         (gate, answer): (Arc<Gate>, Arc<dyn Answer>),
         report: watch::Receiver<Arc<Report>>,
@@ -105,8 +104,8 @@ impl Embedded {
         }
     }
 
-    /// Returns whether the desired offer is known: at the start, the layout may not be resolved yet, or the
-    /// Node that selects it not read.
+    /// Returns whether the desired offer is known: at the start, the layout may not be resolved yet, or the Node that
+    /// selects it not read.
     fn is_decided(&self, scene: &Scene<'_>) -> bool {
         let is_unseen = self.rules.follows_node && scene.view.is_none();
         let is_unlooked = scene.status.is_some_and(|status| {

@@ -1,8 +1,7 @@
-//! Delegation to NVIDIA's device plugin, which is configured with a key of its `ConfigMap` and a label of the
-//! Node.
+//! Delegation to NVIDIA's device plugin, which is configured with a key of its `ConfigMap` and a label of the Node.
 //!
-//! The configuration is computed from the devices and the layout, written to the `ConfigMap` by the aggregator,
-//! and compared with what the Node offers until both agree. Nothing here waits.
+//! The configuration is computed from the devices and the layout, written to the `ConfigMap` by the aggregator, and
+//! compared with what the Node offers until both agree. Nothing here waits.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -61,8 +60,8 @@ struct Wish {
 }
 
 impl HandOff {
-    /// Creates the backend, with the handle of the watcher of the plugin; without one, the status requests that
-    /// the `ConfigMap` be configured.
+    /// Creates the backend, with the handle of the watcher of the plugin; without one, the status requests that the
+    /// `ConfigMap` be configured.
     pub fn new(terms: Terms, watch: Option<Watch>) -> Self {
         Self {
             terms,
@@ -177,9 +176,8 @@ impl HandOff {
         }
     }
 
-    /// Records verified offers. They count as current until the Node's key or its capacity shows otherwise,
-    /// regardless of the desired offers. The allocatable count does not matter: it changes with every unhealthy
-    /// device.
+    /// Records verified offers. They count as current until the Node's key or its capacity shows otherwise, regardless
+    /// of the desired offers. The allocatable count does not matter: it changes with every unhealthy device.
     fn remember(&mut self, outcome: &mut Outcome, view: Option<&View>) {
         if let Some(offers) = &outcome.in_force {
             let key = view.and_then(|view| view.labels.get(PLUGIN_CONFIG));
@@ -200,8 +198,8 @@ impl HandOff {
         }
     }
 
-    /// Logs each status once; the Node's events derive from the status. `gist` is its part that does not change
-    /// every minute.
+    /// Logs each status once; the Node's events derive from the status. `gist` is its part that does not change every
+    /// minute.
     fn log(&mut self, status: Option<&SharingStatus>, gist: String) {
         let now = status.and_then(|status| Some((Reason::of(status.state)?, gist)));
         if now == self.said {

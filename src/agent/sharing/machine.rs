@@ -1,9 +1,9 @@
-//! Devices of this machine as containers receive them: the driver's device files, and Octavo's CDI
-//! specification in the directory that container runtimes read.
+//! Devices of this machine as containers receive them: the driver's device files, and Octavo's CDI specification in
+//! the directory that container runtimes read.
 //!
-//! The specification is compared with the desired one whenever it is needed, and written only if it differs:
-//! another process may have removed it, and `/run` is empty after a boot. It is replaced atomically, so that a
-//! runtime never reads half of one.
+//! The specification is compared with the desired one whenever it is needed, and written only if it differs: another
+//! process may have removed it, and `/run` is empty after a boot. It is replaced atomically, so that a runtime never
+//! reads half of one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -116,8 +116,7 @@ impl Host {
         let draft = folder.join(DRAFT);
         let written = durable::replace(&path, &draft, text.as_bytes(), MODE);
         if written.is_err() {
-            // A partial draft is useless. Removal fails if the directory is read-only, and then there is no
-            // draft.
+            // A partial draft is useless. Removal fails if the directory is read-only, and then there is no draft.
             let _none_is_as_good = fs::remove_file(draft);
         }
         Ok(written?)
@@ -166,8 +165,8 @@ pub fn forget(cdi: &Path) -> Result<bool, DurableError> {
     Ok(found)
 }
 
-/// Returns the container edits of NVIDIA's specification in a directory; of several files, the first by name. A
-/// file that cannot be read, or is something else, is skipped.
+/// Returns the container edits of NVIDIA's specification in a directory; of several files, the first by name. A file
+/// that cannot be read, or is something else, is skipped.
 fn driver_edits(folder: &Path) -> io::Result<Option<DriverEdits>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -182,8 +181,7 @@ fn driver_edits(folder: &Path) -> io::Result<Option<DriverEdits>> {
     Ok(texts.find_map(|text| DriverEdits::read(&text)))
 }
 
-/// Returns the text of a file; `None` if it is longer than any specification, and for a FIFO, a device or a
-/// directory.
+/// Returns the text of a file; `None` if it is longer than any specification, and for a FIFO, a device or a directory.
 fn read(path: &Path) -> io::Result<Option<String>> {
     match files::text(path, LONGEST) {
         Ok(text) => Ok(Some(text)),

@@ -134,8 +134,8 @@ fn read_token(path: &Path) -> Result<Token, DialError> {
         .map_err(|error: TokenError| unusable(error.into()))
 }
 
-/// Trusts the CA certificates currently in the file. Reading blocks the agent's only thread, so the file is
-/// bounded and never a FIFO.
+/// Trusts the CA certificates currently in the file. Reading blocks the agent's only thread, so the file is bounded
+/// and never a FIFO.
 fn trusting(ca: &Path) -> Result<ClientConfig, DialError> {
     let unreadable = |source: Box<dyn Error + Send + Sync>| DialError::Ca {
         path: ca.to_owned(),

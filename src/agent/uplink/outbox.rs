@@ -1,5 +1,5 @@
-//! Queue of length one between the loop and the uplink: it holds only the latest status, so that neither waits
-//! for the other.
+//! Queue of length one between the loop and the uplink: it holds only the latest status, so that neither waits for the
+//! other.
 
 use std::time::Duration;
 
@@ -94,8 +94,8 @@ impl Outbox {
         self.send();
     }
 
-    /// Sets the usage at `now`, which counts from the program's start. Returns when to call again, if it
-    /// changed but the minimum interval has not passed.
+    /// Sets the usage at `now`, which counts from the program's start. Returns when to call again, if it changed but
+    /// the minimum interval has not passed.
     pub fn put_usage(&mut self, now: Duration, usage: &Usage) -> Option<Duration> {
         let is_unlooked = self.usage.is_none() && *usage == Usage::default();
         if is_unlooked {
@@ -163,8 +163,8 @@ fn bounded(usage: &Usage) -> (PartKey, Content) {
     untold("there is too much to be told")
 }
 
-/// Adds the usage to the status. Without room for it, a notice that it is missing replaces it: the node itself
-/// has priority. The second value is whether there was no room.
+/// Adds the usage to the status. Without room for it, a notice that it is missing replaces it: the node itself has
+/// priority. The second value is whether there was no room.
 fn with_usage(parts: &Parts, usage: &(PartKey, Content)) -> (Latest, bool) {
     let size = |(key, content): &(PartKey, Content)| {
         let bytes = key.as_str().len().saturating_add(content.bytes().len());
@@ -218,8 +218,7 @@ fn fits(inventory: &Inventory, parts: &Parts) -> bool {
         && parts.size().saturating_add(frames) <= LARGEST_STATUS - FRAME
 }
 
-/// Encodes the status with fewer processes and shorter lists; each truncated device reports a problem that says
-/// so.
+/// Encodes the status with fewer processes and shorter lists; each truncated device reports a problem that says so.
 fn shortened(inventory: &Inventory, mut said: Said<'_>) -> Latest {
     if let Some(layout) = &mut said.layout {
         layout.shorten(SHORT);

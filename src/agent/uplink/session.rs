@@ -50,11 +50,11 @@ struct Line {
     answers: Streaming<v1::ToAgent>,
 }
 
-/// Number of unanswered heartbeats after which the aggregator is considered gone, even if its kernel still
-/// accepts data.
+/// Number of unanswered heartbeats after which the aggregator is considered gone, even if its kernel still accepts
+/// data.
 const PATIENCE: u32 = 3;
-/// Maximum number of messages waiting to be written. A peer that reads leaves none waiting, so a full queue
-/// means that it does not read.
+/// Maximum number of messages waiting to be written. A peer that reads leaves none waiting, so a full queue means that
+/// it does not read.
 const WAITING: usize = 8;
 /// Maximum size of an answer, which is an acknowledgement or a reason.
 const LARGEST_ANSWER: usize = 64 * 1024;
@@ -146,8 +146,7 @@ impl Session<'_> {
         }
     }
 
-    /// Returns the heartbeat interval with a jitter of a tenth: a fleet that starts together does not beat
-    /// together.
+    /// Returns the heartbeat interval with a jitter of a tenth: a fleet that starts together does not beat together.
     fn interval(&self) -> Duration {
         let tenth = self.heartbeat / 10;
         let interval = self.heartbeat.saturating_sub(tenth);
@@ -194,8 +193,7 @@ impl Session<'_> {
         self.say(line, next)
     }
 
-    /// Sends a heartbeat. `due` is the number of unanswered ones, including this one and those that could not
-    /// be sent.
+    /// Sends a heartbeat. `due` is the number of unanswered ones, including this one and those that could not be sent.
     fn beat(&mut self, line: &Line, due: u32) -> Result<(), End> {
         if due > PATIENCE {
             return Err(End::Lost(format!("no answer to {PATIENCE} heartbeats")));

@@ -45,8 +45,8 @@ pub(crate) struct Node {
 /// The sink for labels, and the Node.
 type Places = (Box<dyn LabelSink>, Option<Cluster>);
 
-/// Starts the tasks that talk to the API server. The server may be unreachable, but unreadable credentials are
-/// an error.
+/// Starts the tasks that talk to the API server. The server may be unreachable, but unreadable credentials are an
+/// error.
 pub(crate) async fn connect(
     settings: &ClusterSettings,
     usage: UsageSettings,

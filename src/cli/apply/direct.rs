@@ -147,8 +147,8 @@ pub(super) async fn look(hardware: &Handle, end: Instant) -> Result<Arc<Inventor
     }
 }
 
-/// Returns the status at the time limit, while `call` of the driver has not returned. It is an error if no
-/// device was read yet, because a status without devices would be a success.
+/// Returns the status at the time limit, while `call` of the driver has not returned. It is an error if no device was
+/// read yet, because a status without devices would be a success.
 fn unanswered(status: Status, call: &'static str) -> Result<Status, CliError> {
     if status.devices.is_empty() {
         return Err(CliError::Unanswered(call));

@@ -188,8 +188,8 @@ fn certificate_advice(error: &CertificateError) -> &'static str {
 }
 
 impl ClientError {
-    /// Classifies the error of a failed request; the chain of its causes is searched, because each layer wraps
-    /// the one below.
+    /// Classifies the error of a failed request; the chain of its causes is searched, because each layer wraps the one
+    /// below.
     pub(super) fn of(error: &legacy::Error) -> Self {
         let tls: Option<&rustls::Error> = find(error);
         if let Some(error) = tls {

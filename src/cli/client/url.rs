@@ -32,8 +32,7 @@ impl Target {
     }
 }
 
-/// Encodes `text` as a part of a path or a query: all but the unreserved characters of RFC 3986 are
-/// percent-encoded.
+/// Encodes `text` as a part of a path or a query: all but the unreserved characters of RFC 3986 are percent-encoded.
 pub(in crate::cli) fn segment(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

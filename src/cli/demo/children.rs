@@ -1,9 +1,9 @@
 //! Child processes of the demo: started, logged, and stopped.
 //!
-//! They run under `setpriv --pdeathsig KILL` of util-linux if it is available, so that the kernel ends them
-//! even when this program is killed with SIGKILL. Setting the signal in this program would require `unsafe`
-//! between fork and exec. The signal is sent when the *thread* that started them ends, which is one more reason
-//! for a runtime of one thread. Without setpriv, a SIGKILL leaves them running.
+//! They run under `setpriv --pdeathsig KILL` of util-linux if it is available, so that the kernel ends them even when
+//! this program is killed with SIGKILL. Setting the signal in this program would require `unsafe` between fork and
+//! exec. The signal is sent when the *thread* that started them ends, which is one more reason for a runtime of one
+//! thread. Without setpriv, a SIGKILL leaves them running.
 
 use std::collections::VecDeque;
 use std::io;
@@ -63,8 +63,7 @@ impl Children {
         }
     }
 
-    /// Starts a child. It has a process group of its own: Ctrl-C is for this program, which stops the others in
-    /// order.
+    /// Starts a child. It has a process group of its own: Ctrl-C is for this program, which stops the others in order.
     pub(super) fn start(&mut self, name: &str, command: &Command) -> Result<Log, DemoError> {
         let wanted = command.as_std();
         let mut command = if self.led {

@@ -1,5 +1,4 @@
-//! One simulated machine: a directory with a simulated NVML library, its state, and the files of /sys that are
-//! read.
+//! One simulated machine: a directory with a simulated NVML library, its state, and the files of /sys that are read.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -103,10 +102,9 @@ impl<'a> Machine<'a> {
         Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
     }
 
-    /// Returns the command of the machine's agent, with a short scan interval so that changes are visible soon.
-    /// The library is named explicitly, so that a real driver of this machine is never used. A machine without
-    /// a driver gets a search path without one instead: naming a file that never appears would be a
-    /// configuration error.
+    /// Returns the command of the machine's agent, with a short scan interval so that changes are visible soon. The
+    /// library is named explicitly, so that a real driver of this machine is never used. A machine without a driver
+    /// gets a search path without one instead: naming a file that never appears would be a configuration error.
     pub(super) fn agent(&self, aggregator: &str) -> Command {
         let mut command = Command::new(&self.programs.agent);
         for variable in SIMULATOR_VARIABLES {
@@ -146,9 +144,9 @@ impl<'a> Machine<'a> {
         command
     }
 
-    /// Selects a layout manually, as a user on the machine would: `own` is this program, which requests it from
-    /// the agent and never touches the machine that the demo runs on. The error is the program's message; a
-    /// blocked layout is no failure.
+    /// Selects a layout manually, as a user on the machine would: `own` is this program, which requests it from the
+    /// agent and never touches the machine that the demo runs on. The error is the program's message; a blocked layout
+    /// is no failure.
     pub(super) async fn choose(&self, own: &Path, layout: &str) -> Result<(), String> {
         let output = Command::new(own)
             .args(["apply", layout, "--agent", "--timeout=10s", "--state-dir"])

@@ -238,8 +238,8 @@ fn address(said: &str) -> String {
     format!("http://{address}")
 }
 
-/// Prints a line. A closed output must not end the demo before the processes are stopped in order; the next
-/// update detects it.
+/// Prints a line. A closed output must not end the demo before the processes are stopped in order; the next update
+/// detects it.
 fn line(text: &str) -> Result<(), CliError> {
     print::out(&format!("{text}\n")).map(|_| ())
 }

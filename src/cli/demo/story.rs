@@ -92,8 +92,7 @@ const ROUND: [(&str, &str, &str); 18] = [
     ),
 ];
 
-/// Returns the cycle for machines with these names. On machines without events of their own a process comes and
-/// goes.
+/// Returns the cycle for machines with these names. On machines without events of their own a process comes and goes.
 pub(super) fn round<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Act> {
     let names: Vec<&str> = names.into_iter().collect();
     let act = |machine: &str, says: &str, arguments: &str| Act {
@@ -129,8 +128,8 @@ fn deed(arguments: &str) -> Deed {
     }
 }
 
-/// Splits arguments at blanks; a rule in braces is written without blanks and becomes YAML, which requires one
-/// after each colon.
+/// Splits arguments at blanks; a rule in braces is written without blanks and becomes YAML, which requires one after
+/// each colon.
 fn split(arguments: &str) -> Vec<String> {
     arguments
         .split(' ')

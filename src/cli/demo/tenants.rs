@@ -1,8 +1,8 @@
 //! Simulated pods that share a machine's GPU: kubelet's allocations of replicas, and the kernel's processes.
 //!
-//! The machine that the demo runs on has neither, so both are simulated like the hardware: kubelet's answers at
-//! a socket, its checkpoint, and a `/proc` of files. The agent's device plugin registers at the same socket.
-//! The agent itself time-slices the GPU, so its labels, the web pages and the pods all report the same.
+//! The machine that the demo runs on has neither, so both are simulated like the hardware: kubelet's answers at a
+//! socket, its checkpoint, and a `/proc` of files. The agent's device plugin registers at the same socket. The agent
+//! itself time-slices the GPU, so its labels, the web pages and the pods all report the same.
 
 use std::fs;
 use std::io;

@@ -1,8 +1,8 @@
-//! Collects the facts that the checks need. A source that cannot be read is reported with the reason, and does
-//! not stop the others.
+//! Collects the facts that the checks need. A source that cannot be read is reported with the reason, and does not
+//! stop the others.
 //!
-//! A file may be on a hanging disk, or may not be a regular file: sources are read on threads of their own,
-//! each with a timeout of [`PATIENCE`]. A hanging thread ends with the program.
+//! A file may be on a hanging disk, or may not be a regular file: sources are read on threads of their own, each with
+//! a timeout of [`PATIENCE`]. A hanging thread ends with the program.
 
 mod layout;
 
@@ -272,8 +272,8 @@ async fn kubelet(settings: &DoctorSettings) -> Told<Option<Kubelet>> {
     }))
 }
 
-/// Returns a reader of the names in a kubelet directory. In a pod, an empty or missing directory means that it
-/// was not mounted.
+/// Returns a reader of the names in a kubelet directory. In a pod, an empty or missing directory means that it was not
+/// mounted.
 fn mounted(folder: PathBuf, in_pod: bool) -> impl FnOnce() -> Told<BTreeSet<String>> + Send {
     move || match names(&folder) {
         Ok(none) if none.is_empty() && in_pod => {

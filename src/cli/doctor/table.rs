@@ -129,8 +129,8 @@ fn sentence(findings: &[Finding]) -> String {
     );
     let first = findings.iter();
     let first = first.max_by_key(|finding| {
-        // Selects the first of the most severe ones. `max_by_key` returns the last of equal elements, so the
-        // check breaks ties.
+        // Selects the first of the most severe ones. `max_by_key` returns the last of equal elements, so the check
+        // breaks ties.
         (finding.verdict, std::cmp::Reverse(finding.check))
     });
     match first {

@@ -175,8 +175,7 @@ fn pods(count: u64) -> String {
     }
 }
 
-/// Formats the wait: `none`, an interval of deadlines, the time by which one is free with its probability, or
-/// unknown.
+/// Formats the wait: `none`, an interval of deadlines, the time by which one is free with its probability, or unknown.
 fn wait(wait: &WaitJson) -> String {
     match (&wait.from, &wait.to) {
         (Some(from), Some(to)) if wait.basis == DEADLINES => format!("{from} to {to}"),

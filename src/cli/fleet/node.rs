@@ -1,5 +1,4 @@
-//! One node: the fleet's information about it, then its devices as `octavo inspect` shows them on the node
-//! itself.
+//! One node: the fleet's information about it, then its devices as `octavo inspect` shows them on the node itself.
 
 use super::words;
 use crate::cli::inspect::{self, Columns};

@@ -28,8 +28,8 @@ const MORE: [&str; 11] = [
     "SOURCE",
 ];
 
-/// Formats one row per node, in the given order. PARTS is the free and total number of partitions; AGE is the
-/// time since the agent confirmed the state.
+/// Formats one row per node, in the given order. PARTS is the free and total number of partitions; AGE is the time
+/// since the agent confirmed the state.
 pub(in crate::cli) fn table(rows: &[NodeRow], printed: Printed, colors: Colors) -> String {
     if rows.is_empty() {
         return String::new();
@@ -144,8 +144,7 @@ pub(in crate::cli) mod tests {
     use crate::config::octavo::Headers;
     use crate::wire::api::{CountsJson, LayoutRow, NodeType, PartitionsJson};
 
-    /// A node with eight devices of one type, two of them free, four partitioned with five free parts of
-    /// twelve.
+    /// A node with eight devices of one type, two of them free, four partitioned with five free parts of twelve.
     pub(in crate::cli) fn row(name: &str, state: &str) -> NodeRow {
         let devices = CountsJson {
             total: 8,

@@ -44,8 +44,8 @@ pub(in crate::cli) fn types(row: &NodeRow) -> String {
     }
 }
 
-/// Formats at most the first two of many types, and the number of the others, so that a table of nodes fits on
-/// a screen.
+/// Formats at most the first two of many types, and the number of the others, so that a table of nodes fits on a
+/// screen.
 pub(in crate::cli) fn few_types(row: &NodeRow) -> String {
     const SHOWN: usize = 2;
     let hidden = row.types.len().saturating_sub(SHOWN);
@@ -99,8 +99,7 @@ pub(in crate::cli) fn memory(mib: u64) -> String {
     }
 }
 
-/// Formats an age as `7s`, `12m`, `3h`, `9d`: in the largest unit with a value of at least two, as kubectl
-/// does.
+/// Formats an age as `7s`, `12m`, `3h`, `9d`: in the largest unit with a value of at least two, as kubectl does.
 pub(in crate::cli) fn age(seconds: u64) -> String {
     let (count, unit) = match seconds {
         0..120 => (seconds, 's'),

@@ -5,8 +5,7 @@
 //! 0000:05:00.0  gfx942  304  CPX/NPS4, 8 x 24564Mi  2272Mi of 196592Mi  1
 //! ```
 //!
-//! Devices of one hive share a number; the hive's own ID is as long as a chip's, and appears only in the wide
-//! table.
+//! Devices of one hive share a number; the hive's own ID is as long as a chip's, and appears only in the wide table.
 
 use std::collections::BTreeSet;
 

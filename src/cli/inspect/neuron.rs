@@ -1,7 +1,6 @@
 //! Information from Neuron's driver: a line on the node, and one row per device.
 //!
-//! The devices have numbers and no PCI address, so they have a table of their own below that of the PCI
-//! devices.
+//! The devices have numbers and no PCI address, so they have a table of their own below that of the PCI devices.
 
 use super::table::Columns;
 use super::words;

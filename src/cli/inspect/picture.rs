@@ -9,8 +9,8 @@
 //!   +-----------------------------------+-----------------+--------+--------+
 //! ```
 //!
-//! GPUs that look the same share a picture. Inconsistent reports of a driver are drawn too, such as two
-//! instances in one slice: the first keeps the cells and the other is listed below.
+//! GPUs that look the same share a picture. Inconsistent reports of a driver are drawn too, such as two instances in
+//! one slice: the first keeps the cells and the other is listed below.
 
 use crate::cli::devices;
 use crate::cli::frame::{Cell, frame};

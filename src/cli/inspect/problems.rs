@@ -48,8 +48,8 @@ fn of_devices(inventory: &Inventory) -> Vec<(Complaint, Vec<String>)> {
     all
 }
 
-/// Returns the Neuron devices' issues, and the devices that have each of them: an unreadable file is usually
-/// the same file of all devices.
+/// Returns the Neuron devices' issues, and the devices that have each of them: an unreadable file is usually the same
+/// file of all devices.
 fn alike(neuron: &Neuron) -> Vec<(Complaint, Vec<u32>)> {
     let mut all = Vec::new();
     for device in &neuron.devices {

@@ -44,8 +44,8 @@ fn amdgpu(inventory: &Inventory) -> Option<String> {
     Some(said.trim_end().to_owned())
 }
 
-/// Explains an empty inventory: most often there are no accelerators, but a library that was found and cannot
-/// be used is a problem.
+/// Explains an empty inventory: most often there are no accelerators, but a library that was found and cannot be used
+/// is a problem.
 fn nothing_found(nvml: &NvmlState, colors: Colors) -> Vec<String> {
     if nvml.is_without_library() {
         return vec![

@@ -1,9 +1,9 @@
 //! `apply` and `restore`: a change with hooks around it.
 //!
-//! Files are read, names resolved and the plan computed before the first hook runs, so that an infeasible
-//! layout disturbs no workload. The order of hooks is: apply-start; pre-apply-mode if a mode differs;
-//! pre-apply-config if partitions differ; always apply-exit. Modes and partitions are one transaction, unless a
-//! hook runs between the two or a driver reports its profiles only after the mode change.
+//! Files are read, names resolved and the plan computed before the first hook runs, so that an infeasible layout
+//! disturbs no workload. The order of hooks is: apply-start; pre-apply-mode if a mode differs; pre-apply-config if
+//! partitions differ; always apply-exit. Modes and partitions are one transaction, unless a hook runs between the two
+//! or a driver reports its profiles only after the mode change.
 
 use tokio::time::Instant;
 

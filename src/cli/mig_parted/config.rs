@@ -65,8 +65,8 @@ impl Config {
         }
     }
 
-    /// Resolves the configuration up to `depth`, only for comparison: a mode can be compared whatever the
-    /// partitions are called.
+    /// Resolves the configuration up to `depth`, only for comparison: a mode can be compared whatever the partitions
+    /// are called.
     pub(super) fn looked_up(
         &self,
         depth: Depth,

@@ -88,8 +88,7 @@ impl<'a> Runner<'a> {
         let program = self.program(hook).map_err(failed)?;
         let kept = match self.talk {
             Talk::Debug => None,
-            // If no temporary file can be created, the output is shown directly, rather than not running the
-            // hook.
+            // If no temporary file can be created, the output is shown directly, rather than not running the hook.
             Talk::Quiet => tempfile::tempfile().ok(),
         };
         let mut command = self.command(&program, hook);
@@ -143,8 +142,8 @@ impl<'a> Runner<'a> {
         command
     }
 
-    /// Returns the program's path. A name without a directory is searched in this process's `PATH`, as the hook
-    /// has none.
+    /// Returns the program's path. A name without a directory is searched in this process's `PATH`, as the hook has
+    /// none.
     fn program(&self, hook: &Hook) -> io::Result<PathBuf> {
         if hook.command.contains('/') {
             return Ok(PathBuf::from(&hook.command));

@@ -1,5 +1,5 @@
-//! Creates a profile: the aggregator, which has the nodes, drafts it, and the user, who has the permission,
-//! creates it.
+//! Creates a profile: the aggregator, which has the nodes, drafts it, and the user, who has the permission, creates
+//! it.
 
 use serde_json::Value;
 

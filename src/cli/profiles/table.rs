@@ -21,8 +21,7 @@ const FEW: [&str; 7] = [
 const MORE: [&str; 5] = ["NAMESPACE", "KIND", "ARCHITECTURE", "ASKS FOR", "GOES TO"];
 const NOTHING: &str = "-";
 
-/// Formats one row per profile. AVAILABLE is the number of further workloads with its default counts that fit
-/// now.
+/// Formats one row per profile. AVAILABLE is the number of further workloads with its default counts that fit now.
 pub(super) fn list(rows: &[ProfileRow], printed: Printed, colors: Colors) -> String {
     if rows.is_empty() {
         return String::new();

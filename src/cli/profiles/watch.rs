@@ -1,7 +1,7 @@
 //! `octavo profiles list --watch`: a table that is redrawn, or a line or an object for each change.
 //!
-//! The stream only reports that something changed. The aggregator applies the filter, so the list is requested
-//! again, once for all changes of a batch.
+//! The stream only reports that something changed. The aggregator applies the filter, so the list is requested again,
+//! once for all changes of a batch.
 
 use std::collections::BTreeMap;
 

@@ -9,8 +9,8 @@ use crate::cli::{Exit, Report};
 use crate::config::octavo::Colors;
 use crate::domain::sharing::ResourceName;
 
-/// Compares the counts, because a Node contains nothing else. An NVIDIA resource that the Node offers and the
-/// layout does not is a difference too.
+/// Compares the counts, because a Node contains nothing else. An NVIDIA resource that the Node offers and the layout
+/// does not is a difference too.
 pub(super) fn report(
     outlook: Outlook,
     now: &BTreeMap<ResourceName, u64>,

@@ -21,8 +21,8 @@ use crate::config::octavo::top::TopSettings;
 /// Number of lines besides rows: the heading, a blank line, the table's header, and notes.
 const FRAME: usize = 5;
 
-/// Redraws until the user quits. A failure of the first request ends the command, because the configuration may
-/// be wrong.
+/// Redraws until the user quits. A failure of the first request ends the command, because the configuration may be
+/// wrong.
 pub(super) async fn follow(
     asker: &Asker<'_>,
     settings: &TopSettings,

@@ -49,8 +49,8 @@ impl<E: Stream> Feed<E> {
         self.stream.is_some()
     }
 
-    /// Returns the next item. A failure of the first attempt ends the command, because the address may be
-    /// wrong; later failures are reported to `lost` and retried.
+    /// Returns the next item. A failure of the first attempt ends the command, because the address may be wrong; later
+    /// failures are reported to `lost` and retried.
     pub(in crate::cli) async fn next(&mut self, lost: impl Fn(&str)) -> Result<News<E>, CliError> {
         loop {
             let failure = match &mut self.stream {

@@ -1,7 +1,7 @@
 //! A table on a terminal that is redrawn as the fleet changes.
 //!
-//! Each redraw is a single write, line over line, to prevent flickering. It uses the terminal's alternate
-//! screen, so that the previous content is restored at the end.
+//! Each redraw is a single write, line over line, to prevent flickering. It uses the terminal's alternate screen, so
+//! that the previous content is restored at the end.
 
 use std::time::Duration;
 

@@ -109,8 +109,8 @@ impl PartitioningArgs {
         self.engine.clone().into()
     }
 
-    /// Resolves the settings; `None` if nothing is changed. A watched Node may name a layout. Devices are
-    /// changed as `engine` configures.
+    /// Resolves the settings; `None` if nothing is changed. A watched Node may name a layout. Devices are changed as
+    /// `engine` configures.
     pub(super) fn resolve(
         self,
         engine: &EngineSettings,

@@ -136,8 +136,8 @@ impl PublishingArgs {
         Ok((sink, schedule))
     }
 
-    /// Rejects an interval longer than half of the expiry: the expiry is extended only at scans and once half
-    /// of it has passed, so the labels would expire in between.
+    /// Rejects an interval longer than half of the expiry: the expiry is extended only at scans and once half of it
+    /// has passed, so the labels would expire in between.
     fn refuse_an_expiry_between_two_looks(&self) -> Result<(), Answer> {
         let kept = self.label_sink == SinkName::File && !self.oneshot;
         match self.feature_file_expiry {

@@ -276,8 +276,8 @@ impl SharingSettings {
         self.delay
     }
 
-    /// Returns the time after which idle partitions and replicas of a GPU with a blocked layout are not
-    /// allocated; `None` for never.
+    /// Returns the time after which idle partitions and replicas of a GPU with a blocked layout are not allocated;
+    /// `None` for never.
     pub fn withhold_after(&self) -> Option<Duration> {
         self.withhold_after
     }

@@ -139,8 +139,7 @@ impl Proxies {
 }
 
 impl Network {
-    /// Returns whether the network contains the address. An IPv4-mapped IPv6 address counts as its IPv4
-    /// address.
+    /// Returns whether the network contains the address. An IPv4-mapped IPv6 address counts as its IPv4 address.
     pub fn has(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {

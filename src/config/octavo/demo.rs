@@ -94,8 +94,8 @@ pub fn neighbours() -> PathBuf {
     own.parent().unwrap_or_else(|| Path::new(".")).to_owned()
 }
 
-/// Returns this program's path, as another process can start it. Links are resolved, because the other programs
-/// are in the file's directory.
+/// Returns this program's path, as another process can start it. Links are resolved, because the other programs are in
+/// the file's directory.
 pub fn own() -> PathBuf {
     env::current_exe().unwrap_or_else(|_| "octavo".into())
 }

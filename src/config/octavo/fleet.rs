@@ -110,8 +110,8 @@ impl Printed {
 }
 
 impl Filter {
-    /// Returns the names and values of the aggregator's parameters. Alternative values are separate parameters
-    /// of the same name.
+    /// Returns the names and values of the aggregator's parameters. Alternative values are separate parameters of the
+    /// same name.
     pub fn parameters(&self) -> Vec<(&'static str, &str)> {
         let FilterArgs {
             types,

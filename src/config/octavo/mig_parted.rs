@@ -207,8 +207,8 @@ impl HooksSettings {
         self.longest
     }
 
-    /// Returns the directories that are searched for a command without one: this process's `PATH`, except
-    /// directories that depend on the working directory.
+    /// Returns the directories that are searched for a command without one: this process's `PATH`, except directories
+    /// that depend on the working directory.
     pub fn folders(&self) -> &[PathBuf] {
         &self.folders
     }

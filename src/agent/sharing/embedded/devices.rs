@@ -42,9 +42,9 @@ pub(super) fn has_failed(target: &DeviceTarget, status: &Status) -> bool {
     })
 }
 
-/// Returns whether the device's change is blocked, such as by pods that run for weeks. Units allocated
-/// meanwhile block the change like the current holders: it scans again once the gate is closed, and never
-/// destroys an allocated instance (I1).
+/// Returns whether the device's change is blocked, such as by pods that run for weeks. Units allocated meanwhile block
+/// the change like the current holders: it scans again once the gate is closed, and never destroys an allocated
+/// instance (I1).
 pub(super) fn is_blocked(target: &DeviceTarget, status: &Status) -> bool {
     let mut devices = status.devices.iter();
     let device = devices.find(|device| device.pci == target.pci);

@@ -1,8 +1,8 @@
-//! The last effective sharing of devices: while their partitioning is changed they remain shared as before,
-//! also across a restart of the agent.
+//! The last effective sharing of devices: while their partitioning is changed they remain shared as before, also
+//! across a restart of the agent.
 //!
-//! It is stored in the state directory as a layouts file with one layout per device, named for its UUID: a card
-//! that replaces another one does not inherit its sharing.
+//! It is stored in the state directory as a layouts file with one layout per device, named for its UUID: a card that
+//! replaces another one does not inherit its sharing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -45,8 +45,7 @@ pub(super) struct Past {
     had: BTreeMap<PciAddress, Option<TimeSlicing>>,
     /// The state directory; `None` without one.
     folder: Option<PathBuf>,
-    /// The same by UUID, including that of an earlier agent; `None` while another agent may own the state
-    /// directory.
+    /// The same by UUID, including that of an earlier agent; `None` while another agent may own the state directory.
     kept: Option<BTreeMap<String, TimeSlicing>>,
 }
 
@@ -60,10 +59,10 @@ impl Past {
         }
     }
 
-    /// Returns the desired sharing. Devices whose partitioning is not as desired keep their previous sharing,
-    /// because both are one change. After a start only the stored record knows it, and it counts if the change
-    /// cannot proceed by itself: units allocated now would block a change that is about to begin. No units of
-    /// any other such device are newly offered before their change is made or has failed.
+    /// Returns the desired sharing. Devices whose partitioning is not as desired keep their previous sharing, because
+    /// both are one change. After a start only the stored record knows it, and it counts if the change cannot proceed
+    /// by itself: units allocated now would block a change that is about to begin. No units of any other such device
+    /// are newly offered before their change is made or has failed.
     pub(super) fn asked(&mut self, scene: Scene<'_>, is_ours: bool) -> Asked {
         let mut all = Asked {
             targets: Targets::default(),
@@ -213,8 +212,8 @@ impl Past {
     }
 }
 
-/// Returns whether the selected layout could not be resolved since this agent started, for example because the
-/// layouts file is invalid.
+/// Returns whether the selected layout could not be resolved since this agent started, for example because the layouts
+/// file is invalid.
 pub(super) fn is_unusable(status: &Status) -> bool {
     let is_failed = status.state.is_some_and(|state| Reason::Failed.is(state));
     status.layout.is_some() && status.asked.is_none() && is_failed

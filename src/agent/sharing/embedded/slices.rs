@@ -34,8 +34,8 @@ impl Setter {
         }
     }
 
-    /// Always collects a call that has ended: until then [`Setter::changed`] is immediately ready again. Then
-    /// starts the call that is due, if the desired time slices are known.
+    /// Always collects a call that has ended: until then [`Setter::changed`] is immediately ready again. Then starts
+    /// the call that is due, if the desired time slices are known.
     pub(super) fn look(&mut self, now: Duration, scene: Option<Scene<'_>>) {
         self.take(now);
         if let Some(order) = scene.and_then(|scene| self.slices.look(now, scene)) {

@@ -32,8 +32,8 @@ pub(super) struct Sight<'a> {
     pub(super) warnings: &'a [String],
     /// Why containers would not receive their devices.
     pub(super) undelivered: Option<&'a str>,
-    /// Faults that do not affect other offers: failing devices, devices that the MIG strategy excludes, and
-    /// wrong time slices.
+    /// Faults that do not affect other offers: failing devices, devices that the MIG strategy excludes, and wrong time
+    /// slices.
     pub(super) beside: [Option<&'a Fault>; 3],
     pub(super) is_decided: bool,
 }
@@ -108,8 +108,7 @@ fn cannot_be_read(device: &Device) -> bool {
     }
 }
 
-/// Returns the fault of devices that cannot be allocated because they fail. The warnings contain the reason for
-/// each.
+/// Returns the fault of devices that cannot be allocated because they fail. The warnings contain the reason for each.
 pub(super) fn failing(inventory: &Inventory) -> Option<Fault> {
     let devices = inventory.devices.iter();
     let failing =
@@ -334,8 +333,8 @@ impl Sight<'_> {
         }
     }
 
-    /// Returns why a unit is not listed: units that were not listed before are not listed until the allocations
-    /// are known.
+    /// Returns why a unit is not listed: units that were not listed before are not listed until the allocations are
+    /// known.
     fn unlisted(&self) -> Health {
         let why = if self.is_decided {
             "it is not known who has what"

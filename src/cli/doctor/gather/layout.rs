@@ -1,5 +1,4 @@
-//! Layout status of the node: as its agent reports it through its socket, or else as stored in its state
-//! directory.
+//! Layout status of the node: as its agent reports it through its socket, or else as stored in its state directory.
 
 use std::path::Path;
 

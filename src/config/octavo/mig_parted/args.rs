@@ -1,5 +1,5 @@
-//! Command-line arguments of `nvidia-mig-parted`. Names, short names and variables are those of mig-parted
-//! v0.15.0, `cmd/nvidia-mig-parted`; additional ones are below the headings of Octavo's own commands.
+//! Command-line arguments of `nvidia-mig-parted`. Names, short names and variables are those of mig-parted v0.15.0,
+//! `cmd/nvidia-mig-parted`; additional ones are below the headings of Octavo's own commands.
 
 use std::path::PathBuf;
 use std::time::Duration;
