@@ -117,7 +117,7 @@ impl Cluster {
         self.seen.is_none()
     }
 
-    /// Applies the Node's label that names unrecognized devices. If the Node is gone, its last known label counts.
+    /// Applies the Node's label that names unrecognized devices. If the Node is gone, its last known label applies.
     pub fn name(&mut self, hardware: &Handle) {
         if let Some(seen) = &self.seen {
             self.names.follow(seen.type_override.as_deref(), hardware);
@@ -183,7 +183,7 @@ impl Cluster {
             }
             self.seen = Some(facet.clone());
         }
-        // If the Node is gone, its last state counts.
+        // If the Node is gone, its last state applies.
         let Some(facet) = self.seen.clone() else {
             return (Following::Unseen, None);
         };
@@ -230,7 +230,7 @@ impl Cluster {
         })
     }
 
-    /// Writes the node's status to the Node. Returns when to come back if that is before something changes.
+    /// Writes the node's status to the Node. Returns when to call again if that is before something changes.
     pub fn say(
         &mut self,
         inventory: &Inventory,

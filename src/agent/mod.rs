@@ -66,7 +66,7 @@ const LAST_WAIT: Duration = Duration::from_secs(40);
 pub struct Settings {
     /// Interval between scans of the hardware without a hint of a change.
     pub interval: Duration,
-    /// Selects the labels.
+    /// Options of the label compiler.
     pub labels: Options,
     /// Effect of each Xid on the device that reports it.
     pub xids: Table,

@@ -14,7 +14,7 @@ use crate::hw::Handle;
 
 /// Delays publishing while an unrecognized device may still receive its name from the Node.
 ///
-/// A new agent must not remove a name that its predecessor published. An unreachable API server must not hold up
+/// A new agent must not remove a name that its predecessor published. An unreachable API server must not block
 /// everything: after a while devices are published as they were detected.
 #[derive(Debug)]
 pub(super) struct Unnamed {

@@ -55,7 +55,7 @@ pub struct Partitioning {
     following: Following,
     /// Whether the Node's choice changes so often that the agent waits for it to settle.
     unsettled: bool,
-    /// Whether the layout that counts cannot be used on this node.
+    /// Whether the selected layout cannot be used on this node.
     refused: bool,
     /// Content of the layouts file that was used.
     layouts: Option<String>,
@@ -200,7 +200,7 @@ impl Partitioning {
         self.generation
     }
 
-    /// Takes the node one round closer to its desired layout. Returns the latest time until the next round, if any.
+    /// Takes the node one round closer to its desired layout. Returns the maximum delay until the next round, if any.
     pub async fn round(
         &mut self,
         hardware: &Handle,
@@ -271,7 +271,7 @@ impl Partitioning {
         status
     }
 
-    /// Returns the layout that counts.
+    /// Returns the name of the selected layout.
     fn name(&self) -> Option<&str> {
         match &self.following {
             Following::Label(selected) | Following::Held(_, Some(selected)) => {
@@ -326,7 +326,7 @@ impl Partitioning {
         }
     }
 
-    /// Resolves the layout that counts on this node. The second value is the problem with its file, if there is one.
+    /// Resolves the selected layout on this node. The second value is the problem with its file, if there is one.
     fn looked_up(
         &mut self,
         name: &str,

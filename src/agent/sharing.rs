@@ -65,6 +65,6 @@ pub struct Outcome {
     pub plugin_label: PluginLabel,
     /// Events to report on the Node.
     pub events: Vec<Event>,
-    /// Latest time until the next call, relative to now.
+    /// Maximum delay until the next call.
     pub again: Option<Duration>,
 }

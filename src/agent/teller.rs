@@ -40,7 +40,7 @@ pub(super) struct Teller<'a> {
     applies: Option<Applies>,
     /// Status for commands that watch.
     status: Option<watch::Sender<Arc<wire_local::Status>>>,
-    /// Latest time until the next report.
+    /// Maximum delay until the next report.
     pub(super) again: Option<Duration>,
     /// When changed usage is reported that could not be reported immediately.
     usage_due: Option<Instant>,
@@ -251,7 +251,7 @@ impl<'a> Teller<'a> {
         ControlFlow::Continue(())
     }
 
-    /// Compares the current offers with the desired ones. Returns the status with the result, and when to come back.
+    /// Compares the current offers with the desired ones. Returns the status with the result, and when to call again.
     fn share(
         &mut self,
         inventory: &Arc<Inventory>,

@@ -1,5 +1,5 @@
-//! Diagnostics at a position of a file, in the format that editors and pipelines parse: `FILE:LINE:COLUMN: error:
-//! ...`, followed by the line itself with a marker below the position.
+//! Diagnostics at a position of a file, in the format that editors and pipelines understand:
+//! `FILE:LINE:COLUMN: error: ...`, followed by the line itself with a marker below the position.
 
 use super::text::printable;
 use crate::domain::layout::Place;

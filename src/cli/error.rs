@@ -168,7 +168,7 @@ pub enum CliError {
         /// The cause.
         source: Box<ClientError>,
     },
-    /// A request for usage failed, which an agent can answer too.
+    /// A request for usage failed; the agent of a node can answer it too.
     #[error("cannot get {url}")]
     AskUsage {
         /// The URL.

@@ -27,7 +27,7 @@ pub trait Dial {
     /// Opens a connection.
     fn dial(&self) -> impl Future<Output = Result<Channel, DialError>> + Send;
 
-    /// Returns the token that authenticates the agent; `None` if the aggregator requires none.
+    /// Returns the token that authenticates the agent; `None` if no token is configured.
     fn token(&self) -> Result<Option<Token>, DialError>;
 
     /// Returns the aggregator's name for log messages.

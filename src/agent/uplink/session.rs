@@ -146,7 +146,8 @@ impl Session<'_> {
         }
     }
 
-    /// Returns the heartbeat interval with a jitter of a tenth: a fleet that starts together does not beat together.
+    /// Returns the heartbeat interval with a jitter of a tenth, so that agents that started together do not send
+    /// heartbeats simultaneously.
     fn interval(&self) -> Duration {
         let tenth = self.heartbeat / 10;
         let interval = self.heartbeat.saturating_sub(tenth);

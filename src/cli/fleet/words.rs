@@ -118,7 +118,7 @@ pub(super) fn second(time: &str) -> String {
     }
 }
 
-/// Returns whether a row is older than the aggregator vouches for.
+/// Returns whether a row is stale.
 pub(in crate::cli) fn is_stale(row: &NodeRow) -> bool {
     row.state == NodeState::Stale.as_str()
 }

@@ -35,7 +35,7 @@ pub(super) fn summary(inventory: &Inventory, colors: Colors) -> String {
     lines(said)
 }
 
-/// Returns AMD's driver with its version, which it has if it did not come with the kernel.
+/// Returns AMD's driver, with its version unless it came with the kernel.
 fn amdgpu(inventory: &Inventory) -> Option<String> {
     let devices = inventory.devices.iter();
     let mut told = devices.filter_map(|device| device.amd.as_ref());

@@ -65,8 +65,8 @@ impl Config {
         }
     }
 
-    /// Resolves the configuration up to `depth`, only for comparison: a mode can be compared whatever the partitions
-    /// are called.
+    /// Resolves the configuration up to `depth`, only for comparison: modes can be compared regardless of partition
+    /// names.
     pub(super) fn looked_up(
         &self,
         depth: Depth,

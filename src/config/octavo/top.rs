@@ -220,12 +220,12 @@ impl TopSettings {
         self.limit.map(NonZeroUsize::get)
     }
 
-    /// Returns the namespace to restrict the rows to.
+    /// Returns the only namespace to show.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 
-    /// Returns the pod's name to restrict the rows to.
+    /// Returns the name of the only pod to show.
     pub fn pod(&self) -> Option<&str> {
         self.pod.as_deref()
     }
