@@ -45,7 +45,7 @@ pub(super) struct Shown {
     pub(super) is_tainted: bool,
     /// Whether pods must leave before operands are paused.
     pub(super) waits_for_pods: bool,
-    /// Maximum delay until the next step.
+    /// Latest time of the next step, relative to the start of the agent.
     pub(super) again: Option<Duration>,
     /// Events to report.
     pub(super) events: Vec<Event>,
