@@ -1,7 +1,8 @@
-//! What the agent has to do with its Node: takes the layout from its labels, and says in its annotation, its taint and its
-//! events how far it is.
+//! The agent's view of its Node: reads the layout from the Node's labels, and reports progress in its annotation, its
+//! taint and its events.
 //!
-//! Nothing here waits for an API server: a [`Link`] has what was seen last and takes what is to be said, and keeps at it.
+//! Nothing here waits for an API server: a [`Link`] holds the last observed state, takes what is to be written, and
+//! retries until it is written.
 
 mod facet;
 mod words;
@@ -40,14 +41,14 @@ use crate::k8s::node::Link;
 use crate::telemetry::Level;
 use crate::wire::node_status::annotation;
 
-/// What differs only in who is in the way is said again after this.
+/// Interval between annotation updates that differ only in the blockers.
 const SAME_AGAIN: Duration = Duration::from_secs(30);
-/// How long another program may say that it is partitioning the node: a GPU takes seconds, and a reboot minutes.
+/// Maximum time another program may claim to be partitioning the node: a GPU takes seconds, and a reboot minutes.
 const HELD_WITHIN: Duration = Duration::from_mins(15);
-/// How long the last that is to be said may take when the agent ends.
+/// Timeout for the last write to the Node when the agent exits.
 const LAST_WORD: Duration = Duration::from_secs(5);
 
-/// The agent's side of its Node.
+/// The agent's interface to its Node.
 #[derive(Debug)]
 pub struct Cluster {
     link: Arc<Link>,
@@ -56,26 +57,27 @@ pub struct Cluster {
     compat: Compat,
     taint: bool,
     level: Level,
-    /// What of the Node was acted on.
+    /// The part of the Node that was last acted on.
     seen: Option<Facet>,
     selected: Settled<Option<Selected>>,
     telling: Telling,
-    /// Absent where they are not to be touched.
+    /// `None` if operands must not be touched.
     operands: Option<Operands>,
-    /// Absent where no pod is to be evicted.
+    /// `None` if pods must not be evicted.
     draining: Option<Draining>,
     shown: Shown,
     plugin_label: PluginLabel,
-    /// Since when another program says that it is partitioning this node.
+    /// When another program was first seen to be partitioning this node.
     held: Option<Duration>,
-    /// What people call devices that nobody knows.
+    /// Names that administrators assign to unrecognized devices.
     names: Names,
-    /// What was said last, without what may change with every look.
+    /// The annotation written last and its steady form, without the parts that may change at every scan.
     said: Option<(String, String, Duration)>,
 }
 
 impl Cluster {
-    /// With the Node at the other end of `link`. One that looks only once does not wait for operands, and touches none.
+    /// Creates the interface to the Node behind `link`. With `once`, the agent neither waits for operands nor touches
+    /// them.
     pub fn new(link: Arc<Link>, settings: &ClusterSettings, level: Level, once: bool) -> Self {
         let operands = !once && settings.compat() == Compat::MigManager;
         Self {
@@ -91,7 +93,7 @@ impl Cluster {
             operands: operands.then(|| Operands::new(settings.plugin_configs())),
             draining: None,
             shown: Shown::default(),
-            // One that looks only once does not see what comes of it.
+            // With `once`, the agent never sees the effect of the label.
             plugin_label: if once {
                 PluginLabel::Leave
             } else {
@@ -103,33 +105,33 @@ impl Cluster {
         }
     }
 
-    /// The same with an administrator's catalogue, in which the name is looked up that a label gives to unknown devices.
+    /// Sets the administrator's catalog, used to look up the name that a label assigns to unrecognized devices.
     #[must_use]
     pub fn naming(mut self, catalogue: Option<Catalogue>) -> Self {
         self.names = Names::new(catalogue);
         self
     }
 
-    /// Whether nobody knows yet what its label calls unknown devices.
+    /// Returns whether the Node was not read yet, so that its name for unrecognized devices is not known.
     pub fn is_unseen(&self) -> bool {
         self.seen.is_none()
     }
 
-    /// Lets the Node's label name devices that nobody knows. Of a Node that is gone what it said last counts.
+    /// Applies the Node's label that names unrecognized devices. If the Node is gone, its last known label applies.
     pub fn name(&mut self, hardware: &Handle) {
         if let Some(seen) = &self.seen {
             self.names.follow(seen.type_override.as_deref(), hardware);
         }
     }
 
-    /// The same, with pods evicted where they are in the way.
+    /// Sets the drain that evicts blocking pods.
     #[must_use]
     pub fn draining(mut self, draining: Option<Draining>) -> Self {
         self.draining = draining;
         self
     }
 
-    /// Waits until the Node, or the API server of its pods, says something else that the agent acts on.
+    /// Waits until the Node, or the pods, change in a way that the agent acts on.
     pub async fn changed(&mut self) {
         loop {
             let pods = async {
@@ -140,7 +142,7 @@ impl Cluster {
             };
             tokio::select! {
                 changed = self.view.changed() => if changed.is_err() {
-                    // Whoever followed the Node has ended, and so will we.
+                    // The Node watcher has ended, so no change will ever arrive.
                     return std::future::pending().await;
                 },
                 () = pods => return,
@@ -152,7 +154,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until the Node was seen, and lets it choose the layout: for an agent that looks once.
+    /// Waits until the Node was read, and applies its choice of layout: for an agent that runs once.
     pub async fn look(&mut self, partitioning: Option<&mut Partitioning>) -> Result<(), SinkError> {
         let mut view = self.view.clone();
         if timeout(ONCE, view.wait_for(Option::is_some)).await.is_err() {
@@ -165,13 +167,13 @@ impl Cluster {
         Ok(())
     }
 
-    /// Whether the API server has told of the Node yet. Whether it takes what is said is told elsewhere: an agent that is refused
-    /// one key is no better for being started again.
+    /// Returns whether the API server has returned the Node yet. Whether it accepts writes is reported elsewhere:
+    /// restarting an agent does not help if it is denied one key.
     pub fn is_heard(&self) -> bool {
         self.link.report.borrow().asked
     }
 
-    /// What the Node says of its layout, and when to come again, where that is before it changes.
+    /// Returns the Node's choice of layout, and when to check again if that is before the Node changes.
     pub fn follow(&mut self) -> (Following, Option<Duration>) {
         let facet = self.facet();
         if let Some(facet) = &facet {
@@ -181,7 +183,7 @@ impl Cluster {
             }
             self.seen = Some(facet.clone());
         }
-        // A Node that is gone has said what it has said.
+        // If the Node is gone, its last state applies.
         let Some(facet) = self.seen.clone() else {
             return (Following::Unseen, None);
         };
@@ -189,7 +191,7 @@ impl Cluster {
         if let Some(owner) = facet.at_work {
             let since = *self.held.get_or_insert(now);
             let waited = now.saturating_sub(since);
-            // One that was killed while it worked says so for ever.
+            // A program that was killed while it worked leaves its mark indefinitely.
             if waited < HELD_WITHIN {
                 let held = Following::Held(owner, facet.selected);
                 return (held, Some(HELD_WITHIN.saturating_sub(waited)));
@@ -202,8 +204,8 @@ impl Cluster {
         (selected.map_or(Following::Free, Following::Label), again)
     }
 
-    /// Holds pods in the way against where the node stands, and says that of it, where something is done about them. While the
-    /// driver does not answer nothing can be changed, and nobody is evicted for it.
+    /// Evicts blocking pods where the node's status calls for it, and returns the status with the drain's progress, if
+    /// it has any. While the driver does not respond nothing can be changed, so no pod is evicted.
     pub fn drain(&mut self, inventory: &Inventory, status: Option<&Status>) -> Option<Status> {
         let draining = self.draining.as_mut()?;
         let view = self.view.borrow().clone();
@@ -228,7 +230,7 @@ impl Cluster {
         })
     }
 
-    /// Says where the node stands; says when to come again, where that is before something changes.
+    /// Writes the node's status to the Node. Returns when to call again if that is before something changes.
     pub fn say(
         &mut self,
         inventory: &Inventory,
@@ -245,7 +247,7 @@ impl Cluster {
         };
         if self.seen.is_some() {
             for change in self.telling.look(now, &scene) {
-                // All other events are in the log already.
+                // All other events are already in the log.
                 if let Some(event) = &change.event
                     && event.reason == Reason::KeysLeftToOthers
                 {
@@ -263,7 +265,7 @@ impl Cluster {
         let repartitioning = self.shown.is_tainted;
         let plugin_label = self.plugin_label.clone();
         let answer = (status.label == Some(MIG_CONFIG)).then(|| answer(status));
-        // What an earlier agent said stands until we know better.
+        // The status that an earlier agent wrote remains until this one knows better.
         let uid = self.seen.as_ref().map(|seen| seen.uid.clone());
         self.link.want(|wanted| {
             wanted.uid = uid;
@@ -279,8 +281,8 @@ impl Cluster {
         soonest(again.map(|at| at.saturating_sub(now)), later)
     }
 
-    /// The annotation. Who is in the way may be somebody else at every look: what changes in nothing but that is said again after
-    /// a while, and when that is.
+    /// Returns the annotation's text. The blockers may differ at every scan: if nothing else changed, the update is
+    /// deferred, and the second value is when it is due.
     fn annotation(
         &mut self,
         now: Duration,
@@ -323,7 +325,7 @@ impl Cluster {
         let partitions = partitions(labels);
         let facts = Facts {
             view: &view,
-            // First the pods, for whose sake nothing else need be stopped.
+            // Pods go first: operands need not be stopped for devices that pods hold.
             in_the_way: !self.shown.waits_for_pods
                 && status.devices.iter().any(|device| device.is_held),
             busy: status.is_busy(),
@@ -340,36 +342,35 @@ impl Cluster {
         outcome
     }
 
-    /// Devices that pods were evicted for, for the layout that is chosen now.
+    /// Returns the devices whose pods were evicted for the layout that is currently selected.
     pub fn drained(&self) -> &BTreeSet<PciAddress> {
         &self.shown.devices
     }
 
-    /// The Node, where it was seen.
+    /// Returns the Node, if it was read.
     pub fn view(&self) -> Option<Arc<View>> {
         self.view.borrow().clone()
     }
 
-    /// Reports these events.
     pub fn tell(&self, events: Vec<Event>) {
         for event in events {
             self.link.tell(event.into());
         }
     }
 
-    /// What NVIDIA's device plugin shall follow from now on.
+    /// Sets the label that selects the configuration of NVIDIA's device plugin.
     pub fn follow_sharing(&mut self, label: PluginLabel) {
         self.plugin_label = label;
     }
 
-    /// The agent is to end: no more pods are evicted, however long it takes.
+    /// Stops evicting pods, because the agent is about to exit and that may take a while.
     pub fn close(&mut self) {
         if let Some(draining) = &mut self.draining {
             draining.close();
         }
     }
 
-    /// Says the last: what was paused runs again, and pods may come.
+    /// Writes the final state: paused operands run again, and pods may be scheduled.
     pub async fn leave(&mut self) {
         self.close();
         self.link.want(|wanted| {

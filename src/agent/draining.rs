@@ -1,5 +1,5 @@
-//! Drains as the agent carries them: what the API server said is held against where the node stands, and what shall be is handed
-//! over. Nothing here waits.
+//! The agent's side of a drain: compares the pods that the API server reports with the node's status, and passes on
+//! which pods to evict. Nothing here waits.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,46 +16,45 @@ use crate::domain::reason::Kind;
 use crate::domain::reconcile::Status;
 use crate::k8s::evict::Door;
 
-/// A drain and the door that pods go through.
+/// A drain and the handle through which its pods are evicted.
 #[derive(Debug)]
 pub struct Draining {
     drain: Drain,
     door: Door,
     standing: Option<Standing>,
-    /// Operands that are in the way are paused.
+    /// Whether operands that block a change are paused.
     pauses_operands: bool,
-    /// The agent ends.
+    /// Set when the agent is about to exit.
     is_closed: bool,
 }
 
-/// What a look goes by, where something can be done.
+/// Inputs of a drain step.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seen<'a> {
-    /// The Node.
     pub(super) view: &'a View,
-    /// Where its devices stand.
+    /// Status of the Node's devices.
     pub(super) status: &'a Status,
-    /// Whether that is for what the Node asks for now.
+    /// Whether `status` belongs to the layout that the Node currently requests.
     pub(super) is_current: bool,
 }
 
-/// What a look has shown.
+/// Result of a drain step.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
-    /// Whether the Node shall have the taint.
+    /// Whether the Node should carry the taint.
     pub(super) is_tainted: bool,
-    /// Whether pods go before operands are paused.
+    /// Whether pods must leave before operands are paused.
     pub(super) waits_for_pods: bool,
-    /// When to look again at the latest.
+    /// Latest time of the next step, relative to the start of the agent.
     pub(super) again: Option<Duration>,
-    /// What is to be told.
+    /// Events to report.
     pub(super) events: Vec<Event>,
-    /// Devices that pods were evicted for, for the layout that is chosen now.
+    /// Devices whose pods were evicted for the layout that is currently selected.
     pub(super) devices: BTreeSet<PciAddress>,
 }
 
 impl Draining {
-    /// One that keeps to `policy`, with the pods behind `door`.
+    /// Creates a drain with `policy` that evicts pods through `door`.
     pub fn new(policy: Policy, compat: Compat, door: Door) -> Self {
         Self {
             drain: Drain::new(policy),
@@ -66,20 +65,19 @@ impl Draining {
         }
     }
 
-    /// Waits until the API server has said something else of the pods.
+    /// Waits until the API server reports a change of the pods.
     pub(super) async fn changed(&mut self) {
         if self.door.heard.changed().await.is_err() {
-            // Whoever listens has ended, and so will we.
+            // The pod watcher has ended, so no change will ever arrive.
             std::future::pending::<()>().await;
         }
     }
 
-    /// Where it stands.
     pub(super) fn standing(&self) -> Option<&Standing> {
         self.standing.as_ref()
     }
 
-    /// Looks, and hands over what is to be done. Where there is no Node nothing can keep new pods away, and none is evicted.
+    /// Takes a step and passes on the evictions. Without a Node nothing can keep new pods away, so no pod is evicted.
     pub(super) fn look(&mut self, now: Duration, seen: Option<Seen<'_>>) -> Shown {
         let heard = self.door.heard.borrow_and_update().clone();
         let outcome = match seen.filter(|_| !self.is_closed) {
@@ -99,7 +97,7 @@ impl Draining {
         self.tell(outcome)
     }
 
-    /// From now on nobody is evicted any more: the agent ends, which may take a while.
+    /// Stops all evictions: the agent is about to exit, which may take a while.
     pub(super) fn close(&mut self) {
         self.is_closed = true;
         self.door.order(Orders::default());
@@ -131,14 +129,14 @@ impl Draining {
     }
 }
 
-/// Whether operands run there that hold GPUs, or would if we had not paused them.
+/// Returns whether operands run on the Node that hold GPUs, or would if the agent had not paused them.
 fn has_operands(view: &View) -> bool {
     let ours = |value: &String| [RUNNING, PAUSED].contains(&value.as_str());
     let mut labels = CLIENTS.iter().filter_map(|key| view.labels.get(*key));
     labels.any(ours)
 }
 
-/// Whether new pods are kept away from the Node by us.
+/// Returns whether the agent's taint keeps new pods away from the Node.
 pub(super) fn is_tainted(view: &View) -> bool {
     let mut taints = view.taints.iter();
     taints.any(|taint| taint.key == REPARTITIONING && taint.effect == EFFECT)
@@ -160,7 +158,7 @@ mod tests {
         }
     }
 
-    /// One GPU that the notebook holds.
+    /// A status with one GPU that the notebook holds.
     fn blocked() -> Status {
         let pci = PciAddress::new(0, 7, 0, 0).unwrap();
         let who = Who {

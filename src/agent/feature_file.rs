@@ -1,9 +1,11 @@
 //! Labels as an NFD feature file, which node-feature-discovery's worker reads and turns into node labels.
 //!
-//! The file is replaced whole (written beside, synced, renamed), so that no reader and no crash ever sees half of it. It
-//! stays when the agent exits: labels that vanish whenever a pod restarts make alarms and evict workloads. Against a
-//! node whose agent is gone for good it carries a time of expiry, which the agent moves while it lives, a stalled NVML or
-//! not. One agent keeps a file: it holds a lock beside it, so that two of them never write in turn. Format: NFD, "Feature files": `# +expiry-time=<RFC 3339>`, `key=value` lines, 64 kB at most, dot-files ignored.
+//! The file is replaced atomically (written next to it, synced, renamed), so that no reader and no crash ever sees
+//! half of it. It remains when the agent exits: labels that vanish whenever a pod restarts raise alarms and evict
+//! workloads. For a node whose agent never returns, the file carries an expiry time, which the agent extends while it
+//! runs, even if NVML is stalled. One agent owns the file: it holds a lock in the same directory, so that two agents
+//! never overwrite each other. Format: NFD, "Feature files": `# +expiry-time=<RFC 3339>`, `key=value` lines, 64 kB at
+//! most, dot-files ignored.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -17,23 +19,23 @@ use crate::config::duration::Expiry;
 use crate::domain::labels::LabelSet;
 use crate::files::{self, ReadError};
 
-/// Its reader is another user's process, whatever our umask is.
+/// The file's reader is another user's process, whatever the agent's umask is.
 const MODE: u32 = 0o644;
 const EXPIRY: &str = "# +expiry-time=";
 const LIMIT: usize = 64 * 1000;
-/// What is read of a file that is there: enough to tell that it is none of ours.
+/// Maximum number of bytes read of an existing file: enough to detect that another program wrote it.
 const LONGEST_READ: u64 = LIMIT as u64 + 100;
 
-/// The sink.
+/// Label sink that writes an NFD feature file.
 #[derive(Debug)]
 pub struct FeatureFile {
     path: PathBuf,
     expiry: Expiry,
-    /// Held from the first write on, for as long as the agent lives.
+    /// Held from the first write until the agent exits.
     lock: Option<File>,
 }
 
-/// What a feature file holds.
+/// Content of a feature file.
 #[derive(Debug, PartialEq, Eq)]
 struct Content {
     expires: Option<Timestamp>,
@@ -41,7 +43,7 @@ struct Content {
 }
 
 impl FeatureFile {
-    /// A sink that keeps the file at `path`.
+    /// Creates a sink that maintains the file at `path`.
     pub fn new(path: PathBuf, expiry: Expiry) -> Self {
         Self {
             path,
@@ -50,7 +52,8 @@ impl FeatureFile {
         }
     }
 
-    /// The file is read every time: somebody may have removed or edited it, and reading is not a write.
+    /// Writes the file if it is due. It is read every time because another process may have removed or edited it;
+    /// reading does not count as a write.
     fn write(
         &mut self,
         labels: &LabelSet,
@@ -96,7 +99,7 @@ impl FeatureFile {
         }
     }
 
-    /// Whether less than half of the time is left, or the file says something else than it should.
+    /// Returns whether less than half of the lifetime is left, or the file's expiry does not match the setting.
     fn is_due(&self, expires: Option<Timestamp>, now: Timestamp) -> bool {
         match (self.expiry, expires) {
             (Expiry::Never, expires) => expires.is_some(),
@@ -111,7 +114,7 @@ impl FeatureFile {
 }
 
 impl LabelSink for FeatureFile {
-    // Blocking on purpose: one small write to a local folder, and nothing else of the agent's runs on a sink's behalf.
+    // Blocking on purpose: one small write to a local directory, and no other part of the agent waits for a sink.
     fn publish<'a>(&'a mut self, sheet: Sheet<'a>) -> Publishing<'a> {
         Box::pin(async move { self.write(sheet.labels, sheet.claim, sheet.now) })
     }
@@ -127,8 +130,8 @@ impl std::fmt::Display for Content {
     }
 }
 
-/// The content of the file; `None` if it does not exist or is not one that we could have written. A FIFO, a device and a directory are an
-/// error: replacing one takes it from its owner.
+/// Returns the content of the file; `None` if it does not exist or cannot have been written by the agent. A FIFO, a
+/// device and a directory are an error: replacing one would take it from its owner.
 fn read(path: &Path) -> Result<Option<Content>, SinkError> {
     match files::text(path, LONGEST_READ) {
         Ok(text) => Ok(parse(text)),
@@ -151,10 +154,10 @@ fn parse(text: String) -> Option<Content> {
     })
 }
 
-/// Where the file lies, and what lies beside it: dot-files, which NFD does not read.
+/// Paths of the file and of its companions: dot-files, which NFD does not read.
 struct Place<'a> {
     folder: &'a Path,
-    /// In the same folder, so that renaming is atomic.
+    /// In the same directory, so that renaming is atomic.
     draft: PathBuf,
     lock: PathBuf,
 }
@@ -170,7 +173,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Takes the lock, which ends with the file that is returned and with the process.
+    /// Acquires the lock, which is released when the returned file is dropped or the process exits.
     fn lock(&self, path: &Path) -> Result<File, SinkError> {
         let file = File::options()
             .create(true)

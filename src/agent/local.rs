@@ -1,7 +1,7 @@
-//! The agent's socket: commands on the same node choose a layout through it, and watch what becomes of it.
+//! The agent's socket: commands on the same node select a layout through it and watch its progress.
 //!
-//! Whoever may connect to it may re-partition the node, so it is in a folder and of a mode that only root, or the agent's own
-//! user, can use, and who connects is asked of the kernel once more.
+//! Any process that can connect to it can repartition the node. The socket's directory and mode therefore admit only
+//! root or the agent's own user, and the peer's credentials are also checked through the kernel.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -22,34 +22,34 @@ use crate::domain::sharing::usage::Usage;
 use crate::wire::local::{Answer, Choice, LONGEST_LINE, Request, SOCKET, Status, line};
 use crate::wire::usage::UsageJson;
 
-/// Commands that are listened to at once.
+/// Maximum number of concurrent commands.
 const MOST: usize = 8;
-/// How long a command may take to say what it wants, and to read what it is told.
+/// Timeout for a command to send its request, and to read each answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Something a command asks for, which the agent's loop does.
+/// A command's request, which the agent's loop handles.
 #[derive(Debug)]
 pub struct Asked {
-    /// The layout that is chosen; `None` goes back to that of the settings.
+    /// The selected layout; `None` returns to the layout of the settings.
     pub choice: Option<Choice>,
-    /// Its generation, or why not.
+    /// Channel for the new generation, or the reason for a refusal.
     pub reply: oneshot::Sender<Result<u64, String>>,
 }
 
-/// The loop's end of the socket.
+/// The agent loop's end of the socket.
 #[derive(Debug)]
 pub struct Desk {
-    /// What commands ask for.
+    /// Requests from commands.
     asked: mpsc::Receiver<Asked>,
-    /// Where the node stands, for those who watch.
+    /// The node's status, for commands that watch.
     pub status: watch::Sender<Arc<Status>>,
     accepting: JoinSet<()>,
-    /// The socket's file, which goes with this.
+    /// The socket's file; removed when this is dropped.
     _file: SocketFile,
 }
 
 impl Desk {
-    /// What a command asks for next; `None` once none is accepted any more.
+    /// Returns the next request; `None` once no more are accepted.
     pub async fn next(&mut self) -> Option<Asked> {
         tokio::select! {
             asked = self.asked.recv() => asked,
@@ -65,7 +65,7 @@ impl Desk {
     }
 }
 
-/// A socket's file; removed when this is dropped, which is before the lock of the directory is released.
+/// A socket's file; removed on drop, which is before the lock of the directory is released.
 #[derive(Debug)]
 struct SocketFile(PathBuf);
 
@@ -75,17 +75,17 @@ impl Drop for SocketFile {
     }
 }
 
-/// What commands can be told.
+/// State that commands can read.
 #[derive(Debug, Clone)]
 struct Told {
     status: watch::Receiver<Arc<Status>>,
     usage: Option<watch::Receiver<Arc<Usage>>>,
 }
 
-/// Listens in `folder` until the desk is dropped. A socket that an agent before this one left is replaced: whoever calls this
-/// holds the lock of the folder.
+/// Listens in `folder` until the desk is dropped. A socket that an earlier agent left behind is replaced: the caller
+/// holds the lock of the directory.
 ///
-/// `usage` is who has what, where somebody looks.
+/// `usage` is the usage by pod, if it is observed.
 pub fn listen(folder: &Path, usage: Option<watch::Receiver<Arc<Usage>>>) -> io::Result<Desk> {
     let path = folder.join(SOCKET);
     match fs::remove_file(&path) {
@@ -116,7 +116,7 @@ async fn accept(listener: UnixListener, owner: u32, ask: mpsc::Sender<Asked>, to
     let seats = Arc::new(Semaphore::new(MOST));
     let mut commands = JoinSet::new();
     loop {
-        // A panic of one is in the log.
+        // Reap finished commands; a panic was already logged.
         while commands.try_join_next().is_some() {}
         let Ok(seat) = Arc::clone(&seats).acquire_owned().await else {
             return;
@@ -126,7 +126,7 @@ async fn accept(listener: UnixListener, owner: u32, ask: mpsc::Sender<Asked>, to
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
                 Err(error) => {
-                    // Out of files, most likely: others have to close some first.
+                    // Most likely out of file descriptors: other connections must close first.
                     warn!("cannot accept a command: {error}");
                     tokio::time::sleep(PATIENCE).await;
                     continue;
@@ -186,7 +186,7 @@ fn usage_said(usage: &Usage) -> Answer {
     Answer::Usage(UsageJson::from(usage))
 }
 
-/// Says what is known, and says it again whenever that changes, until the command goes.
+/// Sends the current value, and each new one, until the command disconnects.
 async fn follow<T>(
     mut reader: impl AsyncRead + Unpin,
     mut writer: impl AsyncWriteExt + Unpin,
@@ -198,7 +198,7 @@ async fn follow<T>(
         let now = Arc::clone(&known.borrow_and_update());
         say(&mut writer, &said(&now)).await?;
         tokio::select! {
-            // Nothing more is expected of it: it says something, or has gone.
+            // The command is not expected to send anything else: it sent something, or disconnected.
             _ = reader.read(&mut rest) => return Ok(()),
             changed = known.changed() => if changed.is_err() {
                 return Ok(());
@@ -207,7 +207,8 @@ async fn follow<T>(
     }
 }
 
-/// The loop's answer; it may be some time in coming, as the loop ends what it is doing first.
+/// Passes the choice to the agent's loop and returns its answer, which may take a while, as the loop first finishes
+/// its current work.
 async fn decide(ask: &mpsc::Sender<Asked>, choice: Option<Choice>) -> Answer {
     let (reply, answer) = oneshot::channel();
     let gone = || Answer::Refused {

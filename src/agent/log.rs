@@ -1,4 +1,4 @@
-//! What the agent logs of what it sees: each thing once, so that a long night of the same trouble is one line.
+//! Deduplicated log of the agent's observations: a condition is logged once, however long it lasts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Device, Inventory, NvmlState};
 use crate::domain::reason::Reason;
 
-/// Remembers what was last said, and says only what is new.
+/// Remembers what was last logged, and logs only changes.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     nvml: Option<NvmlState>,
-    /// Why the bus could not be read.
+    /// Why the PCI bus could not be read.
     bus: Option<String>,
-    /// The driver went or did not answer, and was not back since.
+    /// Whether the driver was unloaded or stopped responding, and has not recovered since.
     away: bool,
     devices: BTreeMap<PciAddress, String>,
     failure: Option<String>,

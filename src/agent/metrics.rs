@@ -1,7 +1,7 @@
-//! What the agent counts of its layouts: how each device's change ended, how long it took, and how the devices stand.
+//! Metrics of the agent's layouts: how each device's change ended, how long it took, and the state of the devices.
 //!
-//! Time spent in calls to the driver is counted apart, so that what Octavo itself takes is the difference. There is no series
-//! per device. Who is in the way of a layout has one, up to a bound.
+//! Time spent in calls to the driver is measured separately, so that the difference is Octavo's own share. There is no
+//! series per device. Each pod that blocks a layout has one, up to a limit.
 
 mod dcgm;
 pub mod makers;
@@ -28,10 +28,10 @@ use crate::domain::id::PciAddress;
 use crate::domain::reason::Reason;
 use crate::domain::reconcile::{Ending, State, Status};
 
-/// Counted by a word of ours.
+/// Metric family with one label, whose values are words defined here.
 type By<M> = Family<[(&'static str, &'static str); 1], M>;
 
-/// Counters of a node's layouts. Cheap to clone: clones count together.
+/// Counters of a node's layouts. Cheap to clone: clones share their state.
 #[derive(Debug, Clone)]
 pub struct Applies {
     results: By<Counter>,
@@ -48,15 +48,15 @@ pub struct Applies {
     last: Arc<Mutex<Last>>,
 }
 
-/// How the devices stood when they were looked at last.
+/// States of the devices at the last scan.
 #[derive(Debug, Default)]
 struct Last {
     states: BTreeMap<PciAddress, &'static str>,
-    /// Since when the blocked ones among them are not counted yet.
+    /// Time up to which blocked devices are counted.
     since: Option<Instant>,
 }
 
-/// From a single call to the longest that a change and the way back may take.
+/// Buckets from a single call to the longest time that a change and its rollback may take.
 const BUCKETS: [f64; 13] = [
     0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0,
 ];
@@ -77,7 +77,7 @@ impl Default for Applies {
             standing: Standing::default(),
             last: Arc::default(),
         };
-        // What did not happen yet is told as 0, so that the first time shows as an increase.
+        // Initialize all series to 0, so that the first event shows as an increase.
         for word in Ending::WORDS {
             drop(new.results.get_or_create(&[("result", word)]));
         }
@@ -89,7 +89,7 @@ impl Default for Applies {
 }
 
 impl Applies {
-    /// What a round came to.
+    /// Records the results of a round.
     pub fn round(&self, round: &Round) {
         for outcome in &round.outcomes {
             self.outcome(outcome);
@@ -109,7 +109,7 @@ impl Applies {
         self.rollbacks.inc_by(work.rollbacks.into());
     }
 
-    /// The node stands like this now.
+    /// Records the current status of the node.
     pub fn stands(&self, status: &Status) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         self.settle(&mut last);
@@ -117,7 +117,8 @@ impl Applies {
         let devices = status.devices.iter();
         let stand: BTreeMap<PciAddress, &'static str> =
             devices.map(|device| (device.pci, device.state)).collect();
-        // What is repaired is counted by the round that does it; what is left is counted when it is found.
+        // Repaired drift is counted by the round that repairs it; drift that is left alone is counted when it is
+        // found.
         let left = stand.iter().filter(|(pci, state)| {
             Reason::Drifted.is(state) && last.states.get(pci).is_some_and(|before| before != *state)
         });
@@ -130,7 +131,7 @@ impl Applies {
         last.states = stand;
     }
 
-    /// Brings what grows with time up to now.
+    /// Advances the counters that grow with time to the present.
     fn settle(&self, last: &mut Last) {
         let now = Instant::now();
         let since = last.since.replace(now).unwrap_or(now);
@@ -143,7 +144,7 @@ impl Applies {
         self.blocked.inc_by(span.as_secs_f64() * f64::from(blocked));
     }
 
-    /// Makes all of it readable.
+    /// Registers all metrics.
     pub fn registry(&self) -> Registry {
         let mut registry = Registry::with_prefix("octavo");
         self.register_results(&mut registry);
@@ -204,7 +205,7 @@ impl Applies {
         );
     }
 
-    /// For who reads now.
+    /// Brings the time-based counters up to date for a scrape.
     fn up_to_now(&self) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         self.settle(&mut last);

@@ -1,18 +1,17 @@
-//! The node's shell: looks at the hardware, compiles labels, publishes them, and does it again.
+//! The node's main loop: scans the hardware, computes labels, publishes them, and repeats.
 //!
 //! ```text
 //!   hw::Hints -----------+
 //!   interval ----------+--> observe --> domain::labels::compile --> LabelSink
 //!   shutdown ----------+                 |
-//!   news of pods -------- what was read last
+//!   pod events ----------- last observation
 //!                                        +--> uplink: the aggregator, in a task of its own
-//!                                        +--> partitioning: one round of the engine, and then another look
+//!                                        +--> partitioning: one round of the engine, and then another scan
 //! ```
 //!
-//! Nothing here decides anything: what the hardware is comes from `hw`, what the labels are from `domain`. The loop has
-//! no state of its own but what it last said in the log, so that a long night of the same trouble is one line and not
-//! ten thousand. It ends when it is told to, or when whoever read its output is gone: hardware, driver and disk may
-//! fail and come back.
+//! The loop makes no decisions: the hardware is described by `hw`, and the labels are computed by `domain`. Its only
+//! state is what it logged last, so that a lasting failure is one line and not ten thousand. It ends when it receives
+//! a stop signal, or when the reader of its output is gone; hardware, driver and disk may fail and come back.
 
 pub mod cluster;
 pub mod draining;
@@ -57,52 +56,52 @@ use crate::domain::sharing::health::Table;
 use crate::domain::sharing::usage::Usage;
 use crate::hw::{Handle, Hints};
 
-/// Between two looks at least this long, however often the hardware cries: a storm of Xids is one thing to look at.
+/// Minimum time between two scans, however many hints the hardware sends: a storm of Xids needs only one scan.
 const BREATH: Duration = Duration::from_millis(100);
-/// How long a change that is under way may take when the agent is told to end.
+/// Maximum time to finish a change in progress when the agent receives a stop signal.
 const LAST_WAIT: Duration = Duration::from_secs(40);
 
-/// What the loop needs to know.
+/// Settings of the main loop.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// How often the hardware is looked at when nothing hints at a change.
+    /// Interval between scans of the hardware without a hint of a change.
     pub interval: Duration,
-    /// Which labels.
+    /// Options of the label compiler.
     pub labels: Options,
-    /// What errors say of the devices that report them.
+    /// Effect of each Xid on the device that reports it.
     pub xids: Table,
 }
 
-/// Where what is seen goes.
+/// Destinations of the observations.
 #[expect(missing_debug_implementations, reason = "a sink is somebody's writer")]
 pub struct Outputs<'a> {
-    /// The labels' place.
+    /// Sink for labels.
     pub sink: &'a mut dyn LabelSink,
-    /// What an uplink shall report, which ends when this does.
+    /// Queue of the uplink's reports; the uplink ends when this is dropped.
     pub outbox: Option<Outbox>,
     /// This machine's Node.
     pub cluster: Option<Cluster>,
-    /// Who gives devices out.
+    /// Backend that allocates devices to pods.
     pub giver: Option<Box<dyn Giver>>,
-    /// Who has what, as it was looked at last.
+    /// Usage by pod at the last scan.
     pub usage: Option<watch::Receiver<Arc<Usage>>>,
-    /// What is given out, for whom looks who has it.
+    /// The offered devices, for the observer of usage.
     pub offered: Option<watch::Sender<Arc<Offers>>>,
-    /// Who asks whether this lives.
+    /// Liveness and readiness of the agent.
     pub pulse: Pulse,
 }
 
-/// Why the loop goes round.
+/// Reason for the loop to wake up.
 enum Woken {
-    /// It is time to look at everything, or something hints at a change.
+    /// A full scan is due, or something hints at a change.
     Look,
-    /// Who gives devices out has news, and nothing else has.
+    /// Only the backend that allocates devices reports a change.
     Given,
-    /// A command asks for something.
+    /// A command sent a request.
     Asked(Asked),
 }
 
-/// Where the loop hears that there is something to do.
+/// Event sources that wake the loop.
 struct Ears {
     ticks: Interval,
     hints: Hints,
@@ -120,7 +119,8 @@ impl Ears {
         }
     }
 
-    /// Can be dropped at any time, as can each arm: a tick, a hint and news that are not taken now are still there later.
+    /// Waits for the next event. Cancel-safe, as is each arm: a tick, a hint or a change that is not taken remains
+    /// pending.
     async fn heard(&mut self, teller: &mut Teller<'_>, due: Option<Duration>) -> Woken {
         tokio::select! {
             _ = self.ticks.tick() => Woken::Look,
@@ -144,11 +144,11 @@ impl Ears {
     }
 }
 
-/// Looks once and publishes once; before that it partitions the node as far as that is possible now. Returns why the layout failed,
-/// if it did.
+/// Scans once and publishes once; before that it partitions the node where that is possible immediately. Returns why
+/// the layout failed, if it did.
 ///
 /// # Errors
-/// The sink's.
+/// Returns the sink's error.
 pub async fn run_once(
     hardware: &Handle,
     outputs: Outputs<'_>,
@@ -185,7 +185,8 @@ pub async fn run_once(
     Ok(partitioning.and_then(|partitioning| failure(&partitioning, status.as_ref()?)))
 }
 
-/// Why the node does not have its layout, where that failed; what is blocked, impossible or waits for a reset did not fail.
+/// Returns why the layout failed on the node, if it did. A layout that is blocked, infeasible or waits for a reset did
+/// not fail.
 fn failure(partitioning: &Partitioning, status: &Status) -> Option<String> {
     let failed = Reason::Failed.word();
     let can_change = partitioning.is_open() || status.layout.is_none();
@@ -200,7 +201,7 @@ fn failure(partitioning: &Partitioning, status: &Status) -> Option<String> {
     Some(format!("layout {layout} failed: {}", why.join("; ")))
 }
 
-/// Looks, publishes and partitions until `shutdown` resolves. What was published stays.
+/// Scans, publishes and partitions until `shutdown` resolves. Published labels remain.
 pub async fn run(
     hardware: &Handle,
     outputs: Outputs<'_>,
@@ -252,7 +253,8 @@ pub async fn run(
                 again = &mut round => soonest(again, waits),
                 () = teller.meanwhile(hardware, &mut ears.ticks, &mut progress, &status) => break,
                 () = &mut shutdown => {
-                    // What is half done is brought to its end, if the driver lets it, and told; else the journal has it.
+                    // A change in progress is completed and reported if the driver permits; otherwise the journal
+                    // retains it.
                     last = true;
                     teller.last(round).await
                 }
@@ -279,7 +281,7 @@ pub async fn run(
     info!("stopped; labels and partitions stay as they are");
 }
 
-/// Takes breath, not longer than `again`; whether nobody said meanwhile that this is to end.
+/// Sleeps for [`BREATH`], but not longer than `again`. Returns `false` if shutdown was requested meanwhile.
 async fn rest(
     shutdown: &mut (impl Future<Output = ()> + Unpin),
     settings: &Settings,
@@ -292,12 +294,13 @@ async fn rest(
     }
 }
 
-/// The shorter of two waits, where there is one.
+/// Returns the shorter of two waits, if there is any.
 fn soonest(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
     [one, other].into_iter().flatten().min()
 }
 
-/// Whether nobody has held the node against what is chosen yet: there is nothing to say of it before the round has.
+/// Returns whether the node was not compared with the selected layout yet: there is nothing to report before the first
+/// round.
 fn is_unlooked(partitioning: Option<&Partitioning>, status: Option<&Status>) -> bool {
     let nothing_known = |status: &Status| {
         status.layout.is_some() && status.state.is_none() && status.notice.is_none()
@@ -305,7 +308,7 @@ fn is_unlooked(partitioning: Option<&Partitioning>, status: Option<&Status>) -> 
     partitioning.is_some_and(Partitioning::is_due) || status.is_some_and(nothing_known)
 }
 
-/// The next thing that a command asks for; never where there is no socket.
+/// Returns the next request of a command; pending forever without a socket.
 async fn next(desk: &mut Option<Desk>) -> Option<Asked> {
     match desk {
         Some(desk) => desk.next().await,
@@ -318,6 +321,6 @@ fn answer(partitioning: &mut Partitioning, hardware: &Handle, asked: Asked) {
         Some(choice) => partitioning.choose(choice, &hardware.latest()),
         None => partitioning.forget(&hardware.latest()),
     };
-    // Who has gone meanwhile is no reason not to do it.
+    // A request is carried out even if the command has disconnected.
     let _gone = asked.reply.send(answer.map_err(|error| chain(&error)));
 }

@@ -1,6 +1,7 @@
-//! The name that a person gives, by a label of the Node, to devices that nobody knows.
+//! The name that an administrator assigns, with a label of the Node, to unrecognized devices.
 //!
-//! The label is read and never written: it is all the memory there is, so that the name outlives agents, and goes when it does.
+//! The label is read and never written. It is the only storage, so the name survives restarts of the agent and ends
+//! with the label.
 
 use std::sync::Arc;
 
@@ -11,17 +12,17 @@ use crate::domain::accelerators::{Catalogue, Given, TYPE_OVERRIDE, Told};
 use crate::domain::inventory::{Identity, Inventory, NvmlState};
 use crate::hw::Handle;
 
-/// Whether a device still waits for a name that the Node may give it.
+/// Delays publishing while an unrecognized device may still receive its name from the Node.
 ///
-/// An agent that was just started shall not take a name away that the one before it told. An API server that stays away cannot
-/// have everything wait for that: after a while all is told as it is seen.
+/// A new agent must not remove a name that its predecessor published. An unreachable API server must not block
+/// everything: after a while devices are published as they were detected.
 #[derive(Debug)]
 pub(super) struct Unnamed {
     began: Instant,
     waits: bool,
 }
 
-/// Long enough for an API server that answers.
+/// Maximum delay: enough for an API server that responds.
 const NAMES_WITHIN: Duration = Duration::from_secs(30);
 
 impl Unnamed {
@@ -32,7 +33,7 @@ impl Unnamed {
         }
     }
 
-    /// For how long nothing is to be told yet of what is read; `unseen`: the Node is followed, and was not seen.
+    /// Returns how long publishing is still delayed. `unseen`: the Node is watched, but was not read yet.
     pub(super) fn wait(&mut self, inventory: &Inventory, unseen: bool) -> Option<Duration> {
         let mut devices = inventory.devices.iter();
         let waits = unseen && devices.any(|device| device.identity == Identity::Unknown);
@@ -48,10 +49,10 @@ impl Unnamed {
     }
 }
 
-/// What the label says, and what was said of it.
+/// The label's value, and its last logged effect.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// An administrator's.
+    /// The administrator's catalog, if there is one.
     catalogue: Option<Catalogue>,
     given: Option<Arc<Given>>,
     told: Option<Told>,
@@ -65,7 +66,7 @@ impl Names {
         }
     }
 
-    /// Has devices that nobody knows called so from now on.
+    /// Applies `label` as the name of unrecognized devices.
     pub(super) fn follow(&mut self, label: Option<&str>, hardware: &Handle) {
         if label == self.given.as_ref().map(|given| given.text()) {
             return;
@@ -74,7 +75,7 @@ impl Names {
             info!("{TYPE_OVERRIDE} is gone from the Node: what nobody knows is unknown again");
         }
         self.given = label.map(|text| {
-            // The built-in catalogue is made for this question and let go of: it is asked once in a blue moon.
+            // The built-in catalog is built for this lookup and dropped: the lookup is rare.
             Arc::new(match &self.catalogue {
                 Some(catalogue) => Given::new(text, catalogue),
                 None => Given::new(text, &Catalogue::built_in()),
@@ -84,9 +85,9 @@ impl Names {
         hardware.call_unknown(self.given.clone());
     }
 
-    /// Says what came of it, where that is news.
+    /// Logs the effect of the label if it has changed.
     pub(super) fn tell(&mut self, inventory: &Inventory) {
-        // Before the driver has answered, what it knows looks unknown.
+        // Before the driver has responded, even devices that it recognizes look unknown.
         let Some(given) = self
             .given
             .as_ref()

@@ -1,6 +1,7 @@
-//! Labels in the cluster: on this machine's Node, or in its NodeFeature.
+//! Label sinks in the cluster: on this machine's Node, or in its NodeFeature.
 //!
-//! Publishing is handing over. An API server that is away holds up nobody, and gets the last that was said when it is back.
+//! Publishing only hands the labels over. An unreachable API server blocks nothing, and receives the latest labels
+//! when it returns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,18 +14,18 @@ use crate::domain::node::Labels;
 use crate::k8s::node::Link;
 use crate::k8s::node_feature::{Feature, Post};
 
-/// How long an agent that says something once waits until it is there.
+/// Timeout for an agent that runs once to see its labels written.
 pub const ONCE: Duration = Duration::from_secs(30);
 
-/// Labels on the Node.
+/// Label sink that writes to the Node.
 #[derive(Debug)]
 pub struct NodeSink {
     link: Arc<Link>,
-    /// Whether publishing ends when the Node has it.
+    /// Whether publishing waits until the Node has the labels.
     waits: bool,
 }
 
-/// Labels and devices in the NodeFeature.
+/// Label sink that writes labels and devices to the NodeFeature.
 #[derive(Debug)]
 pub struct NodeFeatureSink {
     post: Post,
@@ -32,7 +33,7 @@ pub struct NodeFeatureSink {
 }
 
 impl NodeSink {
-    /// Through `link`; whoever publishes once waits until it is there.
+    /// Creates a sink that writes through `link`; with `waits`, publishing waits until the labels are written.
     pub fn new(link: Arc<Link>, waits: bool) -> Self {
         Self { link, waits }
     }
@@ -52,13 +53,13 @@ impl NodeSink {
 }
 
 impl NodeFeatureSink {
-    /// Through `post`; whoever publishes once waits until it is there.
+    /// Creates a sink that writes through `post`; with `waits`, publishing waits until the labels are written.
     pub fn new(post: Post, waits: bool) -> Self {
         Self { post, waits }
     }
 
     async fn hand_over(&self, sheet: Sheet<'_>) -> Result<Published, SinkError> {
-        // What an earlier agent said is better than what nobody has read.
+        // The labels of an earlier agent are better than those of hardware that was not read.
         if sheet.claim == Claim::Read {
             let labels = sheet.labels.iter();
             self.post.say(Feature {

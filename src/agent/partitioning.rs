@@ -1,4 +1,4 @@
-//! Gives the node the layout that is chosen for it: which one, what it means here, one round of the engine after the other.
+//! Applies the selected layout to the node: selection, resolution, and rounds of the engine.
 
 mod choice;
 mod meaning;
@@ -37,46 +37,47 @@ use crate::k8s::device_plugin::Gate;
 use crate::wire::checkpoint;
 use crate::wire::local::Choice;
 
-/// Everything that partitions the node.
+/// State of the node's partitioning.
 #[derive(Debug)]
 pub struct Partitioning {
     folder: PathBuf,
     settings: Settings,
     witness: Arc<dyn Witness>,
-    /// Where this program gives devices out, which it does only where no other agent has the node.
+    /// Gate of the built-in device plugin, which runs only if no other agent owns the node.
     gate: Option<Arc<Gate>>,
     book: Book,
-    /// The layout that the settings name.
+    /// The layout in the settings.
     layout: Option<String>,
     access: Access,
-    /// The one that a person chose by hand, which goes before that.
+    /// The layout that was selected manually; takes precedence over the settings.
     chosen: Option<Chosen>,
-    /// What the Node says, which goes before both.
+    /// The Node's choice; takes precedence over both.
     following: Following,
-    /// The Node says something else so often that it is waited for.
+    /// Whether the Node's choice changes so often that the agent waits for it to settle.
     unsettled: bool,
-    /// The layout that counts means nothing here.
+    /// Whether the selected layout cannot be used on this node.
     refused: bool,
-    /// The content of the file that it was looked up in.
+    /// Content of the layouts file that was used.
     layouts: Option<String>,
     generation: u64,
-    /// The last of them that a round was made for.
+    /// The last generation that a round handled.
     looked_at: u64,
     progress: watch::Sender<Board>,
     applies: Applies,
-    /// Absent while another process has the state directory.
+    /// `None` while another process owns the state directory.
     engine: Option<Engine>,
-    /// What the engine was last told to make of the node.
+    /// The targets that the engine received last.
     meant: Option<(String, Arc<Targets>)>,
-    /// It is to be told so once more.
+    /// Whether the engine must receive the targets again.
     anew: bool,
-    /// What of that is new.
+    /// Counts changes of the targets.
     meaning: Meaning,
     notice: Option<String>,
 }
 
 impl Partitioning {
-    /// As `settings` say; the kernel's files are below `sys_root`. Nothing is changed before the first [`Self::round`].
+    /// Creates the state; the kernel's files are below `sys_root`. Nothing is changed before the first
+    /// [`Self::round`].
     pub fn new(settings: &PartitioningSettings, book: Book, sys_root: &Path) -> Self {
         let engine = settings.engine();
         Self {
@@ -104,7 +105,7 @@ impl Partitioning {
         }
     }
 
-    /// The same on a node where this program gives devices to pods, at `gate`.
+    /// Sets the gate of the built-in device plugin.
     #[must_use]
     pub fn giving(self, gate: Arc<Gate>) -> Self {
         let witness = Arc::new(Giving::new(self.witness, Arc::clone(&gate)));
@@ -115,12 +116,12 @@ impl Partitioning {
         }
     }
 
-    /// Whether the state directory is ours.
+    /// Returns whether this process owns the state directory.
     pub fn is_open(&self) -> bool {
         self.engine.is_some()
     }
 
-    /// The socket for commands, for whoever has the state directory.
+    /// Opens the socket for commands; the caller owns the state directory.
     pub fn listen(&self, usage: Option<watch::Receiver<Arc<Usage>>>) -> Option<Desk> {
         match local::listen(&self.folder, usage) {
             Ok(desk) => Some(desk),
@@ -131,22 +132,22 @@ impl Partitioning {
         }
     }
 
-    /// Whether something was chosen that no round was made for yet.
+    /// Returns whether a choice was made that no round has handled yet.
     pub fn is_due(&self) -> bool {
         self.generation != self.looked_at
     }
 
-    /// What is counted of it.
+    /// Returns the metrics.
     pub fn applies(&self) -> &Applies {
         &self.applies
     }
 
-    /// How far the devices are that are being changed.
+    /// Subscribes to the progress of devices that are being changed.
     pub fn progress(&self) -> watch::Receiver<Board> {
         self.progress.subscribe()
     }
 
-    /// Takes a person's choice, which then goes before the settings' layout, here and after a restart.
+    /// Accepts a manual choice, which takes precedence over the settings' layout, also after a restart.
     pub fn choose(&mut self, choice: &Choice, inventory: &Inventory) -> Result<u64, ChoiceRefused> {
         match &self.following {
             Following::Label(selected) | Following::Held(_, Some(selected)) => {
@@ -168,7 +169,7 @@ impl Partitioning {
         Ok(self.turn())
     }
 
-    /// Goes back to the settings' layout, and discards changes that cannot be finished.
+    /// Returns to the settings' layout, and discards changes that cannot be finished.
     pub fn forget(&mut self, inventory: &Inventory) -> Result<u64, ChoiceRefused> {
         kept::forget(&self.folder)?;
         if let Some(engine) = &mut self.engine {
@@ -179,7 +180,7 @@ impl Partitioning {
         Ok(self.turn())
     }
 
-    /// The Node says this now, or is `unsettled` and will soon say what counts.
+    /// Sets the Node's choice; `unsettled` if the Node is about to change it again.
     pub fn follow(&mut self, following: Following, unsettled: bool) {
         self.unsettled = unsettled;
         if self.following == following {
@@ -192,14 +193,14 @@ impl Partitioning {
         self.turn();
     }
 
-    /// A choice was made, be it the same one: everything is tried anew.
+    /// Records a choice, even if it is the same one: everything is retried.
     fn turn(&mut self) -> u64 {
         self.anew = true;
         self.generation = self.generation.saturating_add(1);
         self.generation
     }
 
-    /// Brings the node one round nearer to what it shall have. Says when to come again at the latest, where there is a reason.
+    /// Takes the node one round closer to its desired layout. Returns the maximum delay until the next round, if any.
     pub async fn round(
         &mut self,
         hardware: &Handle,
@@ -236,7 +237,7 @@ impl Partitioning {
         round.again
     }
 
-    /// Where the node stands.
+    /// Returns the node's status.
     pub fn status(&self, inventory: &Inventory) -> Status {
         let layout = self.name();
         let mut status = match &self.engine {
@@ -270,7 +271,7 @@ impl Partitioning {
         status
     }
 
-    /// The layout that counts.
+    /// Returns the name of the selected layout.
     fn name(&self) -> Option<&str> {
         match &self.following {
             Following::Label(selected) | Following::Held(_, Some(selected)) => {
@@ -284,7 +285,7 @@ impl Partitioning {
         }
     }
 
-    /// What a person chose by hand, where nothing goes before it.
+    /// Returns the manual choice, unless the Node takes precedence over it.
     fn by_hand(&self) -> Option<&What> {
         match &self.following {
             Following::Nobody | Following::Free => self.chosen.as_ref().map(|chosen| &chosen.what),
@@ -307,7 +308,7 @@ impl Partitioning {
         Ok(())
     }
 
-    /// What was chosen by hand before this agent started.
+    /// Reads the manual choice that was stored before this agent started.
     fn remembered(&self) -> Option<Chosen> {
         let choice = match kept::read(&self.folder) {
             Ok(choice) => choice?,
@@ -325,7 +326,7 @@ impl Partitioning {
         }
     }
 
-    /// What the layout that counts means on this node, and what is wrong with the file that it is in.
+    /// Resolves the selected layout on this node. The second value is the problem with its file, if there is one.
     fn looked_up(
         &mut self,
         name: &str,
@@ -346,11 +347,11 @@ impl Partitioning {
         Ok((current.meant(name, inventory)?, current.notice))
     }
 
-    /// The chosen layout and what it means here; nothing is asked of any device where it means nothing.
+    /// Returns the selected layout and its targets; the targets are empty if the layout cannot be used here.
     fn wanted(&mut self, inventory: &Inventory) -> (Option<String>, Targets) {
         self.refused = false;
         let Some(name) = self.name().map(ToOwned::to_owned) else {
-            // The log has it already.
+            // This was already logged.
             self.notice = self.book.current().notice;
             self.meant = None;
             return (None, Targets::default());
@@ -387,7 +388,7 @@ impl Partitioning {
         }
     }
 
-    /// Says it once.
+    /// Logs and records a notice, once.
     fn complain(&mut self, reason: Reason, notice: String) {
         if self.notice.as_ref() != Some(&notice) {
             warn!(reason = %reason.word(), "{notice}");

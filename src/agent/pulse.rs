@@ -1,6 +1,6 @@
-//! Whether the agent lives and whether it has begun to serve, for those who ask over HTTP.
+//! Liveness and readiness of the agent, for the HTTP probes.
 //!
-//! A driver that hangs and an API server that is away are told elsewhere: to start the agent again would mend neither.
+//! A hanging driver and an unreachable API server are reported elsewhere: restarting the agent would fix neither.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,21 +8,21 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The loop's pulse. Clones are the same.
+/// Heartbeat of the main loop. Clones share their state.
 #[derive(Debug, Clone)]
 pub struct Pulse {
     began: Instant,
-    /// Milliseconds after that.
+    /// Time of the last beat, in milliseconds since `began`.
     last: Arc<AtomicU64>,
     ready: Arc<AtomicBool>,
     patience: Duration,
 }
 
-/// No turn of the loop takes longer: every wait in it has an end.
+/// Maximum duration of an iteration of the loop: every wait in it has a timeout.
 const LONGEST_TURN: Duration = Duration::from_mins(2);
 
 impl Pulse {
-    /// Of a loop that turns at least this often.
+    /// Creates the heartbeat of a loop that runs at least once per `interval`.
     pub fn new(interval: Duration) -> Self {
         Self {
             began: Instant::now(),
@@ -32,29 +32,29 @@ impl Pulse {
         }
     }
 
-    /// Of an agent that has no loop: there is nothing that could stand still.
+    /// Creates the heartbeat of an agent without a loop, which is always alive.
     pub fn still() -> Self {
         Self::new(Duration::MAX)
     }
 
-    /// The loop turns.
+    /// Records an iteration of the loop.
     pub fn beat(&self) {
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(now, Ordering::Relaxed);
     }
 
-    /// What there is to say has been said once.
+    /// Marks the agent as ready: everything was published once.
     pub fn serves(&self) {
         self.ready.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the loop turned not long ago.
+    /// Returns whether the loop ran recently.
     pub fn is_alive(&self) -> bool {
         let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
         self.began.elapsed().saturating_sub(last) < self.patience
     }
 
-    /// Whether what there is to say has been said once.
+    /// Returns whether everything was published once.
     pub fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Relaxed)
     }

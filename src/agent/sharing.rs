@@ -1,7 +1,8 @@
-//! Who gives devices out to pods: the port, and what the agent's loop says to it.
+//! Backends that allocate devices to pods: the trait, and its interface with the agent's loop.
 //!
-//! [`Giver::look`] is called after every look at the hardware, and when [`Giver::changed`] says so without one. It holds what is given out against what shall be, starts whatever
-//! leads from one to the other, and says how far it is. It waits for nobody: kubelet and the API server may be away.
+//! [`Giver::look`] is called after every scan of the hardware, and between scans when [`Giver::changed`] resolves. It
+//! compares the offered devices with the desired ones, starts whatever leads from one to the other, and returns the
+//! progress. It never blocks: kubelet and the API server may be unreachable.
 
 pub mod embedded;
 pub mod hand_off;
@@ -21,48 +22,49 @@ use crate::domain::reconcile::Status;
 use crate::domain::sharing::health::Xid;
 use crate::domain::sharing::{Offers, SharingStatus};
 
-/// Resolves when something has changed that is worth another look.
+/// Future that resolves when a change requires another [`Giver::look`].
 pub type Changed<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// Who gives devices out.
+/// Backend that allocates devices to pods.
 pub trait Giver: fmt::Debug + Send {
-    /// Holds what is given out against what shall be.
+    /// Compares the offered devices with the desired ones.
     fn look(&mut self, scene: Scene<'_>) -> Outcome;
 
-    /// Waits for news of kubelet, the API server or whoever else takes part. Safe to drop and call again.
+    /// Waits for a change reported by kubelet, the API server or another participant. Cancel-safe.
     fn changed(&mut self) -> Changed<'_>;
 }
 
-/// What there is to be looked at.
+/// Inputs of [`Giver::look`].
 #[derive(Debug, Clone, Copy)]
 pub struct Scene<'a> {
-    /// Since the program began.
+    /// Time since the program started.
     pub now: Duration,
-    /// The devices, as they were read last.
+    /// The devices as of the last scan.
     pub inventory: &'a Inventory,
-    /// Whether they were read since the last look: what only a reading can prove is not proven by the same one twice.
+    /// Whether the devices were scanned since the last call: evidence that requires a scan must not be drawn twice
+    /// from the same one.
     pub is_read: bool,
-    /// What devices have reported by themselves since the last look.
+    /// Xids that devices reported since the last call.
     pub xids: &'a [Xid],
-    /// Where the node stands with its layout, where one can be chosen for it; what is asked of its devices is in it.
+    /// Layout status of the node, with the targets of its devices; `None` if no layout can be selected.
     pub status: Option<&'a Status>,
-    /// The Node, where it is followed and was seen.
+    /// The Node, if it is watched and was read.
     pub view: Option<&'a View>,
-    /// Devices that pods were evicted for, for the layout that is chosen now.
+    /// Devices whose pods were evicted for the layout that is currently selected.
     pub drained: &'a BTreeSet<PciAddress>,
 }
 
-/// What a look came to.
+/// Result of [`Giver::look`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Outcome {
-    /// How far it is; `None` where nobody gives anything out.
+    /// Sharing status; `None` if nothing is allocated here.
     pub status: Option<SharingStatus>,
-    /// What is given out now, for labels; `None` where nobody knows.
+    /// The current offers, for labels; `None` if they are not known.
     pub in_force: Option<Offers>,
-    /// What the label of the Node shall be that NVIDIA's plugin follows.
+    /// The Node's label that selects the configuration of NVIDIA's plugin.
     pub plugin_label: PluginLabel,
-    /// What is told of it in the Node's events.
+    /// Events to report on the Node.
     pub events: Vec<Event>,
-    /// When to look again at the latest, where there is a reason; from now on.
+    /// Maximum delay until the next call.
     pub again: Option<Duration>,
 }

@@ -1,8 +1,8 @@
-//! Where labels go: the port, and the simplest of its implementations.
+//! Label sinks: the trait, and the simplest of its implementations.
 //!
-//! The agent's loop calls [`LabelSink::publish`] after every look at the hardware and does not ask whether anything
-//! changed; a sink knows what it published and writes only what differs. That is what makes an idle node cause no write
-//! at all, whatever the sink.
+//! The agent's loop calls [`LabelSink::publish`] after every scan of the hardware and does not check for changes; a
+//! sink remembers what it published and writes only differences. An idle node therefore causes no write at all,
+//! whatever the sink.
 
 use std::future::Future;
 use std::io::{self, Write};
@@ -16,72 +16,73 @@ use crate::apply::durable::DurableError;
 use crate::domain::inventory::Inventory;
 use crate::domain::labels::LabelSet;
 
-/// What a sink is still doing when it has been asked to publish.
+/// Future of a publication in progress.
 pub type Publishing<'a> = Pin<Box<dyn Future<Output = Result<Published, SinkError>> + Send + 'a>>;
 
-/// A place that carries a node's labels to the scheduler.
+/// Destination that carries a node's labels to the scheduler.
 pub trait LabelSink: Send {
-    /// Makes the labels of `sheet` the published set, as far as its claim says, writing only when something differs from what is there.
+    /// Publishes the labels of `sheet` within the limits of its claim, writing only if something differs.
     ///
-    /// A failure leaves what was published before, and is to be tried again with the next call.
+    /// A failure leaves the published labels in place; the next call tries again.
     fn publish<'a>(&'a mut self, sheet: Sheet<'a>) -> Publishing<'a>;
 }
 
-/// What is published.
+/// Labels to publish, with their context.
 #[derive(Debug, Clone, Copy)]
 pub struct Sheet<'a> {
     /// The labels.
     pub labels: &'a LabelSet,
-    /// What they were made of.
+    /// The inventory they were computed from.
     pub inventory: &'a Inventory,
-    /// What stands behind them.
+    /// The evidence for them.
     pub claim: Claim,
-    /// When it is.
+    /// Current time.
     pub now: Timestamp,
 }
 
-/// What stands behind labels.
+/// Evidence for a set of labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
-    /// The hardware was read: they replace what is there.
+    /// The hardware was read: the labels replace the published ones.
     Read,
-    /// The driver hangs and has not been read since this agent started, or a device is unknown whose name a label of the Node
-    /// may give, which was not seen yet. What an earlier agent published is better, so they are published only where nothing is.
+    /// The driver hangs and has not been read since this agent started, or an unrecognized device may be named by a
+    /// label of the Node, which was not read yet. Labels of an earlier agent are better, so these are published only
+    /// if there are none.
     Unread,
 }
 
-/// What publishing came to.
+/// Result of publishing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Published {
-    /// Everything was already there.
+    /// Everything was already published.
     Unchanged,
     /// The labels differed, and were written.
     Changed,
-    /// The labels were there; only their time of expiry was moved.
+    /// The labels were already published; only their expiry was extended.
     Refreshed,
 }
 
-/// Why labels could not be published. What was published before is still there.
+/// Reason why labels could not be published. Previously published labels remain.
 #[derive(Debug, Error)]
 pub enum SinkError {
-    /// Standard output does not take them.
+    /// Standard output cannot be written.
     #[error("cannot write labels to standard output")]
     Stdout(#[source] io::Error),
     /// The file cannot be written.
     #[error("cannot {action} {path}")]
     File {
-        /// What was tried.
+        /// The failed action.
         action: &'static str,
-        /// On which file or folder.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// A folder, a pipe or a device is where the file should be.
+    /// The path is a directory, a pipe or a device.
     #[error("{} is there and is no regular file", .0.display())]
     NotAFile(PathBuf),
-    /// Another agent keeps the file; two that write in turn would make labels flap.
+    /// Another agent owns the file; two that overwrite each other would make labels flap.
     #[error("{} is kept by another agent, which holds {}", path.display(), lock.display())]
     KeptByAnother {
         /// The file.
@@ -89,17 +90,17 @@ pub enum SinkError {
         /// The lock.
         lock: PathBuf,
     },
-    /// The cluster does not take them.
+    /// The cluster did not accept the labels.
     #[error("the cluster does not have the labels yet: {0}")]
     Cluster(String),
-    /// The reader of the file would refuse it.
+    /// The reader of the file would reject it.
     #[error("{path} would be {bytes} bytes; NFD reads feature files of at most {limit}")]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// How long it would be.
+        /// Its size.
         bytes: usize,
-        /// How long it may be.
+        /// The maximum size.
         limit: usize,
     },
 }
@@ -115,13 +116,13 @@ impl From<DurableError> for SinkError {
 }
 
 impl SinkError {
-    /// Whether the reader is gone for good (`octavo-agent | head -1`).
+    /// Returns whether the reader is gone permanently (`octavo-agent | head -1`).
     pub fn has_no_reader(&self) -> bool {
         matches!(self, Self::Stdout(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 }
 
-/// Prints the whole set whenever it changes, one `key=value` a line, with an empty line after it.
+/// Sink that prints the whole set whenever it changes, one `key=value` per line, followed by an empty line.
 #[derive(Debug)]
 pub struct Stdout<W> {
     writer: W,
@@ -129,7 +130,7 @@ pub struct Stdout<W> {
 }
 
 impl<W: Write + Send> Stdout<W> {
-    /// Prints to `writer`.
+    /// Creates a sink that prints to `writer`.
     pub fn new(writer: W) -> Self {
         Self {
             writer,
@@ -142,7 +143,7 @@ impl<W: Write + Send> Stdout<W> {
         if kept || self.printed.as_ref() == Some(labels) {
             return Ok(Published::Unchanged);
         }
-        // One write for the whole set, so that a reader seldom finds a part of it.
+        // A single write of the whole set, so that a reader seldom sees a part of it.
         let text = format!("{labels}\n");
         self.writer
             .write_all(text.as_bytes())

@@ -1,4 +1,4 @@
-//! Says what was seen, wherever it is to be said: in the log, in labels, to the aggregator, to commands, in the Node.
+//! Reports observations to all outputs: the log, labels, the aggregator, commands and the Node.
 
 use std::collections::BTreeSet;
 use std::future::{Future, pending};
@@ -31,35 +31,35 @@ use crate::domain::sharing::{Offers, offer};
 use crate::hw::Handle;
 use crate::wire::local as wire_local;
 
-/// Says what was seen, wherever it is to be said.
+/// Reports observations to all outputs.
 pub(super) struct Teller<'a> {
     pub(super) outputs: Outputs<'a>,
     labels: Options,
     log: Log,
-    /// Where it is counted.
+    /// Metrics.
     applies: Option<Applies>,
-    /// For commands that watch.
+    /// Status for commands that watch.
     status: Option<watch::Sender<Arc<wire_local::Status>>>,
-    /// When there is something to be said again, whatever happens.
+    /// Maximum delay until the next report.
     pub(super) again: Option<Duration>,
-    /// When who has what is to be told, where it is news and was too soon.
+    /// When changed usage is reported that could not be reported immediately.
     usage_due: Option<Instant>,
-    /// Absent where nobody is heard.
+    /// `None` if Xids are not observed.
     xids: Option<Reporter>,
     began: Instant,
-    /// What is given out, as far as who gives it out knew at the last look.
+    /// The offers that the sharing backend last reported as current.
     in_force: Option<Offers>,
     unnamed: Unnamed,
-    /// The reading that it was last held against.
+    /// The inventory that the sharing backend compared last.
     held_against: Option<Arc<Inventory>>,
 }
 
-/// Who says something else.
+/// Source of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum News {
-    /// The Node: everything may be asked otherwise.
+    /// The Node: all settings may have changed.
     Node,
-    /// Who gives devices out, or kubelet to him: nothing of the hardware.
+    /// The sharing backend or kubelet: the hardware did not change.
     Given,
 }
 
@@ -85,14 +85,13 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// The same, who also hears what devices report by themselves.
+    /// Also reports Xids.
     pub(super) fn hearing(mut self, hardware: &Handle, table: Table) -> Self {
         self.xids = Some(Reporter::new(hardware, table));
         self
     }
 
-    /// Waits until the Node, or who gives devices out, says something else; for ever where there is neither. Who has what is
-    /// told meanwhile: the hardware need not be looked at for it.
+    /// Waits for a change of the Node or the sharing backend, and reports usage meanwhile, which needs no scan.
     pub(super) async fn changed(&mut self) -> News {
         loop {
             let due = self.usage_due;
@@ -124,9 +123,9 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// Says what follows of news of who gives devices out, with the devices as they were read last: pods come and go many times
-    /// a minute, and no pod changes what a device is. `None` where they are to be read anew all the same: they never were, or
-    /// somebody waits for pods to change them.
+    /// Reports a change of the sharing backend, with the devices as of the last scan: pods come and go many times a
+    /// minute, and no pod changes what a device is. `None` if a scan is needed nevertheless: there was none yet, or a
+    /// device's change waits for pods.
     pub(super) async fn tell_given(
         &mut self,
         hardware: &Handle,
@@ -143,7 +142,7 @@ impl<'a> Teller<'a> {
         Some(self.tell(&inventory, status.as_ref()).await)
     }
 
-    /// Tells the aggregator who has what, if it is news and not too soon.
+    /// Reports usage to the aggregator, if it changed and the minimum interval has passed.
     fn tell_usage(&mut self) {
         let Outputs { outbox, usage, .. } = &mut self.outputs;
         let (Some(outbox), Some(usage)) = (outbox, usage) else {
@@ -154,7 +153,7 @@ impl<'a> Teller<'a> {
         self.usage_due = wait.map(|wait| Instant::now() + wait);
     }
 
-    /// Lets the Node choose the layout; says when to come again, where that is before it says something else.
+    /// Applies the Node's choice of layout. Returns when to check again, if that is before the Node changes.
     pub(super) fn follow_node(
         &mut self,
         hardware: &Handle,
@@ -167,14 +166,14 @@ impl<'a> Teller<'a> {
         again
     }
 
-    /// The socket for commands, whose watchers are told too.
+    /// Opens the socket for commands, and includes their watchers in reports.
     pub(super) fn listen(&mut self, partitioning: &Partitioning) -> Option<Desk> {
         let desk = partitioning.listen(self.outputs.usage.clone())?;
         self.status = Some(desk.status.clone());
         Some(desk)
     }
 
-    /// The agent is to end: nobody is evicted any more, and the round that is under way has a while yet.
+    /// Stops evictions before the agent exits, and gives the current round some time to finish.
     pub(super) async fn last(
         &mut self,
         round: impl Future<Output = Option<Duration>>,
@@ -191,7 +190,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// Breaks where nobody reads the labels any more.
+    /// Reports everything. Breaks if the labels have no reader any more.
     pub(super) async fn tell(
         &mut self,
         inventory: &Arc<Inventory>,
@@ -252,7 +251,7 @@ impl<'a> Teller<'a> {
         ControlFlow::Continue(())
     }
 
-    /// Holds what is given out against what shall be, and says that of the status; and when to come again, where that is soon.
+    /// Compares the current offers with the desired ones. Returns the status with the result, and when to call again.
     fn share(
         &mut self,
         inventory: &Arc<Inventory>,
@@ -289,7 +288,7 @@ impl<'a> Teller<'a> {
         (shared, outcome.again)
     }
 
-    /// Says what is given out to whom looks who has it: what is known to be, else what the layout asks for.
+    /// Sends the offers to the observer of usage: the current ones if known, otherwise the layout's.
     fn offer(&self, inventory: &Inventory, status: Option<&Status>) {
         let Some(offered) = &self.outputs.offered else {
             return;
@@ -308,7 +307,7 @@ impl<'a> Teller<'a> {
         });
     }
 
-    /// While devices are being changed nothing is read; how far they are is told, and that a call hangs.
+    /// Reports progress and hanging calls while devices are being changed, without scans.
     pub(super) async fn meanwhile(
         &mut self,
         hardware: &Handle,
@@ -317,7 +316,7 @@ impl<'a> Teller<'a> {
         status: &Status,
     ) {
         loop {
-            // A drain that is on is looked after as often as ever.
+            // A running drain is handled as often as otherwise.
             let due = self.again;
             tokio::select! {
                 _ = ticks.tick() => {}
@@ -328,7 +327,7 @@ impl<'a> Teller<'a> {
             }
             let inventory = hardware.latest();
             let now = during(status, &inventory, &progress.borrow_and_update());
-            // Before the first look is over there is nothing to say of it.
+            // There is nothing to report before the first scan has finished.
             if now.layout.is_some() && now.state.is_none() && now.notice.is_none() {
                 sleep(BREATH).await;
                 continue;
@@ -336,13 +335,13 @@ impl<'a> Teller<'a> {
             if self.tell(&inventory, Some(&now)).await.is_break() {
                 return;
             }
-            // Steps follow each other faster than anybody reads.
+            // Steps follow each other faster than any reader needs them.
             sleep(BREATH).await;
         }
     }
 }
 
-/// Waits until who has what was looked at again; for ever where nobody looks, or does any more.
+/// Waits for the next observation of usage; pending forever if usage is not observed.
 async fn news(usage: &mut Option<watch::Receiver<Arc<Usage>>>) {
     let Some(usage) = usage else {
         return pending().await;
@@ -352,7 +351,7 @@ async fn news(usage: &mut Option<watch::Receiver<Arc<Usage>>>) {
     }
 }
 
-/// The status while devices are being changed.
+/// Returns the status while devices are being changed.
 fn during(status: &Status, inventory: &Inventory, board: &Board) -> Status {
     let mut status = status.clone();
     for (pci, progress) in board {
@@ -387,7 +386,7 @@ fn sheet<'a>(inventory: &'a Inventory, labels: &'a LabelSet) -> Sheet<'a> {
     }
 }
 
-/// A call that hangs before the driver said which it is hangs before anything was read; so does a bus that never could be.
+/// Nothing was read if a call hangs before the driver reported its version, or if the bus was never readable.
 fn claim(inventory: &Inventory) -> Claim {
     let hides_all = inventory.machine.bus_error.is_some() && inventory.devices.is_empty();
     let hangs = matches!(inventory.nvml, NvmlState::Stalled { driver: None, .. });

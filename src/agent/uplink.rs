@@ -1,13 +1,13 @@
-//! Reports the node to an aggregator: a task of its own beside the loop, so that neither ever waits for the other.
+//! Reports the node to an aggregator, in a task separate from the loop, so that neither ever waits for the other.
 //!
 //! ```text
 //!   loop --> Outbox (latest status) --> session: Sender <--> aggregator
 //!                                          |  lost, refused, silent, held off
-//!                                          +--> wait (longer each time, and by chance) --> next session
+//!                                          +--> wait (exponential backoff with jitter) --> next session
 //! ```
 //!
-//! What to say is [`Sender`]'s to know; here are connections, waits, and a log that says what is new and nothing twice. A
-//! driver that hangs stops no heartbeat: they say that what was reported last is still what is known.
+//! [`Sender`] decides which messages to send; this module handles connections, waits, and a deduplicated log. A
+//! hanging driver does not stop heartbeats: they confirm that the last report is still the latest state.
 
 pub mod dial;
 mod outbox;
@@ -31,7 +31,7 @@ use crate::domain::stream::{Backoff, Run, Sender};
 use crate::files;
 use crate::wire::stream::Identity;
 
-/// Reports until its outbox is dropped.
+/// Client of an aggregator that reports until its outbox is dropped.
 #[derive(Debug)]
 pub struct Uplink<D> {
     dial: D,
@@ -44,13 +44,13 @@ pub struct Uplink<D> {
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const MAX_BOOT_ID_BYTES: u64 = 4096;
-/// A connection that worked for this long was no failure, and the waits begin anew.
+/// A connection that lasted this long was successful and resets the backoff.
 const STEADY: Duration = Duration::from_secs(30);
-/// Reasons that are remembered. An aggregator chooses some of them, so there can be any number.
+/// Maximum number of remembered reasons. An aggregator chooses some of them, so their number is otherwise unlimited.
 const MOST_REASONS: usize = 16;
 
 impl<D: Dial> Uplink<D> {
-    /// An uplink, and where it finds what to report.
+    /// Creates an uplink and the outbox that feeds it.
     pub fn new(dial: D, identity: Identity, run: Run, heartbeat: Duration) -> (Outbox, Self) {
         let (outbox, latest) = outbox::outbox();
         let uplink = Self {
@@ -67,7 +67,7 @@ impl<D: Dial> Uplink<D> {
         (outbox, uplink)
     }
 
-    /// Reports. Ends when the outbox is dropped, after it has closed its stream.
+    /// Reports. Returns when the outbox is dropped, after the stream was closed.
     pub async fn run(mut self) {
         let mut backoff = Backoff::default();
         while self.something_to_say().await {
@@ -95,7 +95,7 @@ impl<D: Dial> Uplink<D> {
                     retry_after,
                     reason,
                 } => {
-                    // By up to a half more, so that those who were sent away together do not come back together.
+                    // Adds up to a half, so that agents that were held off together do not return together.
                     let wait = retry_after.saturating_add(share(retry_after / 2, chance()));
                     let reason = format!("held off: {reason}");
                     self.log.lost(&reason, wait);
@@ -109,7 +109,7 @@ impl<D: Dial> Uplink<D> {
         }
     }
 
-    /// Waits for a status; `false` where none will come.
+    /// Waits for a status; `false` if there will be none.
     async fn something_to_say(&mut self) -> bool {
         let known = self
             .latest
@@ -118,8 +118,8 @@ impl<D: Dial> Uplink<D> {
     }
 }
 
-/// This run of the agent, which started at `start`. A machine without a boot id has none to tell two of its agents apart by,
-/// and they still have their start.
+/// Returns the identity of this run of the agent, which started at `start`. On a machine without a boot ID, the start
+/// time alone distinguishes its agents.
 pub fn this_run(start: Timestamp) -> Run {
     let boot_id = files::text(Path::new(BOOT_ID), MAX_BOOT_ID_BYTES).unwrap_or_default();
     Run {
@@ -133,25 +133,25 @@ async fn closed(latest: &mut watch::Receiver<Latest>) {
     while latest.changed().await.is_ok() {}
 }
 
-/// A random number. The standard library seeds its hashers from the system's randomness; spreading a fleet over time
-/// needs no more than that.
+/// Returns a random number. The standard library seeds its hashers from the system's randomness, which is sufficient
+/// for jitter.
 fn chance() -> u64 {
     RandomState::new().hash_one(0)
 }
 
-/// A part of `whole`, uniform by `random`.
+/// Returns the fraction of `whole` that `random` selects uniformly.
 fn share(whole: Duration, random: u64) -> Duration {
-    // Milliseconds of what is waited for here fit in 32 bits.
+    // The durations used here fit in 32 bits of milliseconds.
     let millis = u32::try_from(whole.as_millis()).unwrap_or(u32::MAX);
     let share = u64::from(millis).saturating_mul(random >> 32) >> 32;
     Duration::from_millis(share)
 }
 
-/// Remembers why nothing can be reported, and says only what is new.
+/// Deduplicates the reasons for failed reports.
 #[derive(Debug)]
 struct Log {
     aggregator: String,
-    /// Since it worked last.
+    /// Reasons logged since the last successful connection.
     said: BTreeSet<String>,
 }
 
@@ -171,7 +171,7 @@ impl Log {
         }
     }
 
-    /// Whether a reason was not said yet. Also of two that take turns each is said once.
+    /// Returns whether a reason was not logged yet. Two alternating reasons are also logged only once each.
     fn is_new(&mut self, reason: &str) -> bool {
         if self.said.contains(reason) {
             return false;

@@ -1,14 +1,15 @@
-//! Looks who uses what, on a rhythm of its own: a task beside the loop that looks at devices.
+//! Observer of usage by pod: a task separate from the loop, with its own interval.
 //!
 //! ```text
 //!   hw::Handle::readings ----+
-//!   kubelet, its record -----+--> domain::sharing::join --> guard --> Usage, metrics
+//!   kubelet, its checkpoint -+--> domain::sharing::join --> guard --> Usage, metrics
 //!   /proc -------------------+                                |
 //!                                                             +--> events of pods
 //! ```
 //!
-//! Each of the three has its own deadline and may be away. What it said last stays for [`STALE`], and `missing` says that and why; after that
-//! it counts as nothing. Whatever hangs in `/proc` is waited for once and not asked again before it is back.
+//! Each of the three sources has its own timeout and may be unreachable. Its last answer is used for [`STALE`], and
+//! `missing` reports that and why; after that it counts as empty. A source that hangs in `/proc` is awaited once and
+//! not queried again before it returns.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -35,54 +36,54 @@ use crate::k8s::device_record::{self, Record};
 use crate::k8s::events::PodEvents;
 use crate::k8s::pod_resources::{self, PodDevice, PodResourcesError};
 
-/// For how long that is shown which was said last by somebody who does not answer any more.
+/// Maximum age of the last answer of a source that does not respond any more.
 pub const STALE: Duration = Duration::from_mins(5);
-/// Kubelet answers from memory; with a thousand pods that is some hundred kilobytes.
+/// Timeout for kubelet, which answers from memory; with a thousand pods that is some hundred kilobytes.
 const KUBELET: Duration = Duration::from_secs(2);
-/// A file of a process that hangs may never be read.
+/// Timeout for `/proc`: reading a file of a hanging process may never return.
 const PROCESSES: Duration = Duration::from_secs(5);
 
-/// Where it is looked, and how often.
+/// Sources of the observations, and their interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     interval: Duration,
     proc_root: PathBuf,
-    /// Kubelet's socket; absent where the settings say that there is no kubelet.
+    /// Kubelet's socket; `None` if the settings state that there is no kubelet.
     pod_resources: Option<PathBuf>,
     in_pod: bool,
-    /// Where kubelet keeps its record.
+    /// Directory of kubelet's device manager checkpoint.
     device_plugins: PathBuf,
 }
 
-/// What was seen in one look.
+/// Result of one scan.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Seen {
-    /// Who has what.
+    /// Usage by pod.
     pub usage: Arc<Usage>,
-    /// What the driver said.
+    /// Readings of the driver.
     pub readings: Vec<Reading>,
-    /// The last error that each device reported by itself since it was begun to look.
+    /// The last Xid of each device since the observer started.
     pub xids: BTreeMap<PciAddress, u64>,
-    /// Who answered.
+    /// The sources that responded.
     pub answered: Answered,
-    /// How many looks there were.
+    /// Number of scans.
     pub looks: u64,
-    /// How long this one took.
+    /// Duration of this scan.
     pub took: Duration,
 }
 
-/// Who answered in a look.
+/// Sources that responded to a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Answered {
     /// The driver.
     pub driver: bool,
-    /// Kubelet; so it counts where there is none.
+    /// Kubelet; also true without a kubelet.
     pub kubelet: bool,
     /// The kernel, about processes.
     pub processes: bool,
 }
 
-/// Looks who uses what.
+/// Observes usage by pod.
 #[derive(Debug)]
 pub struct Observer {
     hardware: Handle,
@@ -96,30 +97,30 @@ pub struct Observer {
     readings: Last<Vec<Reading>>,
     given: Last<Vec<Given>>,
     kin: Last<Kin>,
-    /// The last look at `/proc`, while it has not come back.
+    /// The last scan of `/proc`, while it is running.
     looking: Option<JoinHandle<Looked>>,
-    /// What was said to be wrong, so that it is said once.
+    /// Problems that were logged, so that each is logged once.
     troubles: Vec<String>,
     looks: u64,
     began: Instant,
 }
 
-/// What others hold of an [`Observer`].
+/// Channels of an [`Observer`].
 #[derive(Debug)]
 pub struct Views {
-    /// Who has what; told when it changes.
+    /// Usage by pod; notifies when it changes.
     pub usage: watch::Receiver<Arc<Usage>>,
-    /// Every look, for metrics.
+    /// The result of every scan, for metrics.
     pub seen: watch::Receiver<Arc<Seen>>,
-    /// Where it is told what is given out.
+    /// Sender of the current offers.
     pub offered: watch::Sender<Arc<Offers>>,
 }
 
-/// What somebody said last, and when.
+/// The last answer of a source, and its time.
 #[derive(Debug)]
 struct Last<T>(Option<(Instant, T)>);
 
-/// What a look at files says: whose processes are, and kubelet's record.
+/// Result of a scan of files: the pods of processes, and kubelet's checkpoint.
 type Looked = ((Kin, Result<(), String>), Result<Record, String>);
 
 impl<T> Last<T> {
@@ -127,7 +128,7 @@ impl<T> Last<T> {
         self.0 = Some((now, value));
     }
 
-    /// What was said, while it is worth showing.
+    /// Returns the answer if it is recent enough.
     fn get(&self, now: Instant) -> Option<&T> {
         let known = self.0.as_ref();
         let fresh = known.filter(|(at, _)| now.saturating_duration_since(*at) <= STALE);
@@ -136,7 +137,7 @@ impl<T> Last<T> {
 }
 
 impl Settings {
-    /// Looks every `interval` where the engine's settings say, and for kubelet's record into `device_plugins`.
+    /// Observes the engine's sources every `interval`, and kubelet's checkpoint in `device_plugins`.
     pub fn new(interval: Duration, engine: &EngineSettings, device_plugins: PathBuf) -> Self {
         Self {
             interval,
@@ -149,7 +150,7 @@ impl Settings {
 }
 
 impl Observer {
-    /// Looks at `hardware` and tells `pods` in events, where there is a way to. Nothing is asked before it runs.
+    /// Creates an observer that emits events on pods through `pods`, if set. No source is queried before it runs.
     pub fn new(hardware: Handle, settings: Settings, pods: Option<PodEvents>) -> (Self, Views) {
         let (usage, used) = watch::channel(Arc::default());
         let (seen, looked) = watch::channel(Arc::default());
@@ -179,7 +180,7 @@ impl Observer {
         (observer, views)
     }
 
-    /// Looks for as long as anybody wants to know.
+    /// Observes until [`Views::offered`] is dropped.
     pub async fn run(mut self) {
         let mut ticks = interval(self.settings.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -209,7 +210,7 @@ impl Observer {
         }
         let (whose, record) = self.whose().await;
         match given {
-            // A record of before or after may say of the same id that it is another pod's.
+            // An older or newer checkpoint may attribute the same ID to another pod.
             Ok(given) => {
                 answered.kubelet = true;
                 let given = given.into_iter().map(|device| record.name(device));
@@ -236,7 +237,7 @@ impl Observer {
         });
         missing.append(&mut usage.missing);
         usage.missing = missing;
-        // Nothing new was seen: no new event, and no step in the slope.
+        // Without new readings there are no new events, and no step in the slope.
         if answered.driver {
             let alarms = self.guard.look(self.began.elapsed(), &mut usage);
             self.tell(alarms);
@@ -274,8 +275,7 @@ impl Observer {
         self.seen.send_replace(Arc::new(seen));
     }
 
-    /// Learns whose the processes are that the driver named last, and reads kubelet's record: empty where it was not read in
-    /// this look.
+    /// Updates the pods of processes, and returns kubelet's checkpoint: empty if it was not read in this scan.
     async fn whose(&mut self) -> (Result<(), String>, Record) {
         let is_of_before = self.looking.is_some();
         let mut looking = self.looking.take().unwrap_or_else(|| {
@@ -290,7 +290,7 @@ impl Observer {
         });
         match timeout(PROCESSES, &mut looking).await {
             Ok(Ok(((kin, answer), record))) => {
-                // Without it pods are known by what they alone can be; where that is not enough, the join says so.
+                // Without it, pods are identified by elimination; where that is not enough, the join reports it.
                 let record = record.unwrap_or_else(|reason| {
                     debug!("{reason}");
                     Record::default()
@@ -355,7 +355,7 @@ impl Observer {
         }
     }
 
-    /// Says once what keeps it from looking.
+    /// Logs each problem once.
     fn complain(&mut self, troubles: &[String]) {
         if self.troubles == troubles {
             return;
@@ -371,7 +371,7 @@ impl Observer {
     }
 }
 
-/// Whose these processes are, and why it is not known of all.
+/// Returns the pods of these processes, and why some are unknown.
 fn kin(root: &Path, pids: Vec<u32>) -> (Kin, Result<(), String>) {
     match holders::origins(root, pids) {
         Ok(_) if holders::is_elsewhere(root) => (
@@ -386,7 +386,7 @@ fn kin(root: &Path, pids: Vec<u32>) -> (Kin, Result<(), String>) {
     }
 }
 
-/// Which containers were given which devices.
+/// Returns the devices allocated to each container.
 async fn given(socket: Option<&Path>, in_pod: bool) -> Result<Vec<PodDevice>, String> {
     let Some(socket) = socket else {
         return Ok(Vec::new());

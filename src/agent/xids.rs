@@ -1,6 +1,7 @@
-//! The errors that devices report, said in the log.
+//! Log messages for the errors that devices report.
 //!
-//! A device can report the same error a hundred times a second for hours, so each is said once in a while, and so many in that while.
+//! A device can report the same error a hundred times a second for hours. Each error is therefore logged once per
+//! interval, and the number of errors per interval is limited.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,26 +12,26 @@ use tracing::{info, warn};
 use crate::domain::sharing::health::{Table, Xid};
 use crate::hw::Handle;
 
-/// How long an error that was said is not said again.
+/// Minimum interval between two messages about the same error.
 const WHILE: Duration = Duration::from_mins(1);
-/// How many different ones are said in that time.
+/// Maximum number of different errors logged in that interval.
 const MOST: usize = 64;
 
-/// Says errors of devices as they are reported.
+/// Logs errors of devices as they are reported.
 #[derive(Debug)]
 pub(super) struct Reporter {
-    /// Of its own, so that what is said here is told to others as well.
+    /// A handle of its own, so that errors read here still reach other subscribers.
     hardware: Handle,
     table: Table,
     said: Said,
 }
 
-/// What was said of late.
+/// Recently logged errors.
 #[derive(Debug, Default)]
 struct Said(BTreeMap<Xid, Instant>);
 
 impl Reporter {
-    /// What is reported through `hardware` is said as `table` has it.
+    /// Creates a reporter of the errors that `hardware` reports, classified by `table`.
     pub(super) fn new(hardware: &Handle, table: Table) -> Self {
         Self {
             hardware: hardware.clone(),
@@ -39,7 +40,7 @@ impl Reporter {
         }
     }
 
-    /// Says what is new, and gives all of it.
+    /// Logs new errors, and returns all of them.
     pub(super) fn report(&mut self) -> Vec<Xid> {
         let xids = self.hardware.xids();
         for xid in self.said.of_these(Instant::now(), &xids) {
@@ -57,7 +58,7 @@ impl Reporter {
 }
 
 impl Said {
-    /// Those that are to be said now.
+    /// Returns the errors to log now.
     fn of_these(&mut self, now: Instant, xids: &[Xid]) -> Vec<Xid> {
         let said = &mut self.0;
         said.retain(|_, at| now.saturating_duration_since(*at) < WHILE);

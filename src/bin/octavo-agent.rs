@@ -1,4 +1,4 @@
-//! The node agent: parses, builds the adapters, runs.
+//! The node agent: parses its settings, builds the adapters, runs.
 
 mod giving;
 mod hardware;
@@ -34,7 +34,7 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinSet};
 use tracing::{info, warn};
 
-/// What is served as metrics.
+/// Sources of the served metrics.
 struct Served {
     applies: Applies,
     usage: Option<UsageMetrics>,
@@ -54,13 +54,13 @@ fn start(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error>> {
         .enable_all()
         .build()?;
     let ended = runtime.block_on(run(settings, level));
-    // Whoever hangs in a file of /proc or /sys is not waited for.
+    // Do not wait for threads that hang in a file of /proc or /sys.
     runtime.shutdown_background();
     ended
 }
 
 async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error>> {
-    // First of all: whoever reads that it runs may end it.
+    // Before the first log message: a reader of it may already send a signal.
     let shutdown = told_to_end()?;
     info!("octavo-agent {}", env!("CARGO_PKG_VERSION"));
     let mut tasks = JoinSet::new();
@@ -78,7 +78,7 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
             error = panicked(&mut tasks) => Err(error.into()),
         };
     }
-    // On the heap: a future of this size does not belong in another one.
+    // On the heap: this future is too large to embed in another one.
     Box::pin(operate((settings, level), node, tasks, shutdown)).await
 }
 
@@ -118,7 +118,7 @@ async fn operate(
     let (embedded, partitioning) = giving::start(settings, partitioning, &mut tasks);
     let giver = embedded.or(hand_off);
     let (outbox, uplink) = settings.uplink().map(uplink).unzip();
-    // What ends by itself when the agent does, and is waited for.
+    // Tasks that end by themselves when the agent does, and are awaited.
     let mut leaving = JoinSet::new();
     if let Some(uplink) = uplink {
         leaving.spawn(uplink.run());
@@ -155,17 +155,17 @@ async fn operate(
     if let Some(error) = failure {
         return Err(error.into());
     }
-    // The outbox is gone, and the uplink takes its leave.
+    // The outbox is dropped, so the uplink closes its stream.
     end(metrics, &mut leaving).await?;
     tasks.shutdown().await;
     Ok(())
 }
 
-/// What partitions the node, where it is to be.
+/// Builds the partitioning, if it is enabled.
 fn partitioning(settings: &AgentSettings) -> Result<Option<Partitioning>, Box<dyn Error>> {
     let sys_root = settings.hardware().sys_root();
     let Some(partitioning) = settings.partitioning() else {
-        // This agent changes no device, so that it cannot finish what another program began.
+        // This agent changes no device, so it cannot finish what another program began.
         for notice in store::interrupted(settings.engine().state_dir()).notices() {
             warn!("{notice}");
         }
@@ -173,14 +173,14 @@ fn partitioning(settings: &AgentSettings) -> Result<Option<Partitioning>, Box<dy
     };
     let book = match (partitioning.layouts(), settings.schedule()) {
         (None, _) => Book::default(),
-        // One that looks once cannot wait until the file is repaired.
+        // With `once`, the agent cannot wait until the file is repaired.
         (Some(file), Schedule::Once) => Book::open(file)?,
         (Some(file), Schedule::Every(_)) => Book::open_or_empty(file),
     };
     Ok(Some(Partitioning::new(partitioning, book, sys_root)))
 }
 
-/// Ends the server of metrics, and waits for all that is leaving.
+/// Stops the metrics server, and waits for all tasks in `leaving`.
 async fn end(
     metrics: Option<oneshot::Sender<()>>,
     leaving: &mut JoinSet<()>,
@@ -192,7 +192,7 @@ async fn end(
     Ok(())
 }
 
-/// Resolves when this process is told to end.
+/// Resolves when this process receives SIGTERM or SIGINT.
 fn told_to_end() -> io::Result<impl Future<Output = ()>> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
@@ -216,7 +216,8 @@ async fn panicked(tasks: &mut JoinSet<()>) -> JoinError {
     std::future::pending().await
 }
 
-/// Takes away what agents have written; one that stays serves no metric of worth, but says whether that is done.
+/// Removes everything that agents have written. With [`Cleanup::Stay`], the process then keeps serving its readiness
+/// and no useful metrics.
 async fn clean_up(
     settings: &AgentSettings,
     node: Option<node::Node>,
@@ -238,7 +239,7 @@ async fn clean_up(
             metrics(settings.metrics(), served, &mut leaving).await?
         }
     };
-    // What fails here keeps the Node from nothing.
+    // A failure here must not prevent the cleanup of the Node.
     let description = giving::clean_up(settings);
     tokio::select! {
         () = &mut shutdown => return Err("stopped before all was taken away".into()),
@@ -252,14 +253,14 @@ async fn clean_up(
     Ok(())
 }
 
-/// Between `debug` and what the settings say, with each SIGUSR1.
+/// Toggles the log level between `debug` and the configured one at each SIGUSR1.
 async fn turn_the_log(level: Level, mut asked: Signal) {
     while asked.recv().await.is_some() {
         level.toggle();
     }
 }
 
-/// The server of metrics, which ends when its other end is dropped.
+/// Starts the metrics server, which stops when the returned sender is dropped.
 async fn metrics(
     address: Option<SocketAddr>,
     Served {
@@ -280,7 +281,7 @@ async fn metrics(
     Ok(Some(stop))
 }
 
-/// What reports to the aggregator, and where it is told what.
+/// Builds the uplink to the aggregator, and its outbox.
 fn uplink(settings: &UplinkSettings) -> (Outbox, Uplink<Aggregator>) {
     let identity = Identity {
         node: settings.node().clone(),

@@ -1,4 +1,4 @@
-//! The aggregator: parses, runs, ends.
+//! The aggregator: parses its settings and runs.
 
 mod program;
 

@@ -1,4 +1,4 @@
-//! The `octavo` command line: wires the hardware of this machine to the commands.
+//! The `octavo` command line: connects the hardware of this machine to the commands.
 
 mod hardware;
 

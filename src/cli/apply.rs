@@ -1,4 +1,4 @@
-//! `octavo apply` and `octavo restore`: through the agent of this node, or by this process where none runs.
+//! `octavo apply` and `octavo restore`: through the agent of this node, or in this process if no agent runs.
 
 pub(super) mod direct;
 pub(super) mod show;
@@ -29,13 +29,13 @@ use crate::hw::Handle;
 use crate::wire::checkpoint;
 use crate::wire::local::{Choice, Request, Status};
 
-/// What a round without a layout is called.
+/// Layout name in the output of a round without a layout.
 const NO_LAYOUT: &str = "(none)";
 
 /// Opens this machine's hardware.
 pub(super) type Open<'a> = &'a dyn Fn(&RunSettings) -> Result<Handle, CliError>;
 
-/// Gives the node a layout.
+/// Applies a layout to the node.
 pub(super) async fn apply(
     open: Open<'_>,
     settings: &ApplySettings,
@@ -87,7 +87,7 @@ pub(super) async fn apply(
         }
         Err(refused) => return Ok(warned(refused, folder)),
     };
-    // A device tells more of itself once MIG mode is on: so the layout is looked up again before every round.
+    // A device reports more once MIG mode is enabled, so the layout is resolved again before every round.
     let meant = |inventory: &Inventory| {
         let held = case::held(&sheet, &layout, inventory);
         held.map_or_else(|_| case.targets.clone(), |case| case.targets)
@@ -98,7 +98,7 @@ pub(super) async fn apply(
     Ok(report)
 }
 
-/// The layout as it is on this node; a report where it is none.
+/// Resolves the layout on this node; returns a report if that fails.
 fn here(
     sheet: Option<Sheet>,
     name: &str,
@@ -112,7 +112,7 @@ fn here(
     Ok((sheet, layout, case))
 }
 
-/// Finishes interrupted changes where what was asked for cannot be used.
+/// Finishes interrupted changes when the requested layout cannot be used.
 async fn finish(
     handle: &Handle,
     run: &RunSettings,
@@ -137,7 +137,7 @@ async fn finish(
     Ok(Report { output, ..refused })
 }
 
-/// `report` with what the state directory in `folder` has of interrupted changes.
+/// Adds the state directory's interrupted changes to `report`.
 pub(super) fn warned(report: Report, folder: &Path) -> Report {
     Report {
         notes: report.notes + &store::interrupted(folder).warnings(),
@@ -145,7 +145,7 @@ pub(super) fn warned(report: Report, folder: &Path) -> Report {
     }
 }
 
-/// Goes back to the layout of the agent's settings, and discards changes that cannot be finished.
+/// Returns to the layout of the agent's settings, and discards changes that cannot be finished.
 async fn forget(
     settings: &ApplySettings,
     (show, colors): (&Show, Colors),
@@ -163,7 +163,7 @@ async fn forget(
         return Err(CliError::NoAgent);
     }
     let store = Store::open(folder, COMMAND).map_err(CliError::State)?;
-    // Before the lock was held, another process may have finished them or begun others.
+    // Before the lock was acquired, another process may have finished these changes or begun others.
     let found = store::interrupted(folder);
     store.clear().map_err(CliError::State)?;
     let unreadable = store.discard_unreadable().map_err(CliError::State)?;
@@ -198,7 +198,7 @@ async fn forget(
     })
 }
 
-/// Brings back what a checkpoint has.
+/// Restores a checkpoint.
 pub(super) async fn restore(
     open: Open<'_>,
     settings: &RestoreSettings,

@@ -1,4 +1,4 @@
-//! `octavo assert`: whether a node has a layout, and where not.
+//! `octavo assert`: checks whether a node has a layout, and prints the differences.
 
 use super::case;
 use super::text::{folded, lines};
@@ -7,7 +7,7 @@ use crate::config::octavo::layouts::AssertSettings;
 use crate::domain::inventory::Inventory;
 use crate::domain::layout::compare;
 
-/// Nothing but the differences, and the exit code.
+/// Reports only the differences, and the exit code.
 pub(super) fn report(inventory: &Inventory, settings: &AssertSettings) -> Result<Report, CliError> {
     let case = match case::open(settings.wish(), inventory)? {
         Ok(case) => case,

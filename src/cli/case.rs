@@ -1,4 +1,4 @@
-//! A layout held against a node: what `plan` and `assert` begin with.
+//! A layout resolved on a node, which `plan` and `assert` start from.
 
 use super::diagnose::Severity;
 use super::sheet::Sheet;
@@ -7,29 +7,29 @@ use crate::config::octavo::layouts::Wish;
 use crate::domain::inventory::Inventory;
 use crate::domain::layout::{Layout, Reason, RuleError, RuleWarning, Targets, resolve};
 
-/// A layout that means something on a node.
+/// A layout that can be used on a node.
 #[derive(Debug)]
 pub(super) struct Case {
     /// Its name.
     pub(super) layout: String,
-    /// What it means.
+    /// Its targets.
     pub(super) targets: Targets,
-    /// What is odd about it here.
+    /// Warnings about its use here.
     pub(super) warnings: Vec<String>,
-    /// The same and what is odd about the file, with the places.
+    /// Warnings about its use here and about the file, with their positions.
     pub(super) notes: String,
 }
 
 /// A layout that cannot be used on a node, or in a file that cannot be used.
 #[derive(Debug)]
 pub(super) struct Refused {
-    /// What people read.
+    /// The report for the user.
     pub(super) report: Report,
-    /// What is wrong with the layout here; empty where the file cannot be used.
+    /// Errors of the layout on this node; empty if the file cannot be used.
     pub(super) errors: Vec<RuleError>,
 }
 
-/// The layout that is wished for, if the file and the layout can be used here.
+/// Resolves the requested layout, if the file and the layout can be used here.
 pub(super) fn open(wish: &Wish, inventory: &Inventory) -> Result<Result<Case, Refused>, CliError> {
     let sheet = match wish.layouts() {
         None => Sheet::generated(inventory),
@@ -42,7 +42,7 @@ pub(super) fn open(wish: &Wish, inventory: &Inventory) -> Result<Result<Case, Re
     Ok(held(&sheet, layout, inventory))
 }
 
-/// A layout of a sheet, held against a node, if it can be used there.
+/// Resolves a layout of a sheet on a node, if it can be used there.
 pub(super) fn held(sheet: &Sheet, layout: &Layout, inventory: &Inventory) -> Result<Case, Refused> {
     let page = sheet.page();
     let resolved = match resolve(layout, sheet.layouts.dialect, inventory) {
@@ -62,7 +62,7 @@ pub(super) fn held(sheet: &Sheet, layout: &Layout, inventory: &Inventory) -> Res
     })
 }
 
-/// What is odd about the file and about what it means here, with the places.
+/// Formats the warnings about the file and its use here, with their positions.
 pub(super) fn oddities(sheet: &Sheet, warnings: &[RuleWarning]) -> String {
     let page = sheet.page();
     let here = warnings
@@ -82,8 +82,8 @@ fn refusal(notes: String, errors: Vec<RuleError>) -> Refused {
     }
 }
 
-/// Impossible where the hardware is all that stands in the way; failed where the layout has to be written otherwise, or
-/// something cannot be read.
+/// Returns `Infeasible` if only the hardware prevents the layout; failed if the layout must be corrected, or something
+/// cannot be read.
 fn exit(errors: &[RuleError]) -> Exit {
     let by_hardware = |error: &RuleError| match error.reason {
         Reason::NotMigCapable

@@ -1,4 +1,4 @@
-//! `octavo catalog`: which product a name means, and what is known of it. Needs no node and no driver.
+//! `octavo catalog`: finds the product that a name means, and shows its facts. Needs no node and no driver.
 
 mod show;
 
@@ -15,7 +15,7 @@ use crate::domain::layout::Place;
 use crate::wire::catalogue::{AnswerDocument, ProductDocument};
 use crate::wire::layouts::catalogue::parse;
 
-/// `octavo catalog`.
+/// Runs `octavo catalog`.
 pub(super) fn report(command: &CatalogueCommand, colors: Colors) -> Result<Report, CliError> {
     let (CatalogueCommand::Search(settings) | CatalogueCommand::Show(settings)) = command;
     let catalogue = match over(settings.overlay())? {
@@ -38,7 +38,7 @@ pub(super) fn report(command: &CatalogueCommand, colors: Colors) -> Result<Repor
     }
 }
 
-/// The built-in one with the file over it; what is wrong with the file where it cannot be used.
+/// Returns the built-in catalog with the file's entries merged over it, or the diagnostics of an unusable file.
 pub(super) fn over(overlay: Option<&Input>) -> Result<Result<Catalogue, String>, CliError> {
     let built_in = Catalogue::built_in();
     let Some(overlay) = overlay else {

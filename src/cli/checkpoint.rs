@@ -1,4 +1,4 @@
-//! `octavo checkpoint`: what a node has, to be restored later.
+//! `octavo checkpoint`: stores a node's layout for a later restore.
 
 use super::{CliError, Report};
 use crate::apply::durable;
@@ -7,7 +7,7 @@ use crate::config::octavo::apply::CheckpointSettings;
 use crate::domain::inventory::Inventory;
 use crate::wire::checkpoint::write;
 
-/// The checkpoint, printed or written whole.
+/// Prints the checkpoint, or writes it atomically.
 pub(super) fn report(
     inventory: &Inventory,
     settings: &CheckpointSettings,
@@ -15,7 +15,7 @@ pub(super) fn report(
     write_to(inventory, settings.file())
 }
 
-/// The same to a file, or printed.
+/// Prints the checkpoint, or writes it to `file`.
 pub(super) fn write_to(inventory: &Inventory, file: &Input) -> Result<Report, CliError> {
     let text = write(inventory).map_err(|source| CliError::Checkpoint {
         place: "this node".to_owned(),

@@ -1,14 +1,14 @@
-//! Asks an aggregator: one question at a time over HTTP/1.1, with TLS unless the address says otherwise.
+//! Client of the aggregator's API: one request at a time over HTTP/1.1, with TLS unless the address is plain HTTP.
 //!
 //! ```text
 //! url.rs      paths and parameters, percent-encoded
-//! error.rs    what can go wrong, and what to do about it
+//! error.rs    errors, and advice about each
 //! events.rs   the stream of changes
-//! token.rs    who asks
+//! token.rs    the bearer token
 //! ```
 //!
-//! An answer is bounded in time and in size, and a redirect is told instead of followed: an address that moves is
-//! something a person should know of, and a token would go where nobody looked.
+//! An answer is limited in time and in size. A redirect is reported instead of followed: the user should know that the
+//! address has moved, and following it would send the token to an unverified place.
 
 mod error;
 mod events;
@@ -45,15 +45,16 @@ use crate::config::octavo::server::ServerSettings;
 use crate::domain::inventory::Inventory;
 use crate::wire::api::{NodeDetail, Problem};
 
-/// A page of a thousand nodes is half a megabyte; a node of sixteen GPUs with every profile a quarter.
+/// Maximum size of an answer. A page of a thousand nodes is half a megabyte; a node of sixteen GPUs with every profile
+/// a quarter.
 const LONGEST_ANSWER: usize = 64 << 20;
 
-/// An explanation longer than this is none.
+/// Maximum size of a problem document.
 const LONGEST_PROBLEM: usize = 64 << 10;
 
 const JSON: &str = "application/json";
 
-/// A way to one aggregator. Connections are kept and used again.
+/// Client of one aggregator. Connections are reused.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
     http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
@@ -63,7 +64,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Reads the certificates and asks nothing yet.
+    /// Reads the certificates and sends no request yet.
     pub(super) fn new(settings: &ServerSettings) -> Result<Self, CliError> {
         let tls = tls(settings).map_err(|source| CliError::Trust {
             place: settings.ca().map_or_else(
@@ -88,12 +89,12 @@ impl Client {
         })
     }
 
-    /// One document.
+    /// Requests a document.
     pub(super) async fn get<T: DeserializeOwned>(&self, target: &Target) -> Result<T, CliError> {
         self.document(target, None).await
     }
 
-    /// One document, which answers another one.
+    /// Posts a document and returns the answer.
     pub(super) async fn post<T: DeserializeOwned>(
         &self,
         target: &Target,
@@ -119,7 +120,7 @@ impl Client {
         answer.map_err(|source| self.failed(target, source))
     }
 
-    /// Changes from now on, the present state first.
+    /// Subscribes to changes; the current state comes first.
     pub(super) async fn events<E: Stream>(&self, target: &Target) -> Result<Events<E>, CliError> {
         let asked = timeout(self.patience, self.ask(target, "text/event-stream", None)).await;
         let asked = asked.unwrap_or(Err(ClientError::TimedOut(self.patience)));
@@ -127,7 +128,7 @@ impl Client {
         Ok(Events::new(response.into_body()))
     }
 
-    /// An error that says what was asked.
+    /// Adds the requested URL to an error.
     pub(super) fn failed(&self, target: &Target, source: ClientError) -> CliError {
         CliError::Ask {
             url: target.on(&self.server),
@@ -135,7 +136,7 @@ impl Client {
         }
     }
 
-    /// The answer's head; that of a failure becomes the error it tells of.
+    /// Sends a request and returns the answer's head; a problem document becomes an error.
     async fn ask(
         &self,
         target: &Target,
@@ -193,7 +194,7 @@ impl Client {
     }
 }
 
-/// The inventory in a node's document.
+/// Converts the inventory in a node's document.
 pub(super) fn inventory(detail: &NodeDetail) -> Result<Inventory, ClientError> {
     Inventory::try_from(detail.inventory.clone()).map_err(ClientError::Inventory)
 }
@@ -211,7 +212,7 @@ async fn read(body: Incoming, longest: usize) -> Result<Bytes, ClientError> {
         })
 }
 
-/// Whom to trust: those in the file, or those whom the system trusts. Neither is looked for where no TLS is spoken.
+/// Builds the TLS settings, which trust the CAs in the file, or else the system's. Neither is read for plain HTTP.
 fn tls(settings: &ServerSettings) -> Result<ClientConfig, Box<dyn Error + Send + Sync>> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder =

@@ -1,16 +1,16 @@
-//! `octavo demo`: a fleet on one machine. The aggregator and the agents that ship, as real processes; only the driver and
-//! the hardware below it are simulated.
+//! `octavo demo`: a fleet on one machine. It runs the released aggregator and agents as real processes; only the
+//! driver and the hardware below it are simulated.
 //!
 //! ```text
-//! programs.rs    what is needed beside this program
-//! scenario.rs    the machines there are, and what must be counted of them
-//! machine.rs     one simulated machine in a folder
-//! tenants.rs     pods that share a machine's GPU, as kubelet and the kernel tell of them
-//! children.rs    processes that are started, listened to and ended
-//! story.rs       what happens to the machines
-//! check.rs       what the aggregator must have seen
-//! play.rs        all of it together
-//! error.rs       what can go wrong
+//! programs.rs    programs that the demo needs
+//! scenario.rs    the machines, and their expected counts
+//! machine.rs     one simulated machine in a directory
+//! tenants.rs     pods that share a machine's GPU, as kubelet and the kernel report them
+//! children.rs    child processes: start, log, stop
+//! story.rs       events on the machines
+//! check.rs       expected state of the aggregator
+//! play.rs        the whole demo
+//! error.rs       errors
 //! ```
 
 mod check;
@@ -33,7 +33,7 @@ use super::{CliError, Exit, Report};
 use crate::config::octavo::Colors;
 use crate::config::octavo::demo::DemoSettings;
 
-/// Runs until it is stopped or its time is over, and leaves nothing behind.
+/// Runs until it is stopped or its time is over, and removes everything it created.
 pub(super) async fn run(settings: &DemoSettings, colors: Colors) -> Result<Report, CliError> {
     let mut stop = Stop::new().map_err(CliError::Runtime)?;
     let programs = Programs::find(settings.programs())?;
@@ -53,7 +53,7 @@ pub(super) async fn run(settings: &DemoSettings, colors: Colors) -> Result<Repor
         ending = play.run(&scenarios, &mut children) => ending,
         () = stop.asked() => Ok(Ending::Stopped),
     };
-    // A second Ctrl-C is not needed: whoever does not end when asked is ended.
+    // A second Ctrl-C is not needed: a child that does not exit on request is killed.
     children.stop().await;
     folder.close().map_err(DemoError::Folder)?;
     let last = match ending? {

@@ -1,13 +1,13 @@
-//! How devices are called, in every output alike.
+//! Names of devices, the same in all outputs.
 
 use crate::domain::inventory::{Device, Vendor};
 
-/// A device as a person would call it: `GPU 0`, and `GPU 0000:07:00.0` when it has no number.
+/// Returns a device's name for users: `GPU 0`, or `GPU 0000:07:00.0` without a number.
 pub(super) fn name(device: &Device) -> String {
     format!("{} {}", noun(device), number(device))
 }
 
-/// What kind of thing it is called.
+/// Returns the noun for the kind of device.
 pub(super) fn noun(device: &Device) -> &'static str {
     match device.vendor {
         Vendor::Aws => "device",
@@ -15,14 +15,14 @@ pub(super) fn noun(device: &Device) -> &'static str {
     }
 }
 
-/// The driver's number for it, or its address.
+/// Returns the driver's number of the device, or its address.
 pub(super) fn number(device: &Device) -> String {
     device
         .index
         .map_or_else(|| device.pci.to_string(), |index| index.to_string())
 }
 
-/// `GPU 0`, `GPU 0-3,5`, or addresses where there are no numbers.
+/// Formats devices as `GPU 0`, `GPU 0-3,5`, or addresses without numbers.
 pub(super) fn range(devices: &[&Device]) -> String {
     let noun = devices.first().map_or("GPU", |device| noun(device));
     let indices: Vec<u32> = devices.iter().filter_map(|device| device.index).collect();
@@ -32,7 +32,7 @@ pub(super) fn range(devices: &[&Device]) -> String {
     format!("{noun} {}", all.join(","))
 }
 
-/// Numbers with those that follow each other as one: `0-3`, `5`.
+/// Formats numbers with consecutive ones joined: `0-3`, `5`.
 pub(super) fn ranges(numbers: &[u32]) -> Vec<String> {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for number in numbers {

@@ -1,18 +1,18 @@
-//! What is wrong at a place of a file, in the form that editors and pipelines know: `FILE:LINE:COLUMN: error: ...`, then
-//! the line itself with a mark below the place.
+//! Diagnostics at a position of a file, in the format that editors and pipelines understand:
+//! `FILE:LINE:COLUMN: error: ...`, followed by the line itself with a marker below the position.
 
 use super::text::printable;
 use crate::domain::layout::Place;
 use crate::wire::layouts::show;
 
-/// A text and what it is called.
+/// A text and its name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Page<'a> {
     pub(super) name: &'a str,
     pub(super) text: &'a str,
 }
 
-/// How much it matters.
+/// Severity of a diagnostic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Severity {
     Error,
@@ -20,7 +20,7 @@ pub(super) enum Severity {
 }
 
 impl Page<'_> {
-    /// Says `message` of a place. One that is zero is that of a layout that no file has.
+    /// Formats `message` for a position. A position of zero belongs to a generated layout without a file.
     pub(super) fn at(&self, severity: Severity, place: Place, message: &str) -> String {
         let word = match severity {
             Severity::Error => "error",

@@ -1,9 +1,9 @@
-//! `octavo doctor`: what stands between a node's accelerators and pods, and what to do about it.
+//! `octavo doctor`: diagnoses why accelerators are not available to pods, and what to do about it.
 //!
 //! ```text
 //! gather.rs   facts: sysfs, device files, processes, kubelet, labels
-//! domain      findings of them
-//! table.rs    findings for a person
+//! domain      findings
+//! table.rs    findings for users
 //! ```
 
 mod gather;
@@ -16,7 +16,7 @@ use crate::config::octavo::doctor::DoctorFormat;
 use crate::domain::doctor::{Facts, examine, tally};
 use crate::wire::diagnosis::Document;
 
-/// The findings in the form asked for.
+/// Formats the findings as requested.
 pub(super) fn report(
     facts: &Facts<'_>,
     format: DoctorFormat,

@@ -1,4 +1,4 @@
-//! What can go wrong on the command line, and how it is told.
+//! Errors of the command line, and their messages.
 
 use std::error::Error;
 use std::io;
@@ -26,17 +26,17 @@ use crate::wire::layouts::CannotWrite;
 use crate::wire::offers::NodeError;
 use crate::wire::slo::RowsError;
 
-/// Why a command failed. Each message says what was tried on which object; the cause follows in the chain.
+/// Reason why a command failed. The message names the action and its object; the cause follows in the chain.
 #[derive(Debug, Error)]
 pub enum CliError {
     /// A file could not be read.
     #[error("cannot read {what} from {place}")]
     Read {
-        /// What was to be read.
+        /// What was being read.
         what: &'static str,
         /// The file, or `standard input`.
         place: String,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// A recorded inventory cannot be used.
@@ -44,7 +44,7 @@ pub enum CliError {
     Inventory {
         /// The file, or `standard input`.
         place: String,
-        /// Why not.
+        /// The cause.
         source: ReadError,
     },
     /// A scenario cannot be simulated.
@@ -52,74 +52,74 @@ pub enum CliError {
     Simulate {
         /// The file, or `standard input`.
         place: String,
-        /// Why not.
+        /// The cause.
         source: SimulationError,
     },
-    /// No layout has the name that was given.
+    /// No layout has this name.
     #[error("there is no layout {name} in {place}; {}", known_names(.known))]
     NoSuchLayout {
         /// The name.
         name: String,
-        /// The file, or where else the layouts are from.
+        /// The file, or another source of the layouts.
         place: String,
-        /// The names there are, the nearest first.
+        /// The existing names, the nearest first.
         known: Vec<String>,
     },
-    /// The driver did not answer in the time that there was.
+    /// A driver call did not return in time.
     #[error("the NVIDIA driver has not returned from {0} within --timeout")]
     Unanswered(&'static str),
     /// The state directory cannot be used.
     #[error("cannot use the state directory")]
     State(#[source] StoreError),
-    /// A checkpoint cannot be used here, or not be made.
+    /// A checkpoint cannot be used here, or not be created.
     #[error("cannot use the checkpoint in {place}")]
     Checkpoint {
-        /// The file, or where else it is from.
+        /// The file, or another source.
         place: String,
-        /// Why not.
+        /// The cause.
         source: CheckpointError,
     },
     /// A file could not be written.
     #[error(transparent)]
     Write(DurableError),
-    /// What only mig-parted's verbs have.
+    /// An error of mig-parted's commands.
     #[error(transparent)]
     MigParted(#[from] MigPartedError),
-    /// The agent of this node may not be spoken to.
+    /// The agent's socket cannot be used.
     #[error("cannot speak to the agent through {}", .socket.display())]
     Agent {
-        /// Its socket.
+        /// The socket.
         socket: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// The agent went away in the middle.
+    /// The connection to the agent broke.
     #[error("the agent of this node no longer answers")]
     AgentGone {
-        /// How that showed.
+        /// The cause.
         source: io::Error,
     },
-    /// The agent does not say anything in time.
+    /// The agent does not respond in time.
     #[error("the agent of this node did not answer within {} s", .0.as_secs())]
     AgentSilent(Duration),
-    /// The agent does not do it.
+    /// The agent refused the request.
     #[error("the agent of this node refused: {0}")]
     AgentRefused(String),
-    /// There is nothing to forget.
+    /// There is no agent whose choice could be forgotten.
     #[error("no agent runs on this node, or not with this state directory")]
     NoAgent,
-    /// What a node has is no layout.
+    /// The node's state cannot be expressed as a layout.
     #[error("cannot export what this node has")]
     Export(#[source] ExportError),
-    /// A layout cannot be written in the dialect asked for.
+    /// A layout cannot be written in the requested dialect.
     #[error("cannot write these layouts in this dialect")]
     Dialect(#[source] CannotWrite),
-    /// A Node to compare with cannot be used.
+    /// The Node to compare with cannot be used.
     #[error("cannot use the Node in {place}")]
     Node {
         /// The file, or `standard input`.
         place: String,
-        /// Why not.
+        /// The cause.
         source: NodeError,
     },
     /// Measured rows cannot be used.
@@ -127,71 +127,71 @@ pub enum CliError {
     Rows {
         /// The file, or `standard input`.
         place: String,
-        /// Why not.
+        /// The cause.
         source: RowsError,
     },
-    /// What a hardware profile gives is nothing that can be estimated.
+    /// A hardware profile cannot be used for estimates.
     #[error("nothing can be estimated for the profile {name}")]
     NotOfProfile {
         /// Its name.
         name: String,
-        /// Why not.
+        /// The cause.
         source: NotOfProfile,
     },
-    /// Labels to compare with cannot be used.
+    /// The labels to compare with cannot be used.
     #[error("cannot use the labels in {place}")]
     Labels {
         /// The file, or `standard input`.
         place: String,
-        /// Why not.
+        /// The cause.
         source: LabelsError,
     },
-    /// The library that was named is not there.
+    /// The configured library does not exist.
     #[error("there is no NVML library at {}", .0.display())]
     LibraryMissing(PathBuf),
     /// The hardware could not be read.
     #[error("cannot read the hardware of this machine")]
     Observe(#[source] Box<dyn Error>),
-    /// Nothing says whom to trust.
+    /// The CA certificates cannot be read.
     #[error("cannot read certificates of authorities from {place}")]
     Trust {
         /// The file, or this system.
         place: String,
-        /// Why not.
+        /// The cause.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// An aggregator gave no answer that is of use.
+    /// A request to an aggregator failed.
     #[error("cannot get {url}")]
     Ask {
-        /// What was asked for.
+        /// The URL.
         url: String,
-        /// Why not.
+        /// The cause.
         source: Box<ClientError>,
     },
-    /// The same of who uses what, which an agent knows too.
+    /// A request for usage failed; the agent of a node can answer it too.
     #[error("cannot get {url}")]
     AskUsage {
-        /// What was asked for.
+        /// The URL.
         url: String,
-        /// Why not.
+        /// The cause.
         source: Box<ClientError>,
     },
-    /// Nobody said where a profile shall be.
+    /// The namespace of a new profile is not known.
     #[error("in which namespace? the profiles that are there do not tell")]
     NoNamespace,
-    /// There is no way to the cluster.
+    /// The cluster cannot be reached.
     #[error("cannot reach a cluster to make the profile in")]
     Connect(#[source] ConnectError),
-    /// A profile was not made.
+    /// A profile was not created.
     #[error("the profile was not made")]
     Profile(#[source] Box<WriteError>),
-    /// The demo did not go as it should.
+    /// The demo failed.
     #[error("the demo failed")]
     Demo(#[source] DemoError),
     /// The asynchronous runtime did not start.
     #[error("cannot start the program's event loop")]
     Runtime(#[source] io::Error),
-    /// A value could not be put into the form asked for.
+    /// A value could not be serialized in the requested format.
     #[error("cannot write the result in this form")]
     Serialize(#[source] Box<dyn Error>),
     /// The result could not be printed.
@@ -200,7 +200,7 @@ pub enum CliError {
 }
 
 impl CliError {
-    /// What the person can do about it, where there is something.
+    /// Returns advice about the error, if there is any.
     fn advice(&self) -> Option<&'static str> {
         match self {
             Self::Read { .. } => Some("check the path; a dash reads standard input"),
@@ -266,7 +266,7 @@ impl CliError {
     }
 }
 
-/// What to do while another process changes this node.
+/// Returns advice for when another process is changing this node.
 fn locked(by: Option<&LockHolder>) -> &'static str {
     match by.map(|by| by.by.as_str()) {
         Some("agent") => {
@@ -279,7 +279,7 @@ fn locked(by: Option<&LockHolder>) -> &'static str {
     }
 }
 
-/// The nearest few of many names.
+/// Formats the nearest few of many names.
 fn known_names(known: &[String]) -> String {
     const SHOWN: usize = 12;
     let names: Vec<&str> = known.iter().take(SHOWN).map(String::as_str).collect();
@@ -291,12 +291,12 @@ fn known_names(known: &[String]) -> String {
     }
 }
 
-/// An error for standard error: the message, each cause on a line of its own, and what to do.
+/// Formats an error for standard error: the message, each cause on a line of its own, and advice.
 pub fn explain(error: &CliError) -> String {
     let mut text = format!("error: {error}\n");
     let mut cause = error.source();
     while let Some(error) = cause {
-        // A cause of several lines (YAML errors quote the place) keeps its shape below the first.
+        // A cause of several lines (YAML errors quote the position) keeps its shape below the first.
         let message = error.to_string().replace('\n', "\n    ");
         text.push_str("  because: ");
         text.push_str(message.trim_end());
@@ -311,12 +311,12 @@ pub fn explain(error: &CliError) -> String {
     text
 }
 
-/// An error on one line, without advice.
+/// Formats an error on one line, without advice.
 pub(super) fn brief(error: &CliError) -> String {
     super::text::printable(&chain(error))
 }
 
-/// What to do about a profile that was not made.
+/// Returns advice about a profile that was not created.
 fn of_a_profile(error: &WriteError) -> Option<&'static str> {
     match error {
         WriteError::Taken { ours: true, .. } => Some(

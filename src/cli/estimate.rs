@@ -1,4 +1,4 @@
-//! `octavo estimate`: times, speeds and costs by an aggregator's word, as a table or as the document it gave.
+//! `octavo estimate`: an aggregator's estimates of times, speeds and costs, as a table or as the original document.
 
 use super::client::{Client, Target};
 use super::paint::Ink;
@@ -12,7 +12,7 @@ use crate::wire::estimates::{
 };
 use crate::wire::hardware_profiles::document::ProfileDetail;
 
-/// `octavo estimate`.
+/// Runs `octavo estimate`.
 pub(super) async fn estimate(
     settings: &EstimateSettings,
     colors: Colors,
@@ -102,7 +102,7 @@ fn exit(answer: &EstimateAnswer) -> Exit {
     }
 }
 
-/// The figures, then why others have none, then who says so and by which assumptions.
+/// Formats the figures, the reasons for missing ones, and their source and assumptions.
 fn table(answer: &EstimateAnswer, printed: Printed, colors: Colors) -> String {
     let is_wide = printed.format == FleetFormat::Wide;
     let rows = answer.items.iter().map(|row| cells(row, is_wide));
@@ -161,7 +161,7 @@ fn cells(row: &EstimateRow, is_wide: bool) -> Vec<Cell> {
     cells
 }
 
-/// Why there are no figures, once where one reason is for all.
+/// Returns the reasons for missing figures; a reason that applies to all is listed once.
 fn missing(answer: &EstimateAnswer) -> Vec<String> {
     let of_all = answer.reason.iter().map(|why| format!("  {why}"));
     let of_rows = answer.items.iter().filter_map(|row| {

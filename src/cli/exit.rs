@@ -1,27 +1,27 @@
-//! What the programs end with. Scripts and pipelines rely on these numbers, so they never change their meaning.
+//! Exit codes of the programs. Scripts and pipelines rely on these numbers, so they never change their meaning.
 
 use std::process::{ExitCode, Termination};
 
-/// How a command ended.
+/// Result of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Exit {
     /// 0: done, or nothing to do.
     #[default]
     Done,
-    /// 1: failed; standard error says why.
+    /// 1: failed; standard error contains the reason.
     Failed,
     /// 2: wrong arguments.
     Usage,
     /// 3: there are differences or changes, as in `diff`.
     Changes,
-    /// 4: possible once somebody lets go of what they use.
+    /// 4: blocked until devices in use are released.
     Blocked,
     /// 5: never possible on this hardware.
     Infeasible,
 }
 
 impl Exit {
-    /// The number.
+    /// Returns the exit code.
     pub fn code(self) -> u8 {
         match self {
             Self::Done => 0,

@@ -1,11 +1,12 @@
-//! `octavo nodes`, `types`, `availability` and `node`: what an aggregator knows, as tables or as the documents it gave.
+//! `octavo nodes`, `types`, `availability` and `node`: the aggregator's view of the fleet, as tables or as the
+//! original documents.
 //!
 //! ```text
-//! nodes.rs         one row a node
-//! types.rs         one row a type, then where its devices are
-//! availability.rs  what of each type is to be had
+//! nodes.rs         one row per node
+//! types.rs         one row per type, then the nodes with its devices
+//! availability.rs  availability of each type
 //! node.rs          one node, as `octavo inspect` shows a machine
-//! words.rs         how states, ages and amounts are written, in all of them alike
+//! words.rs         common format of states, ages and amounts
 //! ```
 
 mod availability;
@@ -25,10 +26,10 @@ use crate::domain::fleet::NodeState;
 use crate::wire::api::{NodeDetail, NodeList, NodeRow, TypeList, TypeRow};
 use crate::wire::availability::AvailabilityList;
 
-/// The aggregator's own limit of a page.
+/// The aggregator's maximum page size.
 const PAGE: usize = 1000;
 
-/// `octavo nodes`.
+/// Runs `octavo nodes`.
 pub(super) async fn nodes(settings: &NodesSettings, colors: Colors) -> Result<Report, CliError> {
     let client = Client::new(settings.server())?;
     let list = list(&client, settings.filter(), settings.limit()).await?;
@@ -61,7 +62,7 @@ pub(super) async fn nodes(settings: &NodesSettings, colors: Colors) -> Result<Re
     Ok(report(output, notes))
 }
 
-/// `octavo types`.
+/// Runs `octavo types`.
 pub(super) async fn types(settings: &TypesSettings, colors: Colors) -> Result<Report, CliError> {
     let client = Client::new(settings.server())?;
     let mut types: TypeList = client.get(&Target::new("/api/v1/types")).await?;
@@ -104,7 +105,7 @@ pub(super) async fn types(settings: &TypesSettings, colors: Colors) -> Result<Re
     Ok(report(output, notes))
 }
 
-/// `octavo availability`.
+/// Runs `octavo availability`.
 pub(super) async fn availability(
     settings: &AvailabilitySettings,
     colors: Colors,
@@ -134,7 +135,7 @@ pub(super) async fn availability(
     Ok(report(output, availability::notes(&list)))
 }
 
-/// All nodes, unless they are not for the reader to see.
+/// Returns all nodes, unless the requester is not authorized to see them.
 async fn places(client: &Client) -> Result<Option<Vec<NodeRow>>, CliError> {
     match everything(client).await {
         Ok(nodes) => Ok(Some(nodes)),
@@ -143,7 +144,7 @@ async fn places(client: &Client) -> Result<Option<Vec<NodeRow>>, CliError> {
     }
 }
 
-/// `octavo node`.
+/// Runs `octavo node`.
 pub(super) async fn node(settings: &NodeSettings, colors: Colors) -> Result<Report, CliError> {
     let client = Client::new(settings.server())?;
     let target = Target::new(&format!("/api/v1/nodes/{}", segment(settings.name())));
@@ -162,7 +163,7 @@ pub(super) async fn node(settings: &NodeSettings, colors: Colors) -> Result<Repo
     Ok(report(output, stale(std::slice::from_ref(&detail.row))))
 }
 
-/// Nodes that pass the filter, all pages together or the first `limit` nodes.
+/// Returns the nodes that pass the filter, from all pages, or the first `limit` nodes.
 pub(super) async fn list(
     client: &Client,
     filter: &Filter,
@@ -171,12 +172,13 @@ pub(super) async fn list(
     pages(client, &filter.parameters(), limit).await
 }
 
-/// All nodes, by name.
+/// Returns all nodes, ordered by name.
 pub(super) async fn everything(client: &Client) -> Result<Vec<NodeRow>, CliError> {
     Ok(pages(client, &[("sort", "name")], None).await?.items)
 }
 
-/// The node as it is now, if it passes the filter. The aggregator decides; it alone knows the labels.
+/// Returns the node's current state, if it passes the filter. The aggregator applies the filter, because it alone has
+/// the labels.
 pub(super) async fn matching(
     client: &Client,
     filter: &Filter,
@@ -214,7 +216,7 @@ async fn pages(
             .chain([("limit", wanted.as_str())])
             .chain(token.map(|token| ("continue", token)));
         let page: NodeList = client.get(&Target::new("/api/v1/nodes").with(page)).await?;
-        // A page without nodes would never end what it says goes on.
+        // Stop at an empty page even if it claims to continue, which could otherwise loop forever.
         let last = page.continue_token.is_none() || page.items.is_empty();
         let all = match &mut all {
             None => all.insert(page),
@@ -232,7 +234,7 @@ async fn pages(
     }
 }
 
-/// What must not be overlooked: rows that say what was, not what is.
+/// Returns a warning about stale rows.
 fn stale(rows: &[NodeRow]) -> Vec<String> {
     let stale: Vec<String> = rows
         .iter()
@@ -256,7 +258,7 @@ fn stale(rows: &[NodeRow]) -> Vec<String> {
     )]
 }
 
-/// Which of the devices are counted by labels alone.
+/// Returns a note about devices that are counted only by labels.
 fn without_agent(types: &[TypeRow]) -> Option<String> {
     let types: Vec<String> = types
         .iter()
@@ -275,7 +277,7 @@ fn without_agent(types: &[TypeRow]) -> Option<String> {
     })
 }
 
-/// Why nodes are not as they should be, of the first few that say so.
+/// Returns the reasons for unhealthy nodes, for the first few that report one.
 fn reasons(rows: &[NodeRow]) -> Vec<String> {
     const SHOWN: usize = 5;
     let wrong = rows

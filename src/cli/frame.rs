@@ -1,6 +1,7 @@
-//! A frame of memory slices, in characters that every terminal and log has: what pictures are made of.
+//! A frame of memory slices, in characters that every terminal and log supports, used by all pictures.
 //!
-//! A cell is a memory slice: 72 columns are divided by 4 (A30), 8 and 12 (RTX PRO) alike, so the frame has one width.
+//! A cell is a memory slice: 72 columns can be divided by 4 (A30), 8 and 12 (RTX PRO) alike, so the frame has one
+//! width.
 
 use std::collections::BTreeSet;
 
@@ -11,18 +12,18 @@ use crate::config::octavo::Colors;
 /// Columns between the left edge and the right one, the right one included.
 const SPAN: usize = 72;
 
-/// A stretch of slices with one text.
+/// A range of slices with one text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Cell {
     pub(super) slices: u32,
-    /// What stands before its first line: a blank, or a sign.
+    /// Character before the first line: a blank, or a marker.
     pub(super) mark: char,
     pub(super) paragraphs: Vec<String>,
     pub(super) ink: Ink,
 }
 
 impl Cell {
-    /// A slice that no instance has.
+    /// A slice without an instance.
     pub(super) fn free() -> Self {
         Self {
             slices: 1,
@@ -33,20 +34,20 @@ impl Cell {
     }
 }
 
-/// Cells side by side, with what is said of all of them.
+/// Cells side by side, with their label.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row<'a> {
-    /// Stands in the edge above them; empty for nothing.
+    /// Text in the edge above them; may be empty.
     pub(super) label: &'a str,
     pub(super) cells: &'a [Cell],
 }
 
-/// The numbers of the slices, and the cells below them.
+/// Draws the numbers of the slices, and the cells below them.
 pub(super) fn frame(cells: &[Cell], slices: u32, colors: Colors) -> String {
     frames(&[Row { label: "", cells }], slices, colors)
 }
 
-/// Several rows of cells with one row of numbers, each row below the other.
+/// Draws several rows of cells below one row of numbers.
 pub(super) fn frames(rows: &[Row<'_>], slices: u32, colors: Colors) -> String {
     let width = width(slices);
     let numbers: Vec<String> = (0..slices)
@@ -64,7 +65,7 @@ pub(super) fn frames(rows: &[Row<'_>], slices: u32, colors: Colors) -> String {
     lines(drawn)
 }
 
-/// A slice with its right edge; at least wide enough for the number above it.
+/// Returns the width of a slice with its right edge; at least the width of the number above it.
 fn width(slices: u32) -> usize {
     let slices = usize::try_from(slices).unwrap_or(1).max(1);
     SPAN.checked_div(slices).unwrap_or(SPAN).max(3)
@@ -75,7 +76,7 @@ fn inner(cell: &Cell, width: usize) -> usize {
     width.saturating_mul(slices).saturating_sub(1)
 }
 
-/// The edge between two rows, with a corner wherever one of them has an edge.
+/// Draws the edge between two rows, with a corner at every edge of either row.
 fn rule(above: &[Cell], below: &[Cell], label: &str, width: usize) -> String {
     let corners: BTreeSet<usize> = edges(above, width).chain(edges(below, width)).collect();
     let end = corners.last().copied().unwrap_or(0);
@@ -89,7 +90,7 @@ fn rule(above: &[Cell], below: &[Cell], label: &str, width: usize) -> String {
     edge
 }
 
-/// The columns of the right edges of cells, counted from the left edge of the first.
+/// Returns the columns of the right edges of cells, counted from the left edge of the first.
 fn edges(cells: &[Cell], width: usize) -> impl Iterator<Item = usize> {
     cells.iter().scan(0_usize, move |column, cell| {
         *column = column.saturating_add(inner(cell, width)).saturating_add(1);

@@ -1,4 +1,4 @@
-//! `octavo history`: what was done to this node's partitions.
+//! `octavo history`: past changes of this node's partitions.
 
 use super::paint::Ink;
 use super::text::{Cell, columns};
@@ -9,7 +9,7 @@ use crate::config::octavo::apply::{ApplyFormat, HistorySettings};
 use crate::domain::reason::Reason;
 use crate::wire::history::{Attempt, DeviceAttempt};
 
-/// The last attempts, the newest last.
+/// Reports the last attempts, the newest last.
 pub(super) fn report(settings: &HistorySettings, colors: Colors) -> Result<Report, CliError> {
     let mut attempts = history(settings.state_dir()).map_err(CliError::State)?;
     let first = attempts.len().saturating_sub(settings.count());
@@ -48,7 +48,7 @@ fn table(attempts: &[Attempt], colors: Colors) -> String {
 }
 
 fn row(attempt: &Attempt, device: &DeviceAttempt) -> Vec<Cell> {
-    // Parts of a second help nobody who looks back.
+    // Fractions of a second are not useful in a history.
     let time = attempt.time.split('.').next().unwrap_or(&attempt.time);
     let ink = match Reason::of(&device.result) {
         Some(Reason::Applied) => Ink::Plain,

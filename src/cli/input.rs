@@ -1,4 +1,4 @@
-//! What a command reads: recorded inventories and labels, from files or standard input.
+//! Input of commands: recorded inventories, labels and other documents, from files or standard input.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,10 +13,11 @@ use crate::domain::inventory::Inventory;
 use crate::domain::sharing::ResourceName;
 use crate::wire;
 
-/// Sixteen GPUs with every profile are a quarter of a megabyte; a Node with all its images is less.
+/// Maximum size of an input. Sixteen GPUs with every profile are a quarter of a megabyte; a Node with all its images
+/// is less.
 const LONGEST: u64 = 16 << 20;
 
-/// A recorded inventory, or what a scenario has while it is simulated for a moment.
+/// Reads a recorded inventory, or simulates a scenario once to obtain one.
 pub(super) fn inventory(input: &Input) -> Result<Inventory, CliError> {
     let text = text(input, "an inventory")?;
     let place = place(input);
@@ -28,32 +29,32 @@ pub(super) fn inventory(input: &Input) -> Result<Inventory, CliError> {
     wire::inventory::parse(&text).map_err(|source| CliError::Inventory { place, source })
 }
 
-/// A file of layouts, whatever is in it.
+/// Reads a layouts file without parsing it.
 pub(super) fn layouts(input: &Input) -> Result<String, CliError> {
     text(input, "layouts")
 }
 
-/// A catalogue, whatever is in it.
+/// Reads a catalog without parsing it.
 pub(super) fn catalogue(input: &Input) -> Result<String, CliError> {
     text(input, "a catalogue")
 }
 
-/// Measured rows, whatever is in them.
+/// Reads measured rows without parsing them.
 pub(super) fn rows(input: &Input) -> Result<String, CliError> {
     text(input, "rows")
 }
 
-/// A checkpoint, whatever is in it.
+/// Reads a checkpoint without parsing it.
 pub(super) fn checkpoint(input: &Input) -> Result<String, CliError> {
     text(input, "a checkpoint")
 }
 
-/// Hooks, whatever is in them.
+/// Reads hooks without parsing them.
 pub(super) fn hooks(input: &Input) -> Result<String, CliError> {
     text(input, "hooks")
 }
 
-/// Labels to compare with.
+/// Reads labels to compare with.
 pub(super) fn labels(input: &Input) -> Result<BTreeMap<String, String>, CliError> {
     let text = text(input, "labels")?;
     wire::labels::parse(&text).map_err(|source| CliError::Labels {
@@ -62,7 +63,7 @@ pub(super) fn labels(input: &Input) -> Result<BTreeMap<String, String>, CliError
     })
 }
 
-/// What a Node offers of NVIDIA's resources.
+/// Reads a Node's allocatable NVIDIA resources.
 pub(super) fn node(input: &Input) -> Result<BTreeMap<ResourceName, u64>, CliError> {
     let text = text(input, "a Node")?;
     wire::offers::allocatable(&text).map_err(|source| CliError::Node {
@@ -71,8 +72,8 @@ pub(super) fn node(input: &Input) -> Result<BTreeMap<ResourceName, u64>, CliErro
     })
 }
 
-/// A library that was named must be there: the agent waits for a driver that comes late, a person rather hears of a
-/// misspelt path.
+/// Checks that a configured library exists: the agent waits for a driver that is installed later, but a user should
+/// learn of a misspelt path immediately.
 pub(super) fn check_library(hardware: &HardwareSettings) -> Result<(), CliError> {
     match hardware.nvml_library() {
         NvmlLibrary::At(path) if !path.exists() => Err(CliError::LibraryMissing(path.clone())),
@@ -80,7 +81,7 @@ pub(super) fn check_library(hardware: &HardwareSettings) -> Result<(), CliError>
     }
 }
 
-/// The text, as far as it is worth reading: an endless one is refused and does not fill the memory.
+/// Reads the text up to the size limit: endless input is rejected and does not exhaust memory.
 fn text(input: &Input, what: &'static str) -> Result<String, CliError> {
     let read = match input {
         Input::Stdin => bounded(io::stdin().lock()),
@@ -103,7 +104,7 @@ fn bounded(reader: impl Read) -> io::Result<String> {
     Err(io::Error::new(io::ErrorKind::FileTooLarge, message))
 }
 
-/// How an input is called.
+/// Returns the name of an input for messages.
 pub(super) fn place(input: &Input) -> String {
     match input {
         Input::Stdin => "standard input".to_owned(),

@@ -1,12 +1,12 @@
-//! `octavo inspect`: what accelerators a machine has, as a table and as pictures of their slices.
+//! `octavo inspect`: a machine's accelerators, as a table and as pictures of their slices.
 //!
 //! ```text
-//! summary    driver, or why there is none       summary.rs
-//! table      one row a device                   table.rs
-//! neuron     what Neuron's driver tells         neuron.rs
-//! pictures   slices of the MIG-capable ones     picture.rs
-//! AMD's      what only their driver tells       amd.rs
-//! problems   what fails or could not be read    problems.rs
+//! summary    driver, or why there is none              summary.rs
+//! table      one row per device                        table.rs
+//! neuron     information from Neuron's driver          neuron.rs
+//! pictures   slices of MIG-capable GPUs                picture.rs
+//! AMD        information from AMD's driver             amd.rs
+//! problems   failures, and what could not be read      problems.rs
 //! ```
 
 mod amd;
@@ -24,7 +24,7 @@ use crate::config::octavo::{Colors, Headers, InspectFormat, InspectSettings};
 use crate::domain::inventory::Inventory;
 use crate::wire::inventory::Document;
 
-/// The inventory in the form asked for.
+/// Formats the inventory as requested.
 pub(super) fn report(
     inventory: &Inventory,
     settings: &InspectSettings,
@@ -51,13 +51,14 @@ pub(super) fn report(
     })
 }
 
-/// Number of GPUs that NVML counts and that are on no known PCI address: what is shown of the machine is incomplete.
+/// Returns the number of GPUs that NVML counts but that have no known PCI address: without them the output is
+/// incomplete.
 fn unreported(inventory: &Inventory) -> usize {
     let devices = inventory.devices.iter();
     devices.filter(|device| device.pci.is_unreported()).count()
 }
 
-/// The inventory for a person to read.
+/// Formats the inventory as text.
 pub(super) fn people(
     inventory: &Inventory,
     columns: Columns,
@@ -84,7 +85,7 @@ pub(super) fn people(
     said.join("\n")
 }
 
-/// What each device is known by: its UUID, and its address where nobody told one.
+/// Lists each device's UUID, or its address if it has none.
 fn names(inventory: &Inventory) -> String {
     lines(inventory.devices.iter().map(|device| {
         let uuid = device.uuid.as_ref().map(ToString::to_string);
@@ -101,7 +102,7 @@ mod tests {
     use crate::domain::inventory::Mig;
     use crate::wire::inventory::tests::any::inventory;
 
-    /// Moves what lies anywhere into the first slices, where it is drawn and overlaps.
+    /// Moves any placement into the first slices, where it is drawn and overlaps.
     fn near(placement: &mut Placement) {
         placement.start %= 16;
         placement.size %= 9;

@@ -1,4 +1,4 @@
-//! `octavo labels`: the labels a machine would carry, or how they differ from those in a file.
+//! `octavo labels`: the labels of a machine, or their difference from those in a file.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::config::octavo::{Colors, LabelsFormat, LabelsPurpose, LabelsSettings}
 use crate::domain::inventory::Inventory;
 use crate::domain::labels::{Compiled, Publication, Side, compile, diff};
 
-/// The labels, or the difference, in the form asked for.
+/// Formats the labels or the difference as requested.
 pub(super) fn report(
     inventory: &Inventory,
     settings: &LabelsSettings,

@@ -1,8 +1,8 @@
-//! `octavo layouts`: files of layouts, checked, shown and generated. Only `generate` needs a node.
+//! `octavo layouts`: checks, shows and generates layouts files. Only `generate` needs a node.
 //!
 //! ```text
-//! check.rs     what is wrong with files, and which machines could not have them
-//! show.rs      what is in a file, and what it looks like
+//! check.rs     errors in files, and machines that cannot have the layouts
+//! show.rs      a file's content, and pictures of it
 //! ```
 
 mod check;
@@ -17,19 +17,19 @@ use crate::domain::inventory::Inventory;
 use crate::domain::layout::{Dialect, Layouts, export as exported, generate as generated};
 use crate::wire::layouts::{write, write_json};
 
-/// A machine to hold layouts against, and what it is called.
+/// A machine to check layouts against, and its name.
 #[derive(Debug)]
 pub(super) struct Machine {
     pub(super) name: String,
     pub(super) inventory: Inventory,
 }
 
-/// `octavo layouts check`.
+/// Runs `octavo layouts check`.
 pub(super) fn check(settings: &CheckSettings, machines: &[Machine]) -> Result<Report, CliError> {
     check::report(settings, machines)
 }
 
-/// `octavo layouts show`.
+/// Runs `octavo layouts show`.
 pub(super) fn show(
     settings: &ShowSettings,
     machine: Option<&Machine>,
@@ -38,7 +38,7 @@ pub(super) fn show(
     show::report(settings, machine, colors)
 }
 
-/// `octavo layouts generate`.
+/// Runs `octavo layouts generate`.
 pub(super) fn generate(
     inventory: &Inventory,
     settings: &GenerateSettings,
@@ -47,7 +47,7 @@ pub(super) fn generate(
     document(&layouts, settings.dialect(), settings.format())
 }
 
-/// `octavo export`.
+/// Runs `octavo export`.
 pub(super) fn export(inventory: &Inventory, settings: &ExportSettings) -> Result<Report, CliError> {
     let layout = exported(inventory, settings.name(), settings.dialect());
     let layouts = Layouts {
@@ -57,7 +57,7 @@ pub(super) fn export(inventory: &Inventory, settings: &ExportSettings) -> Result
     document(&layouts, settings.dialect(), settings.format())
 }
 
-/// As a document.
+/// Serializes layouts as a document.
 pub(super) fn document(
     layouts: &Layouts,
     dialect: Dialect,

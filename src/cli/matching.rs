@@ -1,4 +1,4 @@
-//! `octavo match`: what an aggregator says fits, as tables or as the document it gave.
+//! `octavo match`: the aggregator's matches for a workload, as tables or as the original document.
 
 use super::client::{Client, Target};
 use super::paint::Ink;
@@ -12,7 +12,7 @@ use crate::domain::price::shown;
 use crate::wire::matching::{FreeJson, MatchAnswer, MatchRequest, MatchRow, RefusalRow};
 use crate::wire::slo::{Found, parse};
 
-/// Columns; those of [`OF_PROFILE`] only where there is a profile.
+/// Columns; those of [`OF_PROFILE`] are shown only if there is a profile.
 const OF_MATCH: [&str; 9] = [
     "RANK",
     "NAME",
@@ -26,7 +26,7 @@ const OF_MATCH: [&str; 9] = [
 ];
 const OF_PROFILE: [&str; 2] = ["TYPE", "RESOURCE"];
 
-/// `octavo match`.
+/// Runs `octavo match`.
 pub(super) async fn matching(settings: &MatchSettings, colors: Colors) -> Result<Report, CliError> {
     let client = Client::new(settings.server())?;
     let target = Target::new("/api/v1/match");
@@ -55,7 +55,7 @@ fn note(text: &str) -> String {
     format!("note: {}", printable(text))
 }
 
-/// A verdict that is not known here is one of a newer aggregator: nothing is promised of it.
+/// An unknown verdict is from a newer aggregator; success cannot be assumed.
 fn exit(answer: &MatchAnswer) -> Exit {
     match answer.verdict.as_str() {
         word if word == Verdict::FitsNow.as_str() => Exit::Done,
@@ -64,7 +64,7 @@ fn exit(answer: &MatchAnswer) -> Exit {
     }
 }
 
-/// What is asked for, and what to tell of measured rows that were not read.
+/// Builds the request, and the note on measured rows that were not read.
 fn request(wish: &Wish) -> Result<(MatchRequest, Option<&'static str>), CliError> {
     let measured = wish.performance.as_ref().map(performance).transpose()?;
     let unread = measured.as_ref().and_then(Found::unread);
@@ -92,7 +92,7 @@ fn performance(from: &Input) -> Result<Found, CliError> {
     })
 }
 
-/// What fits, then why and what to know, then what does not fit.
+/// Formats the matches, their reasons and warnings, then what does not fit.
 fn table(answer: &MatchAnswer, format: FleetFormat, headers: bool, colors: Colors) -> String {
     let has_profiles = answer.matches.iter().any(|row| row.profile.is_some());
     let is_shown = |name: &str| has_profiles || !OF_PROFILE.contains(&name);
@@ -156,7 +156,7 @@ fn of_match(row: &MatchRow) -> Vec<Cell> {
     ]
 }
 
-/// Reasons of the best, or of all where more is asked for, and the warnings of each.
+/// Formats the reasons of the best match, or of all in the wide table, and the warnings of each.
 fn told(row: &MatchRow, format: FleetFormat) -> String {
     let with_reasons = row.rank == 1 || format == FleetFormat::Wide;
     let reasons = row.reasons.iter().filter(|_| with_reasons);

@@ -1,10 +1,10 @@
-//! `nvidia-mig-parted`, and `octavo mig-parted`: the verbs of NVIDIA's program on our engine. `docs/migration.md` says what
-//! differs and why.
+//! `nvidia-mig-parted`, and `octavo mig-parted`: the commands of NVIDIA's program on Octavo's engine.
+//! `docs/migration.md` documents the differences and their reasons.
 //!
 //! ```text
-//! config.rs    which configuration of a file is meant, and what it means on what is there
-//! assert.rs    whether the node has it
-//! change.rs    apply and restore, with hooks around
+//! config.rs    selection of a configuration, and its resolution on the node
+//! assert.rs    comparison of the node with a configuration
+//! change.rs    apply and restore, with hooks around them
 //! hooks.rs     hooks
 //! ```
 
@@ -40,7 +40,7 @@ use crate::wire;
 /// Opens this machine's hardware.
 pub(super) type Open<'a> = &'a dyn Fn(&HardwareSettings) -> Result<Handle, CliError>;
 
-/// Does what was asked for. All that fails ends with 1, as there.
+/// Runs the command. Every failure exits with 1, as in mig-parted.
 pub(super) async fn report(
     open: Open<'_>,
     settings: &MigPartedSettings,
@@ -160,7 +160,7 @@ async fn exported(open: Open<'_>, settings: &ExportSettings) -> Result<Report, C
     layouts::document(&layouts, Dialect::MigParted, settings.format())
 }
 
-/// What GPUs have that cannot be partitioned.
+/// Returns the layout of GPUs that cannot be partitioned.
 fn whole_gpus(name: &str) -> Layout {
     let rule = Rule {
         place: Place::default(),

@@ -1,9 +1,9 @@
-//! The `octavo` command line: asks for an inventory, or an aggregator for the fleet, and renders what it got.
+//! The `octavo` command line: obtains an inventory, or requests the fleet from an aggregator, and renders it.
 //!
-//! Nothing is decided here; what a value means is the domain's. A command is a function from settings and what was asked
-//! for to a report, which is printed at the end, once, so that a closed pipe or a full disk is met in one place only; `watch`
-//! and `demo`, which go on saying things, print as they go through `print`. Where the inventory of this machine comes
-//! from is the caller's business: `src/bin/octavo.rs` passes the hardware in.
+//! This module makes no decisions; the domain interprets values. A command is a function from settings and input to a
+//! report, which is printed once at the end, so that a closed pipe or a full disk is handled in one place only.
+//! `watch` and `demo` produce continuous output, and print it through `print`. The caller provides this machine's
+//! inventory: `src/bin/octavo.rs` passes the hardware in.
 
 mod apply;
 mod assert;
@@ -71,7 +71,7 @@ use crate::config::{Answer, AnswerKind};
 use crate::domain::inventory::Inventory;
 use crate::hw::Handle;
 
-/// What a command has to say.
+/// Output of a command.
 #[derive(Debug, Default)]
 struct Report {
     /// For standard output.
@@ -82,7 +82,7 @@ struct Report {
 }
 
 impl Report {
-    /// What was given cannot be used, and why.
+    /// Creates a report that rejects the input, with the reason.
     fn refused(why: String) -> Self {
         Self {
             output: String::new(),
@@ -104,7 +104,7 @@ pub fn main(open: Open) -> Exit {
     match run(&invocation, open).and_then(|report| publish(&report).map(|()| report.exit)) {
         Ok(exit) => exit,
         Err(error) => {
-            // Standard error is the last place to complain; when that is gone too, the exit code still tells.
+            // If standard error is closed too, the exit code still reports the failure.
             let _ = io::stderr().write_all(explain(&error).as_bytes());
             Exit::Failed
         }
@@ -112,7 +112,7 @@ pub fn main(open: Open) -> Exit {
 }
 
 fn say(answer: &Answer) -> Exit {
-    // As above: help that nobody reads is no failure.
+    // As above: a closed standard output is no failure for help.
     let _ = answer.print();
     match answer.kind() {
         AnswerKind::Asked => Exit::Done,
@@ -267,14 +267,14 @@ fn inventory(source: &Source, open: Open) -> Result<Arc<Inventory>, CliError> {
     }
 }
 
-/// An inventory whose devices have the names that were given to try out, or why there is none.
+/// An inventory whose devices have the requested names, or a report of why they cannot be used.
 enum Named {
     Inventory(Arc<Inventory>, String),
     Refused(Report),
 }
 
 impl Named {
-    /// What `report` says of it, and what is to be said of the names.
+    /// Renders the inventory with `report`, and adds the notes on the names.
     fn report(
         self,
         report: impl FnOnce(&Inventory) -> Result<Report, CliError>,
@@ -307,14 +307,14 @@ fn opened(hardware: &HardwareSettings, open: Open) -> Result<Handle, CliError> {
     open(hardware).map_err(|error| CliError::Observe(Box::new(error)))
 }
 
-/// Runs on this thread: what the demo starts ends with the thread that started it.
+/// Runs on this thread: the demo's child processes end with the thread that started them.
 fn block_on<T>(future: impl Future<Output = T>) -> Result<T, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(CliError::Runtime)?;
     let done = runtime.block_on(future);
-    // A thread that waits for a file or a reset that never ends is not waited for.
+    // Do not wait for a thread that is blocked in a file or a reset.
     runtime.shutdown_background();
     Ok(done)
 }

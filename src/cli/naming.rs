@@ -1,4 +1,4 @@
-//! What devices are called by a catalogue and a word that a person gives to try out.
+//! Names of devices from a catalog and a type override, which a user can try out.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use crate::config::octavo::{Input, NamingSettings};
 use crate::domain::accelerators::{Catalogue, Given, Naming};
 use crate::domain::inventory::Inventory;
 
-/// By what devices are named, once it has been read.
+/// Names to apply to devices.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     naming: Naming,
 }
 
 impl Names {
-    /// Reads the catalogue; what is wrong with it is the report then.
+    /// Reads the catalog; an invalid one results in a report.
     pub(super) fn read(settings: &NamingSettings) -> Result<Result<Self, Report>, CliError> {
         if settings.catalog().is_none() && settings.type_override().is_none() {
             return Ok(Ok(Self::default()));
@@ -33,7 +33,7 @@ impl Names {
         })
     }
 
-    /// Those of a catalogue, where one was named.
+    /// Returns the names of a catalog, if one was specified.
     pub(super) fn of(catalogue: &Catalogue, named: Option<&Input>) -> Self {
         let own = named.map(|_| Arc::new(catalogue.own().clone()));
         let naming = Naming {
@@ -43,7 +43,7 @@ impl Names {
         Self { naming }
     }
 
-    /// The inventory with these names, and what came of a word that was given.
+    /// Applies the names to the inventory. The second value is a note on the effect of a type override.
     pub(super) fn name(&self, inventory: Arc<Inventory>) -> (Arc<Inventory>, String) {
         if self.naming == Naming::default() {
             return (inventory, String::new());

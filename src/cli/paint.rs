@@ -1,26 +1,26 @@
-//! Colours. They repeat what the words say, so nothing is lost without them.
+//! Colors. They repeat the meaning of the words, so the output is complete without them.
 
 use crate::config::octavo::Colors;
 
-/// What a text means, which decides its colour.
+/// Meaning of a text, which selects its color.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ink {
-    /// Nothing in particular.
+    /// No particular meaning.
     Plain,
     /// A heading.
     Strong,
-    /// Something to step back behind the rest.
+    /// Of minor importance.
     Faint,
-    /// As it should be, or added.
+    /// Healthy, or added.
     Good,
-    /// In use, or wanting attention.
+    /// In use, or needs attention.
     Notice,
     /// Failing, or removed.
     Bad,
 }
 
 impl Ink {
-    /// `text` in this ink.
+    /// Colors `text`.
     pub(super) fn paint(self, text: &str, colors: Colors) -> String {
         let code = match (colors, self) {
             (Colors::Off, _) | (Colors::On, Self::Plain) => return text.to_owned(),

@@ -1,10 +1,10 @@
-//! `octavo plan`: what a layout would change on a node, as a picture of each GPU before and after.
+//! `octavo plan`: the changes of a layout on a node, as a picture of each GPU before and after.
 //!
 //! ```text
-//! pictures   GPUs whose story is the same share it    story.rs, picture.rs
-//! steps      what is done, in order                   steps.rs
-//! obstacles  who is in the way, why it cannot be      story.rs
-//! summary    one line for each group, and the whole   summary.rs
+//! pictures   shared by GPUs with the same changes       story.rs, picture.rs
+//! steps      actions, in order                          steps.rs
+//! obstacles  blockers, and reasons for infeasibility    story.rs
+//! summary    one line for each group, and the whole     summary.rs
 //! ```
 
 mod picture;
@@ -30,7 +30,7 @@ use crate::domain::reconcile::{self, Drift, Node};
 use crate::wire;
 use crate::wire::plan::{Subject, document};
 
-/// What is drawn.
+/// Inputs of the output.
 #[derive(Debug, Clone, Copy)]
 struct View<'a> {
     inventory: &'a Inventory,
@@ -42,16 +42,16 @@ struct View<'a> {
     colors: Colors,
 }
 
-/// How much is said of steps.
+/// Level of detail of steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Detail {
-    /// What becomes of each GPU instance.
+    /// The result for each GPU instance.
     Instances,
     /// Every call to the driver.
     Calls,
 }
 
-/// The plan in the form asked for; its outcome is the exit code. An interrupted change is part of it, as it is of an apply.
+/// Formats the plan as requested; its outcome is the exit code. Like an apply, the plan includes interrupted changes.
 pub(super) fn report(
     inventory: &Inventory,
     (holders, found): (&[Holder], Interrupted),
@@ -95,7 +95,7 @@ pub(super) fn report(
     };
     let notes = match settings.format() {
         PlanFormat::Table | PlanFormat::Wide | PlanFormat::Name => case.notes,
-        // The document has them.
+        // The document contains them.
         PlanFormat::Json | PlanFormat::Yaml => String::new(),
     };
     let report = Report {
@@ -106,7 +106,7 @@ pub(super) fn report(
     Ok(warned(report, &found))
 }
 
-/// What an apply would take up: an interrupted change that left a device as it was is dropped.
+/// Returns the interrupted changes that an apply would resume: those that left a device unchanged are dropped.
 fn left(mut found: Interrupted, inventory: &Inventory) -> Interrupted {
     if let Some(record) = &mut found.record {
         record
@@ -116,8 +116,8 @@ fn left(mut found: Interrupted, inventory: &Inventory) -> Interrupted {
     found
 }
 
-/// Adds to the targets what an apply adds. Devices whose interrupted change is finished although the layout asks nothing of them,
-/// or something that they cannot have now; each with the layout of that change.
+/// Adds the targets that an apply adds: devices whose interrupted change it finishes although the layout has no target
+/// for them, or one that is currently not possible. Returns the layout of each such change.
 fn taken_up(
     case: &mut Case,
     inventory: &Inventory,
@@ -161,8 +161,8 @@ fn warned(report: Report, found: &Interrupted) -> Report {
     }
 }
 
-/// What is wrong with the layout, and, where a document is asked for and the hardware is what forbids it, that document. It includes
-/// the interrupted changes, which an apply finishes in any case.
+/// Reports the errors of the layout. If a document was requested and only the hardware prevents the layout, the report
+/// contains that document, including the interrupted changes, which an apply finishes in any case.
 fn refusal(
     inventory: &Inventory,
     (holders, found): (&[Holder], &Interrupted),
@@ -248,7 +248,7 @@ fn people(view: &View<'_>, case: &Case) -> String {
     parts.join("\n")
 }
 
-/// What the devices of an empty node would look like: the pictures of a plan without what leads there.
+/// Draws the devices of an empty node after the plan, without the steps.
 pub(super) fn result(
     inventory: &Inventory,
     targets: &Targets,
@@ -266,7 +266,7 @@ pub(super) fn result(
     })
 }
 
-/// What each device that is not as it shall be is known by.
+/// Lists the devices that the plan changes or cannot change.
 fn names(inventory: &Inventory, plan: &NodePlan) -> String {
     let changed = plan
         .devices

@@ -1,37 +1,38 @@
-//! Where output goes: a report at the end of a command, or lines while it runs.
+//! Output: a report at the end of a command, or lines while it runs.
 
 use std::io::{self, ErrorKind, Write};
 
 use super::{CliError, Report};
 
-/// Whether anybody still reads.
+/// State of the output's reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a command that nobody reads ends"]
 pub(super) enum Reader {
-    /// As far as we know.
+    /// Not known to be closed.
     There,
     /// The pipe is closed.
     Gone,
 }
 
-/// Prints a report, its notes last: a long table does not scroll them away. A reader that has seen enough (`| head -1`) is no failure.
+/// Prints a report, its notes last: a long table does not scroll them away. A reader that stops early (`| head -1`) is
+/// no failure.
 pub(super) fn publish(report: &Report) -> Result<(), CliError> {
     let written = write_all(&mut io::stdout().lock(), &report.output);
     let noted = write_all(&mut io::stderr().lock(), &report.notes);
     heard(written.and(noted)).map(|_| ())
 }
 
-/// Prints on standard output while a command goes on, whole and at once.
+/// Prints to standard output during a command, in one write.
 pub(super) fn out(text: &str) -> Result<Reader, CliError> {
     heard(write_all(&mut io::stdout().lock(), text))
 }
 
-/// Prints on standard error. Nobody is told that it is gone: there is nowhere left to say so.
+/// Prints to standard error. Errors are ignored, because there is nowhere left to report them.
 pub(super) fn note(text: &str) {
     let _ = write_all(&mut io::stderr().lock(), &format!("{text}\n"));
 }
 
-/// Prints one line of a terminal over, on standard error; an empty text clears it.
+/// Overwrites one line of a terminal, on standard error; an empty text clears it.
 pub(super) fn live(text: &str) {
     const WIDTH: usize = 79;
     let shown: String = super::text::printable(text).chars().take(WIDTH).collect();

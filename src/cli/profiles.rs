@@ -1,9 +1,10 @@
-//! `octavo profiles`: hardware profiles as an aggregator judges them, and a new one, made as the person who asks.
+//! `octavo profiles`: hardware profiles with the aggregator's findings, and creation of a new one with the user's
+//! credentials.
 //!
 //! ```text
-//! table.rs    profiles as rows, and one whole
+//! table.rs    profiles as rows, and one in detail
 //! watch.rs    rows as they change
-//! create.rs   a draft from the aggregator, applied with the person's own credentials
+//! create.rs   a draft from the aggregator, created with the user's own credentials
 //! ```
 
 mod create;
@@ -18,7 +19,7 @@ use crate::config::octavo::profiles::{ListSettings, ProfilesCommand, ShowSetting
 use crate::config::octavo::{Colors, Screen};
 use crate::wire::hardware_profiles::document::{ProfileDetail, ProfileList, ProfileRow};
 
-/// `octavo profiles`.
+/// Runs `octavo profiles`.
 pub(super) async fn run(
     command: &ProfilesCommand,
     colors: Colors,
@@ -73,7 +74,8 @@ async fn show(settings: &ShowSettings, colors: Colors) -> Result<Report, CliErro
     Ok(report(output, &notes, Exit::Done))
 }
 
-/// Where one profile is. Its name may stand behind its namespace, as `octavo match` prints it: `opendatahub/large-gpu`.
+/// Returns the path of a profile. The name may include its namespace, as `octavo match` prints it:
+/// `opendatahub/large-gpu`.
 pub(super) fn target(namespace: Option<&str>, name: &str) -> Target {
     let (namespace, name) = match name.split_once('/') {
         Some((of, name)) if namespace.is_none_or(|said| said == of) => (Some(of), name),
@@ -135,7 +137,7 @@ async fn read_by(client: &Client, settings: &ListSettings) -> Result<ProfileList
     Ok(list)
 }
 
-/// Whether a person means this profile, by its name alone or behind its namespace.
+/// Returns whether a name, with or without a namespace, refers to this profile.
 fn is_named(row: &ProfileRow, name: &str) -> bool {
     let (namespace, name) = name
         .split_once('/')
@@ -143,7 +145,7 @@ fn is_named(row: &ProfileRow, name: &str) -> bool {
     row.name == name && namespace.is_none_or(|of| row.namespace == of)
 }
 
-/// Whether more than notes is to be said.
+/// Returns whether the profile has findings other than notes.
 fn is_troubled(row: &ProfileRow) -> bool {
     row.findings.iter().any(|one| one.gravity != "note")
 }

@@ -1,8 +1,8 @@
-//! `octavo sharing`: what a layout would have a node give out to pods, before anything is touched.
+//! `octavo sharing`: previews the devices that a layout would offer to pods, before anything is changed.
 //!
 //! ```text
-//! check.rs   resources, ids and labels
-//! diff.rs    the same against what the Node offers now
+//! check.rs   resources, IDs and labels
+//! diff.rs    comparison with the Node's current resources
 //! ```
 
 mod check;
@@ -27,19 +27,19 @@ use crate::domain::sharing::Compiled;
 use crate::domain::sharing::forecast::forecast;
 use crate::domain::sharing::offer::compile;
 
-/// What a node would give out.
+/// Preview of the offered devices.
 #[derive(Debug)]
 struct Outlook {
     layout: String,
-    /// The node as it would be.
+    /// The node after the layout is applied.
     inventory: Inventory,
     compiled: Compiled,
     labels: LabelSet,
-    /// What is odd about the file, and about the labels.
+    /// Warnings about the file, and notes on the labels.
     notes: String,
 }
 
-/// `octavo sharing check`.
+/// Runs `octavo sharing check`.
 pub(super) fn check(
     inventory: &Inventory,
     settings: &SharingSettings,
@@ -51,7 +51,7 @@ pub(super) fn check(
     }
 }
 
-/// `octavo sharing diff`.
+/// Runs `octavo sharing diff`.
 pub(super) fn diff(
     inventory: &Inventory,
     settings: &SharingSettings,
@@ -64,7 +64,7 @@ pub(super) fn diff(
     })
 }
 
-/// What the node would give out; a report where the layout cannot be used here.
+/// Computes the preview; returns a report if the layout cannot be used here.
 fn outlook(
     settings: &SharingSettings,
     inventory: &Inventory,
@@ -128,7 +128,7 @@ fn given(case: Case, settings: &SharingSettings, inventory: &Inventory) -> Resul
     })
 }
 
-/// Devices that can never have what the layout gives them.
+/// Formats the devices that can never have their target.
 fn infeasible(inventory: &Inventory, plan: &NodePlan) -> String {
     let all = plan.devices.iter().filter_map(|planned| {
         let Verdict::Infeasible(why) = &planned.verdict else {
@@ -145,7 +145,7 @@ fn infeasible(inventory: &Inventory, plan: &NodePlan) -> String {
     all.collect()
 }
 
-/// Devices whose partitions cannot be changed now, so that they are shown as they are.
+/// Returns notes on devices whose partitions cannot be changed now, so that they are shown as they are.
 fn waiting(inventory: &Inventory, plan: &NodePlan) -> Vec<String> {
     let blocked = plan.devices.iter().filter(|planned| match planned.verdict {
         Verdict::Blocked(_) => true,
@@ -161,7 +161,7 @@ fn waiting(inventory: &Inventory, plan: &NodePlan) -> Vec<String> {
     all.collect()
 }
 
-/// `octavo sharing import`.
+/// Runs `octavo sharing import`.
 pub(super) fn import(settings: &ImportSettings) -> Result<Report, CliError> {
     let sheet = match Sheet::read(settings.file())? {
         Ok(sheet) => sheet,

@@ -1,4 +1,4 @@
-//! A file of layouts that was read, or the layouts that were generated for a node.
+//! A parsed layouts file, or the layouts that were generated for a node.
 
 use super::CliError;
 use super::diagnose::{Page, Severity};
@@ -9,7 +9,7 @@ use crate::domain::layout::{Dialect, Layout, Layouts, generate};
 use crate::domain::near;
 use crate::wire::layouts::{LayoutWarning, parse};
 
-/// Layouts and where they come from.
+/// Layouts and their source.
 #[derive(Debug)]
 pub(super) struct Sheet {
     pub(super) name: String,
@@ -18,7 +18,7 @@ pub(super) struct Sheet {
     warnings: Vec<LayoutWarning>,
 }
 
-/// All that is wrong with a file, as it is told.
+/// Formatted errors of a file.
 #[derive(Debug)]
 pub(super) struct Refused {
     pub(super) said: String,
@@ -26,7 +26,7 @@ pub(super) struct Refused {
 }
 
 impl Sheet {
-    /// The file; what is wrong with it where it cannot be used.
+    /// Reads and parses the file; returns the errors of an invalid one.
     pub(super) fn read(input: &Input) -> Result<Result<Self, Refused>, CliError> {
         let text = input::layouts(input)?;
         let name = input::place(input);
@@ -54,7 +54,7 @@ impl Sheet {
         }))
     }
 
-    /// Those that all GPUs of a node can have.
+    /// Generates the layouts that are possible on all GPUs of a node.
     pub(super) fn generated(inventory: &Inventory) -> Self {
         Self {
             name: match inventory.nvml.trouble() {
@@ -69,7 +69,7 @@ impl Sheet {
         }
     }
 
-    /// The layout with this name.
+    /// Returns the layout with this name.
     pub(super) fn layout(&self, name: &str) -> Result<&Layout, CliError> {
         self.layouts.by_name(name).ok_or_else(|| {
             let names = self
@@ -87,7 +87,7 @@ impl Sheet {
         })
     }
 
-    /// The text, to quote from.
+    /// Returns the text, for quotes in messages.
     pub(super) fn page(&self) -> Page<'_> {
         Page {
             name: &self.name,
@@ -95,7 +95,7 @@ impl Sheet {
         }
     }
 
-    /// What is odd about the file, as it is told.
+    /// Returns the formatted warnings about the file.
     pub(super) fn warnings(&self) -> Vec<String> {
         let page = self.page();
         let warnings = self.warnings.iter().map(|warning| {

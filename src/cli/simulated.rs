@@ -1,5 +1,5 @@
-//! A machine that is simulated for as long as it takes to look at it: a scenario of `tests/nvml-sim`, its library, and the
-//! files of /sys, in a folder that goes away.
+//! A machine that is simulated for a single scan: a scenario of `tests/nvml-sim`, its library, and the files of /sys,
+//! in a temporary directory.
 
 use std::fs;
 use std::io;
@@ -12,50 +12,50 @@ use thiserror::Error;
 use crate::domain::inventory::Inventory;
 use crate::wire::inventory::{ReadError, parse};
 
-/// Builds a machine, and everything it needs.
+/// Program that builds a machine.
 const SIMULATOR: &str = "nvml-simctl";
-/// Answers as NVML.
+/// Simulated NVML library.
 const LIBRARY: &str = "libnvml_sim.so";
 
-/// Variables of the simulator that name another machine: a scenario that was named goes before them.
+/// Variables of the simulator that select a machine: the requested scenario takes precedence.
 pub(in crate::cli) const SIMULATOR_VARIABLES: [&str; 2] = ["NVML_SIM_SCENARIO", "NVML_SIM_STATE"];
 
-/// What a driver's library is called where it is installed.
+/// File name of an installed driver's library.
 const NVML: &str = "libnvidia-ml.so.1";
 
-/// A machine that is there until this is dropped.
+/// A machine that exists until this is dropped.
 #[derive(Debug)]
 pub(super) struct Simulated {
     folder: TempDir,
     has_driver: bool,
 }
 
-/// Why a scenario is no machine.
+/// Reason why a scenario cannot be simulated.
 #[derive(Debug, Error)]
 pub enum SimulationError {
-    /// What simulates it is not there.
+    /// The simulator is missing.
     #[error("it is a scenario, and {name}, which simulates it, is not in {}", .folder.display())]
     ProgramMissing {
-        /// Which program or library.
+        /// The missing program or library.
         name: &'static str,
-        /// Where it was looked for.
+        /// The searched directory.
         folder: PathBuf,
     },
-    /// The folder of the machine could not be made.
+    /// The machine's directory could not be created.
     #[error("cannot make a folder for the simulated machine")]
     Folder(#[source] io::Error),
     /// A program did not start.
     #[error("cannot start what simulates the machine")]
     Start(#[source] io::Error),
-    /// The simulator does not like the scenario.
+    /// The simulator rejected the scenario.
     #[error("{0}")]
     Scenario(String),
-    /// What was seen of the machine cannot be read.
+    /// The machine's inventory cannot be read.
     #[error("cannot use what was seen of the simulated machine")]
     Inventory(#[source] ReadError),
 }
 
-/// Whether `text` is a scenario and no recording: recordings say what they are, and scenarios list boards.
+/// Returns whether `text` is a scenario and not a recording: recordings declare their kind, and scenarios list boards.
 pub(super) fn is_scenario(text: &str) -> bool {
     let has = |key: &str| {
         text.lines().any(|line| {
@@ -67,7 +67,7 @@ pub(super) fn is_scenario(text: &str) -> bool {
 }
 
 impl Simulated {
-    /// The machine that `text`, read from `place`, describes. `programs` is the folder of what simulates it.
+    /// Creates the machine that `text`, read from `place`, describes. `programs` is the directory of the simulator.
     pub(super) fn new(text: &str, place: &str, programs: &Path) -> Result<Self, SimulationError> {
         let find = |name: &'static str| {
             let path = programs.join(name);
@@ -100,15 +100,15 @@ impl Simulated {
             .lines()
             .any(|line| line.trim() == "driver_loaded: false");
         if has_driver {
-            // A copy, because the loader takes two links to one file for one library.
+            // A copy, because the loader treats two links to one file as one library.
             let to = folder.path().join(NVML);
             fs::copy(library, to).map_err(SimulationError::Folder)?;
         }
         Ok(Self { folder, has_driver })
     }
 
-    /// What it has, as this very program sees it: `own`, started as a process of its own, because a driver's library has
-    /// threads that would outlive the machine.
+    /// Returns the machine's inventory, read by this program: `own` is started as a separate process, because a
+    /// driver's library has threads that would outlive the machine.
     pub(super) fn observe(&self, own: &Path) -> Result<Inventory, SimulationError> {
         let folder = self.folder.path();
         let mut command = Command::new(own);
@@ -117,7 +117,7 @@ impl Simulated {
         if self.has_driver {
             command.arg("--nvml-library").arg(folder.join(NVML));
         } else {
-            // Searched in vain, in a folder of its own and never in this machine's.
+            // Search an empty directory for a driver, and never this machine's.
             command.env_remove("OCTAVO_NVML_LIBRARY");
             command.arg("--driver-root").arg(folder);
         }

@@ -1,4 +1,5 @@
-//! `octavo slo`: which measured rows keep what a service promises, as a table with what speaks for each, or as the document.
+//! `octavo slo`: the measured rows that meet a service's objectives, as a table with the evidence for each, or as the
+//! original document.
 
 use super::client::{Client, Target};
 use super::paint::Ink;
@@ -11,11 +12,11 @@ use crate::domain::price::shown;
 use crate::wire::slo::{ObjectivesJson, RowJson, SloAnswer, SloRequest, SloRow, parse};
 
 const OF_ROW: [&str; 5] = ["HARDWARE", "DEVICES", "COPIES", "COST/H", "HERE"];
-/// Columns that are there where a row has a hardware profile.
+/// Columns that are shown if a row has a hardware profile.
 const OF_PROFILE: [&str; 2] = ["PROFILE", "FREE"];
 const OF_FIGURES: [&str; 2] = ["KEEPS", "REQ/S"];
 
-/// `octavo slo`.
+/// Runs `octavo slo`.
 pub(super) async fn slo(settings: &SloSettings, colors: Colors) -> Result<Report, CliError> {
     let text = input::rows(settings.rows())?;
     let found = parse(&text).map_err(|source| CliError::Rows {
@@ -75,7 +76,8 @@ fn objectives(wanted: &Wanted) -> ObjectivesJson {
     }
 }
 
-/// Rows with what was measured of what is asked for, so that one sees what a cheaper one costs in speed; then what others miss.
+/// Formats the rows with the measured values of the requested objectives, which shows how much slower a cheaper row
+/// is; then the objectives that others miss.
 fn table(
     answer: &SloAnswer,
     (measured, wanted): (&[RowJson], &Wanted),
@@ -131,7 +133,7 @@ fn table(
     parts.join("\n")
 }
 
-/// The hardware profiles of rows that keep all, in the order of the rows.
+/// Formats the hardware profiles of rows that meet all objectives, in the order of the rows.
 fn choices(answer: &SloAnswer) -> Option<String> {
     let kept = answer.items.iter().filter(|row| row.misses.is_empty());
     let mut all: Vec<String> = Vec::new();

@@ -4,7 +4,7 @@ use super::paint::Ink;
 use crate::config::octavo::Colors;
 pub(super) use crate::domain::text::printable;
 
-/// How wide a terminal is taken to be.
+/// Assumed width of a terminal.
 pub(super) const WIDTH: usize = 80;
 
 /// A text in a column.
@@ -27,7 +27,7 @@ impl Cell {
     }
 }
 
-/// Rows as columns without borders. The last column is not padded, so that no line ends in blanks.
+/// Formats rows as columns without borders. The last column is not padded, so that no line ends in blanks.
 pub(super) fn columns(rows: &[Vec<Cell>], colors: Colors) -> String {
     let mut widths: Vec<usize> = Vec::new();
     for row in rows {
@@ -50,8 +50,8 @@ pub(super) fn columns(rows: &[Vec<Cell>], colors: Colors) -> String {
     text
 }
 
-/// `text` with line breaks between words, so that it fits. The first line keeps the blanks it starts with;
-/// every other line starts with `indent` of them.
+/// Folds `text` between words to the width. The first line keeps its leading blanks; every other line starts with
+/// `indent` blanks.
 pub(super) fn folded(text: &str, indent: usize) -> String {
     let text = printable(text);
     let words = text.trim_start_matches(' ');
@@ -75,7 +75,7 @@ pub(super) fn folded(text: &str, indent: usize) -> String {
     result
 }
 
-/// `text` cut into pieces of at most `width`, preferably before a sign that starts a new part of a name.
+/// Cuts `text` into pieces of at most `width`, preferably before a character that starts a new part of a name.
 pub(super) fn pieces(text: &str, width: usize) -> Vec<String> {
     let mut pieces = Vec::new();
     let mut rest: Vec<char> = printable(text).chars().collect();
@@ -91,12 +91,12 @@ pub(super) fn pieces(text: &str, width: usize) -> Vec<String> {
     pieces
 }
 
-/// Characters, which is columns for every name that hardware has.
+/// Returns the number of characters, which equals the columns for all hardware names.
 pub(super) fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Each text as a line.
+/// Formats each text as a line.
 pub(super) fn lines(texts: impl IntoIterator<Item = String>) -> String {
     let mut all = String::new();
     for text in texts {
@@ -106,7 +106,7 @@ pub(super) fn lines(texts: impl IntoIterator<Item = String>) -> String {
     all
 }
 
-/// A count with its noun.
+/// Formats a count with its noun.
 pub(super) fn counted(count: usize, singular: &str, plural: &str) -> String {
     format!("{count} {}", if count == 1 { singular } else { plural })
 }

@@ -1,10 +1,10 @@
-//! `octavo top`: who uses what, of this node or of the fleet, as a table that is printed over.
+//! `octavo top`: usage by pod, of this node or of the fleet, as a table that is redrawn.
 //!
 //! ```text
 //! ask.rs      rows of an aggregator, page by page, or of the agent's socket
 //! table.rs    rows as a table
-//! live.rs     the table on a terminal, again and again
-//! keys.rs     a key that ends it
+//! live.rs     the table on a terminal, redrawn periodically
+//! keys.rs     the key that quits
 //! ```
 
 mod ask;
@@ -19,15 +19,15 @@ use crate::config::octavo::top::{TopFormat, TopSettings};
 use crate::config::octavo::{Colors, Screen};
 use crate::wire::usage::UsageList;
 
-/// Rows with what is to be known of them.
+/// Rows, with notes on them.
 #[derive(Debug)]
 struct Answer {
     list: UsageList,
-    /// What is missing, in words for a person.
+    /// Notes on missing data.
     notes: Vec<String>,
 }
 
-/// One table, or one after the other until somebody ends it.
+/// Prints one table, or redraws it until the user quits.
 pub(super) async fn top(
     settings: &TopSettings,
     colors: Colors,

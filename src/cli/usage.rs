@@ -1,4 +1,4 @@
-//! `octavo usage`: what each namespace has of each type now, as a table or as the document.
+//! `octavo usage`: current allocations of each namespace by type, as a table or as the original document.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::wire::usage::{UsageSum, UsageSummary};
 
 const COUNTS: [&str; 4] = ["DEVICES", "PARTITIONS", "REPLICAS", "PODS"];
 
-/// `octavo usage`.
+/// Runs `octavo usage`.
 pub(super) async fn usage(settings: &UsageSettings, colors: Colors) -> Result<Report, CliError> {
     let client = Client::new(settings.server())?;
     let target = Target::new("/api/v1/usage/summary");
@@ -67,7 +67,8 @@ fn notes(summary: &UsageSummary, is_empty: bool) -> Vec<String> {
     notes
 }
 
-/// What all pods of a row have. Pods with several types count with each, so their sum is said of one type alone.
+/// Total of a row's pods. A pod with several types counts for each, so the number of pods is valid only within one
+/// type.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
     pods: u64,
@@ -99,7 +100,7 @@ fn table(items: &[UsageSum], by: By, printed: Printed, colors: Colors) -> String
         By::Namespace => &["NAMESPACE"],
         By::Type => &["TYPE"],
     };
-    // A pod of two types is one pod of its namespace, and the sum would have two.
+    // A pod with two types is one pod of its namespace, but the total would count it twice.
     let has_pods = by != By::Namespace;
     let counts = if has_pods { &COUNTS[..] } else { &COUNTS[..3] };
     let header = names.iter().chain(counts);

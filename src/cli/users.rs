@@ -1,4 +1,4 @@
-//! Who uses the devices that a plan is for.
+//! Processes and pods that use the devices of a plan.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::domain::holder::{self, Holder};
 use crate::domain::inventory::{Device, Inventory, Vendor};
 use crate::hw::holders;
 
-/// An inventory, who uses its devices, and what is to be said of that.
+/// An inventory, the holders of its devices, and notes on them.
 #[derive(Debug)]
 pub(super) struct Users {
     pub(super) inventory: Arc<Inventory>,
@@ -16,7 +16,7 @@ pub(super) struct Users {
     pub(super) notes: String,
 }
 
-/// Those of a recording, which names the processes that the driver named then, and nobody else.
+/// Returns the holders in a recording: only the processes that the driver reported then.
 pub(super) fn recorded(inventory: Arc<Inventory>) -> Users {
     Users {
         holders: holder::of(&inventory),
@@ -25,8 +25,9 @@ pub(super) fn recorded(inventory: Arc<Inventory>) -> Users {
     }
 }
 
-/// Those of this machine, whose process file system is at `root`: whom the driver names, and whoever has a GPU or a partition
-/// open. Where the latter cannot be told it is noted for every device, so that all of it counts as in use.
+/// Returns the holders on this machine, whose process file system is at `root`: processes that the driver reports, and
+/// processes that have a GPU or a partition open. If the latter cannot be determined, that is noted for every device,
+/// so that all of it counts as in use.
 pub(super) fn live(inventory: Arc<Inventory>, root: &Path) -> Users {
     let mut users = recorded(inventory);
     holders::describe(root, &mut users.holders);

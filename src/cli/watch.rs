@@ -1,14 +1,14 @@
-//! `octavo watch`: the fleet as it changes, as a table that is printed over or as lines.
+//! `octavo watch`: changes of the fleet, as a table that is redrawn or as lines.
 //!
 //! ```text
-//! feed.rs      the aggregator's stream: connect, follow, connect again
+//! feed.rs      the aggregator's stream: connect, read, reconnect
 //! lines.rs     a line or an object for each change
 //! screen.rs    a table on a terminal
-//! change.rs    what lies between two rows of one node, in words
+//! change.rs    description of the difference between two rows of a node
 //! ```
 //!
-//! The stream tells that something changed and of which node; which nodes pass the filter is the aggregator's to say, so
-//! it is asked again. Ends with 0 when it is interrupted or nobody reads any more.
+//! The stream only reports that a node changed. The aggregator applies the filter, so the node is requested again.
+//! Exits with 0 when it is interrupted or the output is closed.
 
 pub(super) mod change;
 pub(super) mod feed;
@@ -25,7 +25,7 @@ use super::{CliError, Exit, Report};
 use crate::config::octavo::fleet::{FleetFormat, NodesSettings};
 use crate::config::octavo::{Colors, Screen};
 
-/// Until somebody interrupts or nobody reads any more.
+/// Watches until it is interrupted or the output is closed.
 pub(super) async fn watch(
     settings: &NodesSettings,
     colors: Colors,
@@ -55,7 +55,7 @@ pub(super) async fn watch(
     })
 }
 
-/// Ctrl-C and the polite request to end.
+/// Receiver of SIGINT and SIGTERM.
 #[derive(Debug)]
 pub(super) struct Stop {
     interrupt: tokio::signal::unix::Signal,
@@ -63,7 +63,7 @@ pub(super) struct Stop {
 }
 
 impl Stop {
-    /// From now on neither ends the process by itself.
+    /// Installs the handlers; the signals no longer end the process by default.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
@@ -71,7 +71,7 @@ impl Stop {
         })
     }
 
-    /// Returns once either came.
+    /// Returns once either signal is received.
     pub(super) async fn asked(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}

@@ -104,7 +104,7 @@ struct MetricsArgs {
     metrics_listen: Option<SocketAddr>,
 }
 
-/// What the agent runs on.
+/// Settings of the agent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgentSettings {
     hardware: HardwareSettings,
@@ -123,12 +123,12 @@ pub struct AgentSettings {
 }
 
 impl AgentSettings {
-    /// The settings that the arguments and the environment of this process give.
+    /// Parses the arguments and the environment of this process.
     pub fn from_process() -> Result<Self, Answer> {
         Self::from_arguments(env::args_os())
     }
 
-    /// The settings that `arguments` give, program name first.
+    /// Parses `arguments`, program name first.
     pub fn from_arguments<A>(arguments: impl IntoIterator<Item = A>) -> Result<Self, Answer>
     where
         A: Into<OsString> + Clone,
@@ -136,67 +136,67 @@ impl AgentSettings {
         parse::<AgentArgs, _>(arguments)?.resolve()
     }
 
-    /// The name of this machine's Node, where it has one that can be a Node's.
+    /// Returns the name of this machine's Node, if it is a valid one.
     pub fn node(&self) -> Option<&NodeName> {
         self.node.as_ref()
     }
 
-    /// How this node is looked into and its devices changed, also where no layout asks for a change.
+    /// Returns how the node is inspected and its devices are changed; also set without a layout.
     pub fn engine(&self) -> &EngineSettings {
         &self.engine
     }
 
-    /// Where the hardware is found.
+    /// Returns the paths of the hardware.
     pub fn hardware(&self) -> &HardwareSettings {
         &self.hardware
     }
 
-    /// How labels are made.
+    /// Returns the settings of labels.
     pub fn labels(&self) -> LabelSettings {
         self.labels
     }
 
-    /// Where labels go.
+    /// Returns the destination of labels.
     pub fn sink(&self) -> &LabelSink {
         &self.sink
     }
 
-    /// How often the hardware is read.
+    /// Returns how often the hardware is read.
     pub fn schedule(&self) -> Schedule {
         self.schedule
     }
 
-    /// How the node is partitioned; `None` where nothing is changed.
+    /// Returns the settings of partitioning; `None` if nothing is changed.
     pub fn partitioning(&self) -> Option<&PartitioningSettings> {
         self.partitioning.as_ref()
     }
 
-    /// Which aggregator the node reports to, if any. One that looks only once does not report.
+    /// Returns the aggregator that the node reports to, if any. An agent that runs once does not report.
     pub fn uplink(&self) -> Option<&UplinkSettings> {
         self.uplink.as_ref()
     }
 
-    /// Where metrics are served, if at all. An agent that looks only once serves none.
+    /// Returns the address that serves metrics, if any. An agent that runs once serves none.
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.metrics
     }
 
-    /// What there is to do with the Node of this machine; `None` where no API server is asked anything.
+    /// Returns the settings of this machine's Node; `None` if no API server is contacted.
     pub fn cluster(&self) -> Option<&ClusterSettings> {
         self.cluster.as_ref()
     }
 
-    /// Who gives devices out to pods, and how.
+    /// Returns how devices are allocated to pods.
     pub fn sharing(&self) -> &SharingSettings {
         &self.sharing
     }
 
-    /// Where nothing is to be done but to take away what an agent has written: what comes after that.
+    /// Returns what happens after a cleanup; `None` unless the agent only removes what it has written.
     pub fn cleanup(&self) -> Option<Cleanup> {
         self.cleanup
     }
 
-    /// What is logged and how.
+    /// Returns the settings of the log.
     pub fn log(&self) -> &LogSettings {
         &self.log
     }
@@ -211,9 +211,9 @@ impl AgentArgs {
         let engine = self.partitioning.engine();
         let sharing = self.sharing.resolve(engine.pod_resources().is_some())?;
         let engine = engine.meeting_in(sharing.device_plugins());
-        // Who gives devices out has to know of every change of them.
+        // The built-in device plugin must be notified of every change of the devices.
         let gives = sharing.giver() == Giver::Embedded;
-        // Partitions that no resource stands for would be of no use to anybody.
+        // Partitions without a resource could not be allocated.
         let strategy = if gives {
             MigStrategy::Mixed
         } else {
@@ -290,7 +290,7 @@ mod tests {
             settings.schedule(),
             Schedule::Every(Duration::from_secs(10))
         );
-        // No timestamp: a value that changes with every start is a write at every start.
+        // No timestamp: a value that changes at every start would cause a write at every start.
         assert_eq!(
             settings.labels().options(Timestamp::UNIX_EPOCH),
             Options::default()

@@ -161,7 +161,7 @@ struct FleetArgs {
     profiles: Option<PathBuf>,
 }
 
-/// What the aggregator runs on.
+/// Settings of the aggregator.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AggregatorSettings {
     serving: ServingSettings,
@@ -177,7 +177,7 @@ pub struct AggregatorSettings {
     log: LogSettings,
 }
 
-/// What is kept of the fleet, and for how long.
+/// Limits of the fleet's state, and its retention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FleetSettings {
     stale_after: Duration,
@@ -186,12 +186,12 @@ pub struct FleetSettings {
 }
 
 impl AggregatorSettings {
-    /// The settings that the arguments and the environment of this process give.
+    /// Parses the arguments and the environment of this process.
     pub fn from_process() -> Result<Self, Answer> {
         Self::from_arguments(env::args_os())
     }
 
-    /// The settings that `arguments` give, program name first.
+    /// Parses `arguments`, program name first.
     pub fn from_arguments<A>(arguments: impl IntoIterator<Item = A>) -> Result<Self, Answer>
     where
         A: Into<OsString> + Clone,
@@ -216,57 +216,57 @@ impl AggregatorSettings {
         })
     }
 
-    /// The cluster that is followed, where one is.
+    /// Returns the watched cluster, if there is one.
     pub fn cluster(&self) -> Option<&ClusterSettings> {
         self.cluster.as_ref()
     }
 
-    /// The configuration of NVIDIA's device plugin that is written, where one is.
+    /// Returns the configuration of NVIDIA's device plugin to write, if any.
     pub fn plugin_configs(&self) -> Option<&PluginConfigs> {
         self.plugin_configs.as_ref()
     }
 
-    /// How pods are told what they were given, where they are.
+    /// Returns how pods are annotated with their accelerator types, if they are.
     pub fn pod_types(&self) -> Option<&PodTypes> {
         self.pod_types.as_ref()
     }
 
-    /// Where and how it is reached.
+    /// Returns the addresses and the transport of the servers.
     pub fn serving(&self) -> &ServingSettings {
         &self.serving
     }
 
-    /// What an agent has to prove.
+    /// Returns how agents are authenticated.
     pub fn agent_auth(&self) -> &AgentAuth {
         &self.agent_auth
     }
 
-    /// What a reader over HTTP has to show.
+    /// Returns how HTTP clients are authenticated.
     pub fn http_auth(&self) -> &HttpAuth {
         &self.http_auth
     }
 
-    /// What is kept of the fleet, and for how long.
+    /// Returns the limits of the fleet's state, and its retention.
     pub fn fleet(&self) -> FleetSettings {
         self.fleet
     }
 
-    /// The file of layouts, if there is one.
+    /// Returns the layouts file, if there is one.
     pub fn layouts(&self) -> Option<&Path> {
         self.layouts.as_deref()
     }
 
-    /// The file of hardware profiles, if there is one.
+    /// Returns the file of hardware profiles, if there is one.
     pub fn profiles(&self) -> Option<&Path> {
         self.profiles.as_deref()
     }
 
-    /// What matching and estimates are helped by.
+    /// Returns the additional data for matching and estimates.
     pub fn advice(&self) -> &AdviceSettings {
         &self.advice
     }
 
-    /// What is logged and how.
+    /// Returns the settings of the log.
     pub fn log(&self) -> &LogSettings {
         &self.log
     }
@@ -287,7 +287,8 @@ fn count(number: u32) -> usize {
 }
 
 impl FleetSettings {
-    /// A node is stale `stale_after` its last word, and forgotten when it has been for `forget_after`.
+    /// Creates the settings: a node is stale `stale_after` its last report, and is removed after being stale for
+    /// `forget_after`.
     pub fn new(stale_after: Duration, forget_after: Duration, max_nodes: usize) -> Self {
         Self {
             stale_after,
@@ -296,17 +297,17 @@ impl FleetSettings {
         }
     }
 
-    /// How old what an agent said may be before its node counts as stale.
+    /// Returns the age of an agent's last report at which its node becomes stale.
     pub fn stale_after(&self) -> Duration {
         self.stale_after
     }
 
-    /// How long a stale node is still shown.
+    /// Returns how long a stale node is still shown.
     pub fn forget_after(&self) -> Duration {
         self.forget_after
     }
 
-    /// Most nodes that are kept.
+    /// Returns the maximum number of nodes.
     pub fn max_nodes(&self) -> usize {
         self.max_nodes
     }

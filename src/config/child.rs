@@ -1,53 +1,54 @@
-//! The hidden arguments with which a program of ours starts itself: to become another program that ends with it, and to find out
-//! whether a library can be loaded.
+//! Hidden arguments with which a program starts itself again: to execute another program that ends with its parent,
+//! and to test whether a library can be loaded.
 
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// This very program, even after its file was replaced.
+/// This program's executable, even after its file was replaced.
 const OWN_PROGRAM: &str = "/proc/self/exe";
-// No option or command of a program of ours begins like these.
+// No option or command of these programs begins like these.
 const EXEC: &str = "@exec";
 const LOAD: &str = "@load";
 
-/// What a process does that another process of ours started.
+/// Task of a child process that another process of this program started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Child {
-    /// The process that started this one.
+    /// PID of the parent.
     pub parent: i32,
-    /// What to do.
+    /// The task.
     pub task: ChildTask,
 }
 
-/// What to do in a process of its own.
+/// Task of a child process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChildTask {
-    /// To become this program.
+    /// Execute this program.
     Exec {
         /// The program.
         program: OsString,
         /// Its arguments.
         arguments: Vec<OsString>,
     },
-    /// To load this library.
+    /// Load this library.
     Load(PathBuf),
 }
 
-/// The task of this process; `None` if no process of ours started it.
+/// Returns the task of this process; `None` if it was not started as a child.
 pub fn child() -> Option<Child> {
     parse(env::args_os().skip(1))
 }
 
-/// Starts this program once more, to become `program`; its arguments follow. `parent` is this process.
+/// Returns the command that starts this program again to execute `program`; append its arguments. `parent` is this
+/// process.
 pub fn exec_command(parent: i32, program: &Path) -> Command {
     let mut command = own(EXEC, parent);
     command.arg(program);
     command
 }
 
-/// Starts this program once more, to load `library`. `parent` is this process.
+/// Returns the command that starts this program again to load `library`. `parent` is this process.
 pub fn load_command(parent: i32, library: &Path) -> Command {
     let mut command = own(LOAD, parent);
     command

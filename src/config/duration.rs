@@ -1,36 +1,37 @@
-//! Durations as people write them: `10s`, `500ms`, `5m`, `1h30m`.
+//! Durations in their usual notation: `10s`, `500ms`, `5m`, `1h30m`.
 //!
-//! jiff reads them; what is added is what a setting cannot be: negative, or zero where a wait is meant.
+//! jiff parses them; this module also rejects values that a setting cannot have: negative, or zero where a wait is
+//! meant.
 
 use std::time::Duration;
 
 use jiff::SignedDuration;
 use thiserror::Error;
 
-/// Why a text is not the duration a setting needs.
+/// Reason why a text is not a valid duration for a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum DurationError {
-    /// It is none at all; most often the unit is missing.
+    /// Not a duration; most often the unit is missing.
     #[error("not a duration such as 500ms, 10s, 5m or 1h30m")]
     Malformed,
-    /// It lies in the past.
+    /// Negative.
     #[error("a duration cannot be negative")]
     Negative,
-    /// It is no time at all.
+    /// Zero.
     #[error("a duration of zero has no meaning here")]
     Zero,
 }
 
-/// How long something stays valid.
+/// Lifetime of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expiry {
-    /// It has no end.
+    /// It does not expire.
     Never,
-    /// It ends after this time unless renewed.
+    /// It expires after this time unless renewed.
     After(Duration),
 }
 
-/// A duration longer than zero.
+/// Parses a duration longer than zero.
 pub(super) fn positive(text: &str) -> Result<Duration, DurationError> {
     let duration = read(text)?;
     if duration.is_zero() {
@@ -39,7 +40,7 @@ pub(super) fn positive(text: &str) -> Result<Duration, DurationError> {
     Ok(duration)
 }
 
-/// A duration, or `0` for no end.
+/// Parses a duration, or `0` for no expiry.
 pub(super) fn expiry(text: &str) -> Result<Expiry, DurationError> {
     if text == "0" {
         return Ok(Expiry::Never);

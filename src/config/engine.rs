@@ -1,4 +1,4 @@
-//! How a node's devices are changed, by the agent and by commands alike.
+//! Settings of changing a node's devices, shared by the agent and commands.
 
 use std::path::{Path, PathBuf};
 
@@ -94,7 +94,7 @@ enum Allow {
     Reboot,
 }
 
-/// How devices are changed.
+/// Settings of changing devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineSettings {
     policy: Policy,
@@ -109,48 +109,48 @@ pub struct EngineSettings {
 }
 
 impl EngineSettings {
-    /// What may be done.
+    /// Returns which disruptions are permitted.
     pub fn policy(&self) -> Policy {
         self.policy
     }
 
-    /// The state directory.
+    /// Returns the state directory.
     pub fn state_dir(&self) -> &Path {
         &self.state_dir
     }
 
-    /// What resets a GPU, if it is there.
+    /// Returns the program that resets a GPU, if it exists.
     pub fn nvidia_smi(&self) -> &Path {
         &self.nvidia_smi
     }
 
-    /// What reboots the node, where that is allowed.
+    /// Returns the program that reboots the node, if that is permitted.
     pub fn reboot_program(&self) -> Option<&Path> {
         let allowed = self.policy.most_disruption >= Disruption::Reboot;
         allowed.then_some(self.reboot_program.as_path())
     }
 
-    /// Whether the kernel may be asked to reset a GPU.
+    /// Returns whether a GPU may be reset through sysfs.
     pub fn sysfs_reset(&self) -> bool {
         self.sysfs_reset
     }
 
-    /// Where procfs of the node is mounted.
+    /// Returns the mount point of the node's procfs.
     pub fn proc_root(&self) -> &Path {
         &self.proc_root
     }
 
-    /// The kubelet's socket; `None` where there is no kubelet.
+    /// Returns kubelet's socket; `None` if there is no kubelet.
     pub fn pod_resources(&self) -> Option<&Path> {
         self.pod_resources.as_deref()
     }
 
-    /// Where kubelet meets device plugins and keeps its record.
+    /// Returns the directory of the device plugins' sockets and of kubelet's checkpoint.
     pub fn device_plugins(&self) -> &Path {
         &self.device_plugins
     }
 
-    /// The same where kubelet meets device plugins in `folder`.
+    /// Sets the directory of the device plugins' sockets to `folder`.
     pub(super) fn meeting_in(self, folder: &Path) -> Self {
         Self {
             device_plugins: folder.to_owned(),
@@ -158,7 +158,7 @@ impl EngineSettings {
         }
     }
 
-    /// Whether this runs in a pod. Source: kubelet sets `KUBERNETES_SERVICE_HOST` in every container.
+    /// Returns whether this process runs in a pod. Source: kubelet sets `KUBERNETES_SERVICE_HOST` in every container.
     pub fn in_pod(&self) -> bool {
         self.in_pod
     }
@@ -166,7 +166,7 @@ impl EngineSettings {
 
 impl From<EngineArgs> for EngineSettings {
     fn from(args: EngineArgs) -> Self {
-        // Both folders are kubelet's, and lie side by side.
+        // Both directories are kubelet's, and are siblings.
         let kubelets = args.pod_resources.parent().and_then(Path::parent);
         Self {
             device_plugins: kubelets

@@ -1,4 +1,4 @@
-//! Where the hardware is found: the flags every program that reads a machine has in common.
+//! Settings of access to the hardware: the common flags of every program that reads a machine.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -82,7 +82,7 @@ pub(super) struct HardwareArgs {
     call_deadline: Duration,
 }
 
-/// Where the hardware is found, and how patient to be with it.
+/// Paths of the hardware, and the timeout for the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HardwareSettings {
     nvml_library: NvmlLibrary,
@@ -93,7 +93,7 @@ pub struct HardwareSettings {
     call_deadline: Duration,
 }
 
-/// Which NVML library to use.
+/// The NVML library to use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NvmlLibrary {
     /// The first one found below the driver roots.
@@ -103,32 +103,32 @@ pub enum NvmlLibrary {
 }
 
 impl HardwareSettings {
-    /// Which library to load.
+    /// Returns the library to load.
     pub fn nvml_library(&self) -> &NvmlLibrary {
         &self.nvml_library
     }
 
-    /// Roots to search below, in order.
+    /// Returns the roots to search below, in order.
     pub fn driver_roots(&self) -> &[PathBuf] {
         &self.driver_roots
     }
 
-    /// The mount point of sysfs.
+    /// Returns the mount point of sysfs.
     pub fn sys_root(&self) -> &Path {
         &self.sys_root
     }
 
-    /// The file that says how many physical cores of a Neuron device are one logical core.
+    /// Returns the file that configures how many physical cores of a Neuron device are one logical core.
     pub fn neuron_logical_config(&self) -> &Path {
         &self.neuron_logical_config
     }
 
-    /// An administrator's own catalogue.
+    /// Returns the administrator's catalog.
     pub fn catalog(&self) -> Option<&Path> {
         self.catalog.as_deref()
     }
 
-    /// The longest that one call of the driver may take.
+    /// Returns the timeout for one call of the driver.
     pub fn call_deadline(&self) -> Duration {
         self.call_deadline
     }

@@ -1,4 +1,4 @@
-//! Which Kubernetes cluster a program asks, and as whom; and what it is told about there.
+//! Settings of the Kubernetes cluster that a program uses, and names of objects in it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub struct ConfigMapName {
     pub name: String,
 }
 
-/// Why a text names none.
+/// A text is not the name of a `ConfigMap`.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("a namespace and a name are needed, such as gpu-operator/plugin-config")]
 pub struct ConfigMapNameError;

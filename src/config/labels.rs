@@ -1,4 +1,5 @@
-//! How labels are made: the flags of the agent and of `octavo labels`, so that both say the same of one machine.
+//! Settings of labels: the flags of the agent and of `octavo labels`, so that both produce the same labels for a
+//! machine.
 
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
@@ -74,7 +75,7 @@ pub(super) enum MigStrategy {
     Mixed,
 }
 
-/// How labels are made.
+/// Settings of labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LabelSettings {
     mig_strategy: MigStrategy,
@@ -84,7 +85,7 @@ pub struct LabelSettings {
 }
 
 impl LabelSettings {
-    /// What the label compiler runs on; `started` is when this program was.
+    /// Returns the options of the label compiler; `started` is the program's start time.
     pub fn options(self, started: Timestamp) -> Options {
         Options {
             mig_strategy: match self.mig_strategy {
@@ -117,7 +118,7 @@ impl From<LabelArgs> for LabelSettings {
 }
 
 impl LabelArgs {
-    /// Where no strategy is given, it is `strategy`.
+    /// Resolves the settings; `strategy` is the default MIG strategy.
     pub(super) fn resolve(self, strategy: MigStrategy) -> LabelSettings {
         LabelSettings {
             mig_strategy: self.mig_strategy.unwrap_or(strategy),

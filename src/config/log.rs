@@ -1,4 +1,4 @@
-//! What is logged and how: the flags every program that runs for long has in common.
+//! Settings of the log: the common flags of the long-running programs.
 
 use clap::{Args, ValueEnum};
 use tracing_subscriber::filter::Targets;
@@ -41,7 +41,7 @@ pub(super) struct LogArgs {
     log_format: LogFormat,
 }
 
-/// What is logged and how.
+/// Settings of the log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogSettings {
     level: LogLevel,
@@ -65,7 +65,7 @@ pub enum LogLevel {
 }
 
 impl LogLevel {
-    /// The level of this name.
+    /// Returns the level of this name.
     pub fn of(name: &str) -> Option<Self> {
         <Self as ValueEnum>::from_str(name, false).ok()
     }
@@ -81,17 +81,17 @@ pub enum LogFormat {
 }
 
 impl LogSettings {
-    /// The least severe messages to log.
+    /// Returns the lowest severity to log.
     pub fn level(&self) -> LogLevel {
         self.level
     }
 
-    /// Levels of single parts, which go before that.
+    /// Returns levels of individual modules, which take precedence.
     pub fn filter(&self) -> Option<&Targets> {
         self.filter.as_ref()
     }
 
-    /// How messages are written.
+    /// Returns the format of messages.
     pub fn format(&self) -> LogFormat {
         self.format
     }
@@ -107,7 +107,7 @@ impl From<LogArgs> for LogSettings {
     }
 }
 
-/// Where a level is misspelt the others would count for nothing, so the whole is refused.
+/// Parses levels of modules. A misspelt level is an error for the whole, because the others would have no effect.
 fn parts(text: &str) -> Result<Targets, String> {
     let parsed = text.parse::<Targets>();
     parsed.map_err(|error| format!("{error}; it reads like octavo=debug,kube=trace"))

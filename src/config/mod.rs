@@ -1,9 +1,9 @@
-//! Settings: the only reader of arguments and environment, for every program.
+//! Settings: the only module that reads arguments and environment, for every program.
 //!
-//! Two stages. Raw arguments are what a person may type, described to clap once, with help, defaults and `OCTAVO_*`
-//! variables; a flag beats its variable. Resolved settings are what the program runs on: private fields, every value
-//! checked, no combination left that means nothing. Only resolved settings leave this module, so nobody else has to ask
-//! what an absent flag means.
+//! There are two stages. Raw arguments are the command line as described to clap once, with help, defaults and
+//! `OCTAVO_*` variables; a flag takes precedence over its variable. Resolved settings are the programs' input: private
+//! fields, with every value checked and without meaningless combinations. Only resolved settings leave this module, so
+//! no other module has to interpret an absent flag.
 //!
 //! Called by the binaries: [`octavo::Invocation::from_process`], [`agent::AgentSettings::from_process`] and
 //! [`aggregator::AggregatorSettings::from_process`].
@@ -28,7 +28,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, Command, CommandFactory, FromArgMatches, ValueEnum};
 use thiserror::Error;
 
-/// clap's own answer instead of a run: help, a version, or what is wrong with the arguments.
+/// clap's output instead of a run: help, a version, or a usage error.
 #[derive(Debug, Error)]
 #[error("{error}")]
 pub struct Answer {
@@ -37,14 +37,14 @@ pub struct Answer {
     usage: AnswerKind,
 }
 
-/// What kind of answer it is, which decides the exit code.
+/// Kind of output, which determines the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerKind {
-    /// Help or version, as asked.
+    /// Help or version, as requested.
     Asked,
     /// The arguments are wrong.
     UsageError,
-    /// The arguments are wrong, and whoever gave them knows one exit code for all that fails.
+    /// The arguments are wrong, and the command uses one exit code for all failures.
     Failure,
 }
 
@@ -58,17 +58,17 @@ impl From<clap::Error> for Answer {
 }
 
 impl Answer {
-    /// Prints it: what was asked for on standard output, an error on standard error.
+    /// Prints it: requested output to standard output, an error to standard error.
     pub fn print(&self) -> io::Result<()> {
         self.error.print()
     }
 
-    /// Wrong usage that clap cannot see by itself.
+    /// Creates a usage error that clap cannot detect by itself.
     fn usage(command: &mut Command, message: &str) -> Self {
         command.error(ErrorKind::ArgumentConflict, message).into()
     }
 
-    /// What kind it is.
+    /// Returns the kind of output.
     pub fn kind(&self) -> AnswerKind {
         if self.error.use_stderr() {
             self.usage
@@ -77,7 +77,7 @@ impl Answer {
         }
     }
 
-    /// Wrong usage as a failure like any other.
+    /// Turns a usage error into a general failure.
     fn into_failure(self) -> Self {
         Self {
             usage: AnswerKind::Failure,
@@ -95,8 +95,8 @@ pub enum Switch {
     Off,
 }
 
-/// Parses `arguments`, program name first. A variable that is set to nothing is as good as unset, because that is what a
-/// template with an empty value leaves behind, and clap would blame a flag that nobody gave.
+/// Parses `arguments`, program name first. An empty variable counts as unset: templates with an empty value produce
+/// it, and clap would report an error for a flag that was not used.
 fn parse<P, A>(arguments: impl IntoIterator<Item = A>) -> Result<P, clap::Error>
 where
     P: CommandFactory + FromArgMatches,
@@ -105,7 +105,7 @@ where
     parse_as(P::command(), arguments)
 }
 
-/// The same with the description of `P` changed in words only.
+/// Parses `arguments` with `command`, the description of `P` with changed texts.
 fn parse_as<P, A>(
     command: Command,
     arguments: impl IntoIterator<Item = A>,

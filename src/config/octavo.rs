@@ -45,7 +45,7 @@ use super::Answer;
 use super::hardware::HardwareSettings;
 use super::labels::LabelSettings;
 
-/// What is asked of the command line.
+/// Parsed command line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Invocation {
     command: Command,
@@ -112,7 +112,7 @@ pub enum Command {
     Completion(Shell),
 }
 
-/// What `octavo inspect` runs on.
+/// Settings of `octavo inspect`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InspectSettings {
     source: Source,
@@ -121,7 +121,7 @@ pub struct InspectSettings {
     naming: NamingSettings,
 }
 
-/// What `octavo labels` runs on.
+/// Settings of `octavo labels`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabelsSettings {
     source: Source,
@@ -130,7 +130,7 @@ pub struct LabelsSettings {
     naming: NamingSettings,
 }
 
-/// What to do with the labels.
+/// Use of the labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LabelsPurpose {
     /// Print them.
@@ -139,7 +139,7 @@ pub enum LabelsPurpose {
     Diff(Input),
 }
 
-/// Where an inventory comes from.
+/// Source of an inventory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// This machine.
@@ -186,27 +186,27 @@ pub enum LabelsFormat {
 /// Whether a table has more than its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Headers {
-    /// A row of headers, and what stands above and below the table.
+    /// A row of headers, and the text above and below the table.
     Shown,
-    /// The rows alone.
+    /// Only the rows.
     Hidden,
 }
 
-/// Whether output is coloured.
+/// Whether output is colored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colors {
-    /// ANSI colours.
+    /// ANSI colors.
     On,
-    /// None.
+    /// No colors.
     Off,
 }
 
-/// Whether what was printed can be printed over.
+/// Whether printed output can be overwritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Screen {
     /// A terminal.
     Live,
-    /// A file, a pipe or a dumb terminal: lines follow lines.
+    /// A file, a pipe or a dumb terminal: output is only appended.
     Scroll,
 }
 
@@ -221,24 +221,24 @@ pub enum Shell {
     Fish,
 }
 
-/// Whether standard output is a place for colours, when nobody said.
+/// Capability of standard output, for the default of colors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Terminal {
-    /// A terminal that shows colours to somebody who did not ask for none.
+    /// A terminal, without `NO_COLOR`.
     Colorful,
-    /// A terminal whose owner set `NO_COLOR`.
+    /// A terminal, with `NO_COLOR` set.
     Monochrome,
     /// A file, a pipe, or a dumb terminal.
     Plain,
 }
 
 impl Invocation {
-    /// What the arguments and the environment of this process ask for.
+    /// Parses the arguments and the environment of this process.
     pub fn from_process() -> Result<Self, Answer> {
         args::invocation(env::args_os(), Terminal::of_process())
     }
 
-    /// What `arguments` ask for, program name first.
+    /// Parses `arguments`, program name first.
     pub fn from_arguments<A>(
         arguments: impl IntoIterator<Item = A>,
         terminal: Terminal,
@@ -249,17 +249,17 @@ impl Invocation {
         args::invocation(arguments, terminal)
     }
 
-    /// The command.
+    /// Returns the command.
     pub fn command(&self) -> &Command {
         &self.command
     }
 
-    /// Whether output is coloured.
+    /// Returns whether output is colored.
     pub fn colors(&self) -> Colors {
         self.colors
     }
 
-    /// Whether what was printed can be printed over.
+    /// Returns whether printed output can be overwritten.
     pub fn screen(&self) -> Screen {
         self.screen
     }
@@ -290,44 +290,44 @@ impl Terminal {
 }
 
 impl InspectSettings {
-    /// Where the inventory comes from.
+    /// Returns the source of the inventory.
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// How it is printed.
+    /// Returns the output format.
     pub fn format(&self) -> InspectFormat {
         self.format
     }
 
-    /// Whether more than rows is printed.
+    /// Returns whether more than rows is printed.
     pub fn headers(&self) -> Headers {
         self.headers
     }
 
-    /// By what devices are named.
+    /// Returns the settings of device names.
     pub fn naming(&self) -> &NamingSettings {
         &self.naming
     }
 }
 
 impl LabelsSettings {
-    /// Where the inventory comes from.
+    /// Returns the source of the inventory.
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// How labels are made.
+    /// Returns the settings of labels.
     pub fn labels(&self) -> LabelSettings {
         self.labels
     }
 
-    /// What to do with them.
+    /// Returns the use of the labels.
     pub fn purpose(&self) -> &LabelsPurpose {
         &self.purpose
     }
 
-    /// By what devices are named.
+    /// Returns the settings of device names.
     pub fn naming(&self) -> &NamingSettings {
         &self.naming
     }

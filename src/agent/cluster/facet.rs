@@ -1,4 +1,4 @@
-//! What of a Node the agent acts on: what differs in nothing of it is no news.
+//! The part of a Node that the agent acts on. Changes to anything else in the Node are ignored.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::domain::node::operands;
 use crate::domain::node::selection::at_work;
 use crate::domain::node::{Compat, LOG_LEVEL, Selected, View, select};
 
-/// What of a Node the agent acts on.
+/// The part of a Node that the agent acts on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Facet {
     pub(super) uid: String,
@@ -23,7 +23,7 @@ pub(super) struct Facet {
 }
 
 impl Facet {
-    /// What `view` says; `compat`: whose labels are honoured too.
+    /// Extracts the facet of `view`; `compat` selects which other program's labels are honored too.
     pub(super) fn of(view: &View, compat: Compat) -> Self {
         let deployed = view
             .labels

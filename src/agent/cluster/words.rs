@@ -1,11 +1,11 @@
-//! What programs of NVIDIA's would read in the Node.
+//! Values in the Node's labels that NVIDIA's programs read.
 
 use std::collections::BTreeMap;
 
 use crate::domain::labels::{LabelSet, LayoutState};
 use crate::domain::reconcile::Status;
 
-/// What mig-manager would say. Source: NVIDIA mig-parted, `nvidia.com/mig.config.state`.
+/// Returns the value that mig-manager would set. Source: NVIDIA mig-parted, `nvidia.com/mig.config.state`.
 pub(super) fn answer(status: &Status) -> Option<&'static str> {
     Some(match LayoutState::of(status)? {
         LayoutState::Applied => "success",
@@ -14,7 +14,8 @@ pub(super) fn answer(status: &Status) -> Option<&'static str> {
     })
 }
 
-/// Partitions by the resource that NVIDIA's device plugin offers each profile as; `None` where it offers them otherwise.
+/// Returns the number of partitions by the resource name that NVIDIA's device plugin uses for each profile; `None`
+/// unless its strategy is `mixed`.
 pub(super) fn partitions(labels: &LabelSet) -> Option<BTreeMap<String, u64>> {
     let mixed = labels.get("nvidia.com/mig.strategy") == Some("mixed");
     let counts = labels.iter().filter_map(|(key, value)| {

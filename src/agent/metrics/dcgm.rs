@@ -1,9 +1,11 @@
-//! The same under the names and labels of dcgm-exporter, for dashboards that know those. Asked for by `--dcgm-metrics`.
+//! The same metrics with the names and labels of dcgm-exporter, for existing dashboards. Enabled with
+//! `--dcgm-metrics`.
 //!
-//! Source: dcgm-exporter, `etc/default-counters.csv` and `internal/pkg/rendermetrics`. `Hostname` has the old spelling, which most dashboards
-//! have; releases differ. What a board does not have has no series, where DCGM has a number that means "blank". A device's value is said
-//! once and not once a pod: the labels of a pod are filled where one container alone has the device or partition.
-//! All are gauges: its two counters lack the ending that the format here asks of counters, and `rate()` takes both.
+//! Source: dcgm-exporter, `etc/default-counters.csv` and `internal/pkg/rendermetrics`. `Hostname` has the old
+//! spelling, which most dashboards use; releases differ. A value that a board does not support has no series, where
+//! DCGM has a number that means "blank". A device's value is reported once and not once per pod: the pod labels are
+//! set if exactly one container holds the device or partition. All are gauges: dcgm-exporter's two counters lack the
+//! suffix that the format requires of counters, and `rate()` takes both.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,17 +20,17 @@ use crate::domain::id::PciAddress;
 use crate::domain::reading::{Reading, Vitals};
 use crate::domain::sharing::usage::{DeviceUsage, MemoryUse, UnitUsage};
 
-/// What was seen, as dcgm-exporter would say it.
+/// Observed usage and health as dcgm-exporter would report them.
 #[derive(Debug)]
 pub(super) struct Dcgm {
     seen: watch::Receiver<Arc<Seen>>,
     host: String,
 }
 
-/// Name, help, and what it is.
+/// Name, help text, and accessor of a metric.
 type Measure<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
 
-/// What is of a whole device.
+/// Metrics of a whole device.
 const OF_DEVICES: [Measure<Vitals>; 14] = [
     ("SM_CLOCK", "Clock of the multiprocessors, in MHz", |told| {
         told.compute_clock.map(f64::from)
@@ -94,7 +96,7 @@ const OF_DEVICES: [Measure<Vitals>; 14] = [
 
 const XID: &str = "Number of the last error that the device reported by itself";
 
-/// What a partition has of its own.
+/// Metrics of a partition.
 const OF_UNITS: [Measure<MemoryUse>; 3] = [
     ("FB_FREE", "Memory that is free, in MiB", |memory| {
         Some(count(memory.free().get()))
@@ -142,7 +144,7 @@ impl Dcgm {
         let alone = match device.units.as_slice() {
             [one] if one.partition.is_none() => Some(one),
             all => unit.filter(|unit| {
-                // What is said is of the GPU instance, whose memory its compute instances share.
+                // The value belongs to the GPU instance, whose memory its compute instances share.
                 let mut same = all.iter().filter(|one| instance(one) == instance(unit));
                 same.nth(1).is_none()
             }),
@@ -161,7 +163,7 @@ fn instance(unit: &UnitUsage) -> Option<u32> {
     unit.partition.map(|(gi, _)| gi)
 }
 
-/// The one container that a unit was given to, where it is not shared.
+/// Returns the only container that a unit is allocated to, if the unit is not shared.
 fn only(unit: &UnitUsage) -> Option<(String, String, String)> {
     let mut given = unit.tenants.iter().filter(|tenant| !tenant.ids.is_empty());
     let one = given.next()?;
@@ -175,7 +177,7 @@ fn only(unit: &UnitUsage) -> Option<(String, String, String)> {
     ))
 }
 
-/// With eight digits of the domain, in capitals, as NVML writes it.
+/// Formats an address as NVML does: with eight digits of the domain, in upper case.
 fn bus_id(pci: PciAddress) -> String {
     let text = pci.to_string().to_uppercase();
     let (domain, rest) = text.split_once(':').unwrap_or(("", &text));
@@ -217,7 +219,7 @@ impl Collector for Dcgm {
             for (reading, device) in &both {
                 let mut told = Vec::new();
                 for unit in &device.units {
-                    // Compute instances of one GPU instance share its memory: the first of them says it.
+                    // Compute instances of one GPU instance share its memory: only the first of them reports it.
                     let instance = instance(unit);
                     if let Some(value) = unit.memory.as_ref().and_then(value)
                         && !told.contains(&instance)

@@ -1,8 +1,8 @@
-//! What the drivers of other makers than NVIDIA tell of their devices, as metrics: as of the last look, so that a scrape asks no hardware.
+//! Metrics of devices from vendors other than NVIDIA, as of the last scan: a scrape never queries hardware.
 //!
-//! A Neuron device is known by the driver's number, one of AMD's by its PCI address. There are as many series as devices, and the words in them
-//! are of the catalogue and of drivers; serial numbers are on the `*_info` series alone. What is not told has no series, and a maker of whom there
-//! is nothing here no family.
+//! A Neuron device is identified by the driver's number, an AMD device by its PCI address. There are as many series as
+//! devices. Words in labels come from the catalog and from drivers; serial numbers are only on the `*_info` series. A
+//! value that is not reported has no series, and a vendor without devices here has no family.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use crate::domain::accelerators;
 use crate::domain::inventory::{Amd, Device, DriverLayout, Inventory, Mode, Neuron, NeuronDevice};
 use crate::hw::Handle;
 
-/// What the hardware said last. Clones are one.
+/// Metrics of the last observed hardware. Clones share their state.
 #[derive(Debug, Clone)]
 pub struct MakerMetrics(Handle);
 
 impl MakerMetrics {
-    /// Of the hardware behind this handle.
+    /// Creates the metrics of the hardware behind this handle.
     pub fn new(hardware: Handle) -> Self {
         Self(hardware)
     }
 
-    /// Makes all of it readable.
+    /// Registers all metrics.
     pub fn registry(&self) -> Registry {
         let mut registry = Registry::with_prefix("octavo");
         registry.register_collector(Box::new(self.clone()));
@@ -99,7 +99,7 @@ fn word(text: Option<&str>) -> String {
     text.unwrap_or_default().to_owned()
 }
 
-/// One series for each device that tells `value`.
+/// Returns one series for each device that reports `value`.
 fn each(neuron: &Neuron, value: impl Fn(&NeuronDevice) -> Option<f64>) -> Samples {
     let devices = neuron.devices.iter();
     devices
@@ -343,7 +343,7 @@ mod tests {
             ],
         );
         assert!(!text.contains("amd"), "{text}");
-        // What is not told has no series, least of all a 0.
+        // A value that is not reported has no series, in particular not a 0.
         assert!(!text.contains("neuron_power_ratio{"), "{text}");
     }
 

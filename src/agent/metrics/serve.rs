@@ -1,7 +1,7 @@
-//! Serves the agent's metrics, and whether it lives, to whom asks.
+//! HTTP server for the agent's metrics and health probes.
 //!
-//! An agent is no web server: few connections at a time, one request each, and a time in which it must be asked and
-//! answered. Whatever somebody does here delays no label.
+//! It admits few connections at a time, with one request each and a deadline for request and answer. No client of it
+//! can delay a label.
 
 use std::io;
 use std::net::SocketAddr;
@@ -31,25 +31,25 @@ use super::usage::UsageMetrics;
 use crate::agent::pulse::Pulse;
 use crate::telemetry::exposition;
 
-/// Connections at a time; more wait in the kernel.
+/// Concurrent connections; more wait in the kernel.
 const CONNECTIONS: u32 = 16;
-/// How long a connection may take, its answer included.
+/// Maximum duration of a connection, its answer included.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long those may take that are there when the agent ends.
+/// Time for open connections to finish when the agent exits.
 const GRACE: Duration = Duration::from_secs(1);
-/// After a failure to accept, which is most often for want of file descriptors.
+/// Delay after a failure to accept, most often caused by a lack of file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_secs(1);
-/// Request line and headers.
+/// Maximum size of the request line and headers.
 const BUFFER: usize = 16 * 1024;
 
-/// A server that is to be run.
+/// A bound server that is not running yet.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
     router: Router,
 }
 
-/// What a request is answered from.
+/// Data that requests are answered from.
 #[derive(Debug, Clone)]
 struct Source {
     applies: Applies,
@@ -84,14 +84,14 @@ impl Server {
         Ok(Self { listener, router })
     }
 
-    /// Answers until `stop` is sent or gone, then lets those end that have begun.
+    /// Serves until `stop` is sent or dropped, then lets open connections finish.
     pub async fn run(self, mut stop: oneshot::Receiver<()>) {
         let seats = Arc::new(Semaphore::new(
             usize::try_from(CONNECTIONS).unwrap_or_default(),
         ));
         let mut answering = JoinSet::new();
         loop {
-            // A panic of one is in the log.
+            // Reap finished connections; a panic was already logged.
             while answering.try_join_next().is_some() {}
             let accepted = tokio::select! {
                 _stopped = &mut stop => break,
@@ -113,7 +113,7 @@ impl Server {
     }
 }
 
-/// The next connection and its seat, once there is one.
+/// Returns the next connection with its permit, once a permit is free.
 async fn accept(
     listener: &TcpListener,
     seats: &Arc<Semaphore>,

@@ -1,4 +1,5 @@
-//! How the node stands now, as series that come and go: the layout that is chosen and why it stands so, and who is in its way.
+//! The node's current status as series that come and go: the selected layout with its reason, and the pods that block
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,17 +14,18 @@ use crate::domain::holder::Holder;
 use crate::domain::id::PciAddress;
 use crate::domain::reconcile::Status;
 
-/// Pods that get a series of their own. Names are other people's, so their number must have a bound.
+/// Maximum number of pods with a series of their own. Users choose pod names, so their number needs a limit.
 const MOST: usize = 16;
-/// Resources that get series of their own.
+/// Maximum number of resources with series of their own.
 const MOST_RESOURCES: usize = 64;
-/// All others. No pod is without a namespace, so none can be meant.
+/// Namespace of the series for all other pods. Every pod has a namespace, so this cannot be confused with a pod of
+/// that name.
 const OTHERS: &str = "other";
 
-/// A pod by namespace and name; both empty for a process of no pod.
+/// A pod by namespace and name; both empty for a process outside any pod.
 type Pod = (String, String);
 
-/// The last status in the form that a scrape tells. Clones are one.
+/// The last status in the form that a scrape reports. Clones share their state.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Standing(Arc<Mutex<Facts>>);
 
@@ -31,13 +33,13 @@ pub(super) struct Standing(Arc<Mutex<Facts>>);
 struct Facts {
     /// The layout and the reason's word.
     layout: Option<(String, &'static str)>,
-    /// Whether something is wrong with the layouts or the state directory.
+    /// Whether there is a problem with the layouts or the state directory.
     has_notice: bool,
-    /// Devices that wait, by whom they wait for.
+    /// Number of blocked devices by the pod that blocks them.
     blockers: BTreeMap<Pod, usize>,
-    /// Who gives devices out, and the reason's word.
+    /// The component that allocates devices, and the reason's word.
     sharing: Option<(&'static str, &'static str)>,
-    /// Of each resource how many there shall be, and how many the Node offers.
+    /// Desired and allocatable count of each resource.
     shares: BTreeMap<String, (u64, Option<u64>)>,
 }
 
@@ -112,7 +114,7 @@ impl Facts {
     }
 }
 
-/// Their names are those of profiles, so their number has a bound; one is kept all the same.
+/// The resources' names are those of profiles, so their number is bounded; the limit is applied nevertheless.
 fn shares(status: &Status) -> BTreeMap<String, (u64, Option<u64>)> {
     let resources = status.sharing.iter().flat_map(|sharing| &sharing.resources);
     resources
@@ -121,7 +123,8 @@ fn shares(status: &Status) -> BTreeMap<String, (u64, Option<u64>)> {
         .collect()
 }
 
-/// Devices that wait, by whom they wait for. Those are kept that most devices wait for, and of equals the first by name.
+/// Returns the number of blocked devices by the pod that blocks them. The pods that block most devices are retained;
+/// ties are broken by name.
 fn blockers(status: &Status) -> BTreeMap<Pod, usize> {
     let mut all: BTreeMap<Pod, BTreeSet<PciAddress>> = BTreeMap::new();
     for device in &status.devices {
@@ -143,7 +146,7 @@ fn blockers(status: &Status) -> BTreeMap<Pod, usize> {
     told
 }
 
-/// Of a pod whose name nobody told there is its UID.
+/// A pod whose name is unknown is identified by its UID.
 fn pod(holder: &Holder) -> Pod {
     let Some(pod) = &holder.who.pod else {
         return Pod::default();

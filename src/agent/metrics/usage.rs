@@ -1,8 +1,9 @@
-//! Who uses what, as metrics: in base units, allocation apart from utilisation, and what is nobody's as a number of its own.
+//! Usage by pod as metrics: in base units, allocation separate from utilization, and unattributed usage as a number of
+//! its own.
 //!
-//! Partitions are known by device, GPU instance and compute instance, which come again after a change; UUIDs are on the `*_info` series
-//! alone. What a device does not have has no series. There are as many series as devices, partitions and containers on them, up to
-//! `MOST` of the last.
+//! Partitions are identified by device, GPU instance and compute instance, which recur after a change; UUIDs are only
+//! on the `*_info` series. A value that a device does not support has no series. There are as many series as devices,
+//! partitions and containers on them, up to `MOST` containers.
 
 mod containers;
 mod measures;
@@ -26,9 +27,10 @@ use crate::agent::usage::Seen;
 use crate::domain::quantity::Mebibytes;
 use crate::domain::sharing::usage::{DeviceUsage, Percent, UnitUsage};
 
-/// Containers with series of their own, those that use most. All others of a unit are `other` together.
+/// Maximum number of containers with series of their own; those with the highest usage are retained. All others of a
+/// unit are summed as `other`.
 const MOST: usize = 1024;
-/// No pod is without a namespace, so none can be meant.
+/// Namespace of the series for all other containers. Every pod has a namespace, so this cannot be confused with a pod.
 const OTHERS: &str = "other";
 
 /// Labels of a series with its value.
@@ -36,7 +38,7 @@ pub(super) type Samples = Vec<(Labels, f64)>;
 /// Labels of a series.
 type Labels = Vec<(&'static str, String)>;
 
-/// What was seen, as metrics. Clones are one.
+/// Observed usage as metrics. Clones share their state.
 #[derive(Debug, Clone)]
 pub struct UsageMetrics {
     seen: watch::Receiver<Arc<Seen>>,
@@ -44,12 +46,13 @@ pub struct UsageMetrics {
 }
 
 impl UsageMetrics {
-    /// Of what an observer has seen; with a host's name also as dcgm-exporter on that host would say it.
+    /// Creates the metrics of an observer's results; with a host name, also in the format that dcgm-exporter uses on
+    /// that host.
     pub fn new(seen: watch::Receiver<Arc<Seen>>, dcgm: Option<String>) -> Self {
         Self { seen, dcgm }
     }
 
-    /// Makes all of it readable: our own names, and the others', which have no prefix.
+    /// Registers all metrics: Octavo's own names, and those of dcgm-exporter, which have no prefix.
     pub fn registries(&self) -> Vec<Registry> {
         let mut own = Registry::with_prefix("octavo");
         own.register_collector(Box::new(Own(self.seen.clone())));
@@ -80,7 +83,7 @@ impl Collector for Own {
     }
 }
 
-/// Where families are written.
+/// Writer of metric families.
 pub(super) struct Sheet<'a, 'b>(pub(super) &'a mut DescriptorEncoder<'b>);
 
 impl Sheet<'_, '_> {
@@ -172,7 +175,7 @@ fn units(sheet: &mut Sheet<'_, '_>, devices: &[DeviceUsage]) -> fmt::Result {
     )
 }
 
-/// GPU instances, each once: their compute instances share one memory.
+/// Returns each GPU instance once: its compute instances share one memory.
 fn instances(devices: &[DeviceUsage]) -> Vec<(Labels, &UnitUsage)> {
     let mut found = BTreeMap::new();
     for device in devices {
@@ -193,7 +196,7 @@ fn instances(devices: &[DeviceUsage]) -> Vec<(Labels, &UnitUsage)> {
     found.into_values().collect()
 }
 
-/// Labels of a unit; those of a partition are empty for a whole device.
+/// Returns the labels of a unit; those of a partition are empty for a whole device.
 fn place(device: &DeviceUsage, unit: &UnitUsage) -> Labels {
     let (gi, ci) = unit.partition.unzip();
     let text = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
@@ -205,7 +208,7 @@ fn place(device: &DeviceUsage, unit: &UnitUsage) -> Labels {
     ]
 }
 
-/// The number in `GPU 3`.
+/// Returns the number in `GPU 3`.
 fn number(device: &DeviceUsage) -> String {
     let number = device.name.rsplit(' ').next();
     number.unwrap_or_default().to_owned()
@@ -223,7 +226,7 @@ fn flag(is: bool) -> f64 {
     f64::from(u8::from(is))
 }
 
-/// Exact up to 2^53, which no byte count of a device and no energy of its life reaches.
+/// Exact up to 2^53, which no device's byte count or lifetime energy reaches.
 #[expect(clippy::cast_precision_loss, reason = "see above")]
 pub(super) fn count(number: u64) -> f64 {
     number as f64

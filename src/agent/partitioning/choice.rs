@@ -1,4 +1,4 @@
-//! Who chooses a node's layout: a label of its Node, a person by hand, the settings; the first of them counts.
+//! Sources of a node's layout, in order of precedence: a label of its Node, a manual choice, the settings.
 
 use thiserror::Error;
 
@@ -9,37 +9,37 @@ use crate::domain::node::Selected;
 use crate::wire::checkpoint::CheckpointError;
 use crate::wire::local::Choice;
 
-/// What the Node of this machine says of its layout.
+/// Layout choice of this machine's Node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Following {
-    /// Nobody asks it.
+    /// The Node is not consulted.
     #[default]
     Nobody,
-    /// It was not seen yet: nothing is begun before it was.
+    /// The Node was not read yet; no change is started before it was.
     Unseen,
-    /// It says nothing.
+    /// The Node makes no choice.
     Free,
     /// A label names the layout.
     Label(Selected),
-    /// Another program says that it is partitioning this node just now; and the layout that a label names for afterwards.
+    /// Another program is partitioning this node; with the layout that a label names for afterwards.
     Held(String, Option<Selected>),
 }
 
-/// A layout that a person chose by hand.
+/// A manually selected layout.
 #[derive(Debug)]
 pub(super) struct Chosen {
     pub(super) layout: String,
     pub(super) what: What,
 }
 
-/// What a person's choice is among.
+/// Origin of a manually selected layout.
 #[derive(Debug)]
 pub(super) enum What {
-    /// The agent's own layouts.
+    /// One of the agent's own layouts.
     Own,
-    /// The file that came with it.
+    /// A layout of the file that was sent with the choice.
     Layouts(Current),
-    /// Nothing else: a checkpoint.
+    /// A checkpoint.
     Checkpoint(String),
 }
 
@@ -57,10 +57,10 @@ impl Chosen {
     }
 }
 
-/// Why a choice is not taken.
+/// Reason for rejecting a choice.
 #[derive(Debug, Error)]
 pub enum ChoiceRefused {
-    /// A label of the Node goes before it.
+    /// A label of the Node takes precedence.
     #[error(
         "this node's layout is chosen by the label {key}={layout} of its Node: change that, or remove it first"
     )]
@@ -70,24 +70,24 @@ pub enum ChoiceRefused {
         /// The layout.
         layout: String,
     },
-    /// Nobody knows yet whether the Node names a layout.
+    /// It is not known yet whether the Node names a layout.
     #[error(
         "the Node of this machine was not seen yet, and may name a layout: is the API server away?"
     )]
     Unseen,
-    /// The file that came with it cannot be used.
+    /// The file that was sent with the choice cannot be used.
     #[error(transparent)]
     Layouts(#[from] BookError),
-    /// The layout means nothing on this node.
+    /// The layout cannot be used on this node.
     #[error(transparent)]
     Layout(#[from] ChoiceError),
-    /// The checkpoint means nothing on this node.
+    /// The checkpoint cannot be used on this node.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// It could not be kept.
+    /// The choice could not be stored.
     #[error(transparent)]
     Keep(#[from] DurableError),
-    /// What could not be finished could not be discarded.
+    /// A pending change could not be discarded.
     #[error(transparent)]
     Discard(#[from] StoreError),
 }

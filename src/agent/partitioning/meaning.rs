@@ -1,4 +1,4 @@
-//! What else was asked of a node's devices, and how often.
+//! Changes of the targets of a node's devices, and their count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ pub(super) const HELD: Reason = Reason::Yielded;
 /// State of a node whose layout is about to change.
 pub(super) const UNSETTLED: Reason = Reason::Pending;
 
-/// What was asked of each device last. One that is away for a while, such as while the driver is loaded again, is asked the same
-/// when it is back.
+/// The last target of each device. A device that is temporarily absent, such as during a driver reload, has the same
+/// target when it returns.
 #[derive(Debug, Default)]
 pub(super) struct Meaning {
     layout: String,
@@ -24,7 +24,7 @@ pub(super) struct Meaning {
 }
 
 impl Meaning {
-    /// The layout of this name asks for these, or does so `anew`.
+    /// Compares the targets of `layout` with the previous ones; `anew` counts them as changed in any case.
     pub(super) fn see(&mut self, anew: bool, layout: &str, targets: &Targets) {
         let mut differs = anew || self.layout != layout;
         if differs {
@@ -38,13 +38,14 @@ impl Meaning {
         self.count = self.count.saturating_add(u64::from(differs));
     }
 
-    /// How often that was something else than before.
+    /// Returns how many times the targets changed.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 }
 
-/// Devices of which something else is asked now, wherever the rule stands that says so; all of a layout that was chosen anew.
+/// Returns the devices whose target differs from `before`, whichever rule sets it; all devices if the layout was
+/// selected again.
 pub(super) fn differing(
     before: Option<&(String, Arc<Targets>)>,
     (name, now): &(String, Arc<Targets>),

@@ -1,12 +1,12 @@
-//! Agents that change no device.
+//! Agents that never modify a device.
 
 use super::{Partitioning, REFUSED};
 
-/// Whether devices may be changed.
+/// Whether devices may be modified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     ReadWrite,
-    /// No device is changed, whatever layout is chosen.
+    /// No device is modified, whatever layout is selected.
     ReadOnly,
 }
 
@@ -21,7 +21,7 @@ impl Access {
 }
 
 impl Partitioning {
-    /// Reports a layout that is chosen for a node whose devices are never changed.
+    /// Reports a layout that is selected on a node whose devices are never modified.
     pub(super) fn decline(&mut self) {
         self.looked_at = self.generation;
         if let Some(gate) = &self.gate {

@@ -1,4 +1,4 @@
-//! The agent is the device plugin: what the layout asks is held against what pods have, and kubelet is told.
+//! The built-in device plugin: compares the layout's offers with the pods' allocations, and lists devices to kubelet.
 
 mod devices;
 mod past;
@@ -32,29 +32,30 @@ use crate::domain::sharing::withhold::Withholding;
 use crate::domain::sharing::{Compiled, Offers, ResourceName, Unit, offer};
 use crate::k8s::device_plugin::{Answer, Gate, Report, Told};
 
-/// How it is given out.
+/// Settings of the built-in device plugin.
 #[derive(Debug, Clone)]
 pub struct Rules {
-    /// Under which names partitions are.
+    /// Resource names of partitions.
     pub strategy: MigStrategy,
-    /// After how long what is not in force is looked into.
+    /// Time after which an offer that is not effective yet is reported as a problem.
     pub deadline: Duration,
-    /// After how long idle partitions and replicas of a device are withheld whose layout is blocked; `None` for never.
+    /// Time after which idle partitions and replicas of a device are withheld if its layout is blocked; `None` for
+    /// never.
     pub withhold_after: Option<Duration>,
-    /// Whether the Node chooses the layout, so that before it was seen nobody knows which.
+    /// Whether the Node selects the layout, so that it is not known before the Node was read.
     pub follows_node: bool,
-    /// What errors of devices say of them.
+    /// Effect of each Xid on the device that reports it.
     pub xids: Table,
-    /// NVIDIA's program by its whole path, which sets how long turns are.
+    /// Absolute path of `nvidia-smi`, which sets the time slices.
     pub nvidia_smi: PathBuf,
-    /// The state directory, in which is kept how devices are shared; `None` where there is none.
+    /// The state directory, which retains how devices are shared; `None` without one.
     pub state: Option<PathBuf>,
 }
 
-/// How many there shall be of each resource.
+/// Desired number of devices per resource.
 type Wanted = BTreeMap<ResourceName, usize>;
 
-/// The agent as the device plugin.
+/// The built-in device plugin.
 #[derive(Debug)]
 pub struct Embedded {
     gate: Arc<Gate>,
@@ -66,18 +67,19 @@ pub struct Embedded {
     setter: Setter,
     past: Past,
     withholding: Withholding,
-    /// What was last given out of each device that answered.
+    /// The last offered units of each device that responded.
     units: BTreeMap<PciAddress, Vec<(ResourceName, Unit)>>,
-    /// How each unit was when it was last looked at.
+    /// Health of each unit at the last scan.
     health: BTreeMap<String, Health>,
-    /// Since when what is asked is not in force.
+    /// Since when the desired offer is not effective.
     waiting: Option<(Wanted, Duration)>,
     in_force: Option<Offers>,
     said: Option<(&'static str, Option<String>)>,
 }
 
 impl Embedded {
-    /// What is listed at `gate` and told to containers by `answer`, of which kubelet has followed as far as the other two say.
+    /// Creates the backend. Devices are listed through `gate` and injected into containers through `answer`; `report`
+    /// and `told` contain what kubelet has accepted.
     pub fn new(
         (gate, answer): (Arc<Gate>, Arc<dyn Answer>),
         report: watch::Receiver<Arc<Report>>,
@@ -102,7 +104,8 @@ impl Embedded {
         }
     }
 
-    /// Whether it is known what is asked: at the start, a layout may still be looked up, or the Node that names it be unseen.
+    /// Returns whether the desired offer is known: at the start, the layout may not be resolved yet, or the Node that
+    /// selects it not read.
     fn is_decided(&self, scene: &Scene<'_>) -> bool {
         let is_unseen = self.rules.follows_node && scene.view.is_none();
         let is_unlooked = scene.status.is_some_and(|status| {
@@ -111,7 +114,7 @@ impl Embedded {
         !is_unseen && !is_unlooked && self.gate.is_open()
     }
 
-    /// What is given out of devices that answer, and of those that do not what was given out of them before; why they do not.
+    /// Adds the previously offered units of devices that do not respond. Also returns why they do not respond.
     fn with_absent(
         &mut self,
         offers: &Offers,
@@ -154,7 +157,7 @@ impl Embedded {
         held
     }
 
-    /// What of the units' health is news.
+    /// Returns an event for each change of a unit's health.
     fn turns(&mut self, listing: &Listing, changing: &BTreeSet<PciAddress>) -> Vec<Event> {
         let mut events = Vec::new();
         let mut now = BTreeMap::new();
@@ -167,7 +170,7 @@ impl Embedded {
                 let Some(item) = of_unit.next() else { continue };
                 let before = self.health.get(&unit.uuid);
                 if changing.contains(&unit.pci) {
-                    // That was asked for.
+                    // The change was requested.
                     let kept = before.cloned().unwrap_or_default();
                     now.insert(unit.uuid.clone(), kept);
                     continue;
@@ -194,9 +197,9 @@ impl Embedded {
         events
     }
 
-    /// How long it has been so that what is wanted now is not in force.
+    /// Returns how long the current desired offer has not been effective.
     fn waited(&mut self, waits: bool, wanted: &Offers, now: Duration) -> Duration {
-        // A device that comes and goes changes what is listed, and not what is wanted.
+        // A device that comes and goes changes what is listed, but not what is desired.
         let wanted = wanted.resources.iter();
         let wanted: Wanted = wanted.map(|one| (one.name.clone(), one.count())).collect();
         let known = self.waiting.take().filter(|(of, _)| *of == wanted);
@@ -208,7 +211,7 @@ impl Embedded {
         now.saturating_sub(since)
     }
 
-    /// Says in the log how it stands, once each. The Node's events come of the status.
+    /// Logs each status once. The Node's events derive from the status.
     fn log(&mut self, status: &SharingStatus) {
         let now = (status.state, status.message.clone());
         if self.said.as_ref() == Some(&now) {
@@ -228,7 +231,7 @@ impl Embedded {
         }
     }
 
-    /// Lists to kubelet what is given out with what pods have kept; which devices are being changed.
+    /// Lists the offers and the pods' allocations to kubelet. Returns the devices that are being changed.
     fn list(
         &self,
         inventory: &Inventory,
@@ -292,7 +295,7 @@ impl Giver for Embedded {
             .look(scene.now, scene.status, scene.drained);
         let changing = self.list(scene.inventory, &offers, &away, is_decided);
         let listing = Arc::clone(&self.gate.listing().borrow());
-        // No kubelet can ask in between: the program has one thread, and nothing is waited for here.
+        // Kubelet cannot ask in between: the program has one thread, and nothing is awaited here.
         let units = listed_units(&listing);
         let undelivered = self.answer.offer(&scene.inventory.devices, &units).err();
         let report = Arc::clone(&self.report.borrow_and_update());

@@ -1,7 +1,7 @@
-//! Devices given out by NVIDIA's device plugin, which is told how: by a key of its `ConfigMap` and a label of the Node.
+//! Delegation to NVIDIA's device plugin, which is configured with a key of its `ConfigMap` and a label of the Node.
 //!
-//! What it is told is compiled from the devices as they are and the layout, carried to the `ConfigMap` by the aggregator, and held
-//! against what the Node offers until that is what was asked. Nothing here waits.
+//! The configuration is computed from the devices and the layout, written to the `ConfigMap` by the aggregator, and
+//! compared with what the Node offers until both agree. Nothing here waits.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -26,42 +26,42 @@ use crate::domain::sharing::{Offers, SharingStatus};
 use crate::k8s::plugin::Watch;
 use crate::wire::plugin_config;
 
-/// What hands devices over to NVIDIA's plugin.
+/// Backend that delegates to NVIDIA's device plugin.
 #[derive(Debug)]
 pub struct HandOff {
     terms: Terms,
     watch: Option<Watch>,
     course: Course,
-    /// The key of ours that the Node's label named when the Node was seen last.
+    /// The agent-set key in the Node's label when the Node was read last.
     named: Option<String>,
-    /// What the Node was last seen to offer as it was asked for, and by which key.
+    /// The offers that the Node was last verified to make, and the key that requests them.
     verified: Option<(String, Offers)>,
-    /// What was said last.
+    /// The status logged last.
     said: Option<(Reason, String)>,
 }
 
-/// On what terms.
+/// Settings of the delegation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
-    /// Where the `ConfigMap` is: `gpu-operator/plugin-config`; none where nobody said.
+    /// The `ConfigMap`, such as `gpu-operator/plugin-config`; `None` if it is not set.
     pub config_map: Option<String>,
-    /// How long things may take.
+    /// Timeouts.
     pub limits: Limits,
-    /// How partitions are called.
+    /// Resource names of partitions.
     pub strategy: MigStrategy,
-    /// Whether NVIDIA's plugin is there for certain; else it is looked for.
+    /// Whether NVIDIA's plugin is known to run on the node; otherwise it is detected.
     pub is_certain: bool,
 }
 
-/// What a layout asks for, where that can be said to the plugin.
+/// Desired offers of a layout, with the configuration that requests them from the plugin.
 struct Wish {
     offers: Offers,
     told: Told,
 }
 
 impl HandOff {
-    /// On these terms, with the other end of what looks at the plugin; without one it is said that somebody has to name the
-    /// `ConfigMap`.
+    /// Creates the backend, with the handle of the watcher of the plugin; without one, the status requests that the
+    /// `ConfigMap` be configured.
     pub fn new(terms: Terms, watch: Option<Watch>) -> Self {
         Self {
             terms,
@@ -73,7 +73,7 @@ impl HandOff {
         }
     }
 
-    /// What shall be; `Err` is what can be said without looking any further.
+    /// Computes the desired offers. `Err` is an outcome that needs no further observation.
     fn wish(&self, scene: &Scene<'_>) -> Result<Wish, Box<Outcome>> {
         let leave = |status| {
             Err(Box::new(Outcome {
@@ -83,7 +83,7 @@ impl HandOff {
             }))
         };
         let (NvmlState::Ready(_), Some(status)) = (&scene.inventory.nvml, scene.status) else {
-            // What devices there are is not known, and what was told stands.
+            // The devices are not known, so the existing configuration remains.
             return leave(None);
         };
         if scene.view.is_none() {
@@ -93,7 +93,7 @@ impl HandOff {
             return Err(Box::default());
         };
         let Some(asked) = status.asked.as_ref() else {
-            // The layout means nothing here, or nobody has looked.
+            // The layout cannot be used here, or was not resolved yet.
             return leave(None);
         };
         let compiled = compile(scene.inventory, asked, self.terms.strategy);
@@ -114,7 +114,7 @@ impl HandOff {
         }
         let config = has_no_lengths(asked).and_then(|()| render(&offers, self.terms.strategy));
         let config = match config {
-            // A device that is lost may come back: what was told stands until then.
+            // A lost device may come back: the existing configuration remains until then.
             Ok(config) if config.resources.is_empty() => {
                 let nothing = "nothing that the layout shares can be given out".to_owned();
                 let why = [vec![nothing], compiled.warnings].concat();
@@ -155,7 +155,7 @@ impl HandOff {
         Some(self.course.look(scene.now, self.terms.limits, &facts))
     }
 
-    /// What the label names is told whatever else there is to tell: the plugin does not start without that key.
+    /// Always keeps the key that the label names configured: the plugin does not start without it.
     fn keep(&self, outcome: &mut Outcome) {
         let Some(key) = &self.named else { return };
         if outcome.status.is_none() && outcome.plugin_label == PluginLabel::Leave {
@@ -176,8 +176,8 @@ impl HandOff {
         }
     }
 
-    /// What was verified is given out until the Node says otherwise, however far what shall be is: by another key, or by what it
-    /// has. What it offers changes with every device that is ill.
+    /// Records verified offers. They count as current until the Node's key or its capacity shows otherwise, regardless
+    /// of the desired offers. The allocatable count does not matter: it changes with every unhealthy device.
     fn remember(&mut self, outcome: &mut Outcome, view: Option<&View>) {
         if let Some(offers) = &outcome.in_force {
             let key = view.and_then(|view| view.labels.get(PLUGIN_CONFIG));
@@ -198,8 +198,8 @@ impl HandOff {
         }
     }
 
-    /// Says in the log how it stands, once each; the Node's events come of the status. `gist` is what of it does not change with
-    /// every minute.
+    /// Logs each status once; the Node's events derive from the status. `gist` is its part that does not change every
+    /// minute.
     fn log(&mut self, status: Option<&SharingStatus>, gist: String) {
         let now = status.and_then(|status| Some((Reason::of(status.state)?, gist)));
         if now == self.said {
@@ -261,14 +261,14 @@ impl Giver for HandOff {
                 return pending().await;
             };
             if watch.heard.changed().await.is_err() {
-                // Whoever looks has ended, and so will we.
+                // The plugin watcher has ended, so no change will ever arrive.
                 pending::<()>().await;
             }
         })
     }
 }
 
-/// The key that the Node's label names, where an agent set it.
+/// Returns the key in the Node's label, if an agent set it.
 fn named(view: &View) -> Option<String> {
     let key = view.labels.get(PLUGIN_CONFIG)?;
     let owners = view.owners.labels.get(PLUGIN_CONFIG);
@@ -276,7 +276,7 @@ fn named(view: &View) -> Option<String> {
     (is_ours || key.starts_with(plugin_config::PREFIX)).then(|| key.clone())
 }
 
-/// What was found, without the words for it, in which times are.
+/// Returns the causes without their messages, which contain times.
 fn causes(standing: &Standing) -> Option<String> {
     let Standing::NotInForce(found) = standing else {
         return None;
@@ -313,10 +313,10 @@ fn shares_anything(asked: &Targets) -> bool {
     })
 }
 
-/// What is waited for while what there is now is not what shall be given out.
+/// Returns what must happen first while the current state is not the desired one.
 fn before(status: &Status, asked: &Targets) -> Option<String> {
     let state = status.state?;
-    // A device that cannot be read keeps nothing from the others.
+    // A device that cannot be read does not affect the others.
     let is_applied = |target: &DeviceTarget| {
         let mut devices = status.devices.iter();
         devices.any(|one| one.pci == target.pci && Reason::Applied.is(one.state))
@@ -350,7 +350,7 @@ fn said(reason: Reason, message: String, offers: &Offers, scene: &Scene<'_>) -> 
             .map(|unit| UnitStatus {
                 uuid: unit.uuid.clone(),
                 replicas: unit.replicas,
-                // What the plugin thinks of it, it tells nobody but kubelet.
+                // The plugin reports health only to kubelet.
                 health: Health::Healthy,
             })
             .collect(),

@@ -1,8 +1,9 @@
-//! What of this machine containers are given: the driver's device files, and our CDI description in the folder where container
-//! runtimes look for such.
+//! Devices of this machine as containers receive them: the driver's device files, and Octavo's CDI specification in
+//! the directory that container runtimes read.
 //!
-//! The description is held against what it shall be whenever it is needed, and written only when it differs: somebody may have
-//! removed it, and `/run` is empty after a boot. It is replaced whole, so a runtime never reads half of one.
+//! The specification is compared with the desired one whenever it is needed, and written only if it differs: another
+//! process may have removed it, and `/run` is empty after a boot. It is replaced atomically, so that a runtime never
+//! reads half of one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,11 +26,11 @@ use crate::wire::cdi::{self, CdiError, DriverEdits};
 
 /// Vendor and class, as CDI recommends.
 const NAME: &str = "octavo.dev-gpu.json";
-/// No runtime reads a file that ends like this.
+/// No runtime reads a file with this extension.
 const DRAFT: &str = ".octavo.dev-gpu.draft";
-/// Container runtimes are whoever they are.
+/// Container runtimes may run as any user.
 const MODE: u32 = 0o644;
-/// NVIDIA's description of eight GPUs is some thirty kilobytes.
+/// Maximum size; NVIDIA's specification of eight GPUs has some thirty kilobytes.
 const LONGEST: u64 = 1 << 20;
 
 /// This machine.
@@ -39,27 +40,27 @@ pub struct Host {
     seen: Mutex<Seen>,
 }
 
-/// Where things are on it.
+/// Paths on the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {
     /// The process file system, in which the kernel and the driver list numbers.
     pub proc: PathBuf,
     /// Device files.
     pub dev: PathBuf,
-    /// CDI descriptions.
+    /// CDI specifications.
     pub cdi: PathBuf,
 }
 
-/// What is known of it between two looks.
+/// State between two scans.
 #[derive(Debug, Default)]
 struct Seen {
     minors: BTreeMap<PciAddress, u32>,
     units: Vec<Unit>,
-    /// Whether NVIDIA's description was there; nobody has looked for it at first.
+    /// Whether NVIDIA's specification was there; `None` before the first check.
     libraries: Option<bool>,
 }
 
-/// Why container runtimes cannot be told of our devices.
+/// Reason why the CDI specification cannot be updated.
 #[derive(Debug, Error)]
 enum DescribeError {
     #[error(transparent)]
@@ -75,7 +76,7 @@ enum DescribeError {
 }
 
 impl Host {
-    /// The machine with these places.
+    /// Creates the machine with these paths.
     pub fn new(places: Places) -> Self {
         Self {
             places,
@@ -83,7 +84,7 @@ impl Host {
         }
     }
 
-    /// Says in the log, once for each turn, whether containers get the driver's libraries by CDI.
+    /// Logs, once per change, whether containers receive the driver's libraries through CDI.
     fn say(&self, found: bool) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.libraries.replace(found) == Some(found) {
@@ -115,7 +116,7 @@ impl Host {
         let draft = folder.join(DRAFT);
         let written = durable::replace(&path, &draft, text.as_bytes(), MODE);
         if written.is_err() {
-            // Half of one is nobody's; the folder may be read-only, and then there is none.
+            // A partial draft is useless. Removal fails if the directory is read-only, and then there is no draft.
             let _none_is_as_good = fs::remove_file(draft);
         }
         Ok(written?)
@@ -154,7 +155,7 @@ impl Machine for Host {
     }
 }
 
-/// Takes our description away, if there is one: nobody gives out what is in it any more.
+/// Removes Octavo's CDI specification, if there is one: its devices are no longer allocated.
 pub fn forget(cdi: &Path) -> Result<bool, DurableError> {
     let path = cdi.join(NAME);
     let found = path.exists();
@@ -164,8 +165,8 @@ pub fn forget(cdi: &Path) -> Result<bool, DurableError> {
     Ok(found)
 }
 
-/// What NVIDIA's description in a folder does for every container; of several the first by name. A file that cannot be read, or
-/// is something else, is none.
+/// Returns the container edits of NVIDIA's specification in a directory; of several files, the first by name. A file
+/// that cannot be read, or is something else, is skipped.
 fn driver_edits(folder: &Path) -> io::Result<Option<DriverEdits>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -180,7 +181,7 @@ fn driver_edits(folder: &Path) -> io::Result<Option<DriverEdits>> {
     Ok(texts.find_map(|text| DriverEdits::read(&text)))
 }
 
-/// The text of a file; `None` for one that is longer than any description, and for a FIFO, a device or a directory.
+/// Returns the text of a file; `None` if it is longer than any specification, and for a FIFO, a device or a directory.
 fn read(path: &Path) -> io::Result<Option<String>> {
     match files::text(path, LONGEST) {
         Ok(text) => Ok(Some(text)),
@@ -216,7 +217,7 @@ mod tests {
         }
     }
 
-    /// A machine with two GPUs, and everything of it in one folder.
+    /// A machine with two GPUs, whose files are all in one directory.
     struct Rig {
         folder: TempDir,
         host: Host,
@@ -286,7 +287,7 @@ mod tests {
         let first = fs::metadata(machine.path()).unwrap();
         assert_eq!(first.permissions().mode() & 0o777, 0o644);
         machine.describe(&[unit("GPU-a", 7)]).unwrap();
-        // A file that was replaced is another file.
+        // A replaced file has another inode.
         assert_eq!(fs::metadata(machine.path()).unwrap().ino(), first.ino());
         machine.see(&[unit("GPU-b", 8)]);
         machine.describe(&[]).unwrap();
@@ -322,7 +323,7 @@ mod tests {
         let machine = Rig::new();
         machine.see(&[unit("GPU-a", 7)]);
         machine.describe(&[]).unwrap();
-        // Nobody can write to a draft that is a folder, root neither, as it could to one that is read-only.
+        // A draft that is a directory cannot be written even by root, unlike one that is read-only.
         let draft = machine.folder.path().join("cdi").join(DRAFT);
         fs::create_dir(&draft).unwrap();
         let error = machine.describe(&[unit("GPU-b", 8)]).unwrap_err();
@@ -346,7 +347,7 @@ mod tests {
         // Neither is read.
         fs::write(folder.join("broken.yaml"), "{").unwrap();
         fs::write(folder.join("long.json"), "a".repeat(2 << 20)).unwrap();
-        // Nobody writes to it, and whoever opened it would wait for ever.
+        // It has no writer, so opening it for reading would block forever.
         let pipe = folder.join("a-pipe.json");
         mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
         machine.describe(&[]).unwrap();

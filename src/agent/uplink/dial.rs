@@ -1,4 +1,4 @@
-//! How a connection to the aggregator is made, and what is shown there.
+//! Connections to the aggregator, and the credentials that they present.
 
 use std::error::Error;
 use std::future::Future;
@@ -19,30 +19,30 @@ use crate::config::agent::{Security, UplinkSettings};
 use crate::domain::credential::{LONGEST_TOKEN, Token, TokenError};
 use crate::files;
 
-/// Longest file of certificate authorities: a system's whole bundle has 250 KiB.
+/// Maximum size of a file of CA certificates: a system's whole bundle has 250 KiB.
 const MAX_CA_BYTES: u64 = 4 << 20;
 
-/// Makes connections; the uplink asks for one at a time.
+/// Connects to an aggregator; the uplink requests one connection at a time.
 pub trait Dial {
-    /// A new connection.
+    /// Opens a connection.
     fn dial(&self) -> impl Future<Output = Result<Channel, DialError>> + Send;
 
-    /// What proves to it who this is; nothing where it does not ask.
+    /// Returns the token that authenticates the agent; `None` if no token is configured.
     fn token(&self) -> Result<Option<Token>, DialError>;
 
-    /// Whom it reaches, for a log.
+    /// Returns the aggregator's name for log messages.
     fn name(&self) -> String;
 }
 
-/// Why there is no connection.
+/// Reason why a connection failed.
 #[derive(Debug, ThisError)]
 pub enum DialError {
-    /// The authorities' certificates cannot be read.
+    /// The CA certificates cannot be read.
     #[error("cannot read the certificates in {}", path.display())]
     Ca {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
@@ -51,14 +51,14 @@ pub enum DialError {
     Token {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, without what is in it.
+        /// The cause, without the file's content.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
     /// TLS cannot be set up.
     #[error("cannot set up TLS")]
     Tls(#[from] rustls::Error),
-    /// Nobody answers, or not the right one.
+    /// No server responds, or its identity is wrong.
     #[error("cannot connect")]
     Connect(#[from] tonic::transport::Error),
 }
@@ -70,11 +70,11 @@ pub struct Aggregator(UplinkSettings);
 const CONNECT: Duration = Duration::from_secs(5);
 const KEEPALIVE: Duration = Duration::from_secs(20);
 const KEEPALIVE_ANSWER: Duration = Duration::from_secs(10);
-/// Answers are a few bytes; the default of 2 MiB would be memory that a peer may make this process hold.
+/// Answers are a few bytes; the default of 2 MiB would let a peer occupy that much memory of this process.
 const WINDOW: u32 = 64 * 1024;
 
 impl Aggregator {
-    /// That of `settings`.
+    /// Creates a dialer with `settings`.
     pub fn new(settings: UplinkSettings) -> Self {
         Self(settings)
     }
@@ -107,7 +107,7 @@ impl Dial for Aggregator {
     }
 }
 
-/// The settings of every connection.
+/// Applies the settings that all connections share.
 pub(super) fn tuned(endpoint: Endpoint) -> Endpoint {
     endpoint
         .connect_timeout(CONNECT)
@@ -118,13 +118,13 @@ pub(super) fn tuned(endpoint: Endpoint) -> Endpoint {
         .initial_connection_window_size(WINDOW)
 }
 
-/// The token in the file as it is now.
+/// Returns the file's current token.
 fn read_token(path: &Path) -> Result<Token, DialError> {
     let unusable = |source: Box<dyn Error + Send + Sync>| DialError::Token {
         path: path.to_owned(),
         source,
     };
-    // One byte more than there may be tells that there is too much, however much there is.
+    // Reading one byte more than the maximum detects an oversized file of any length.
     let most = u64::try_from(LONGEST_TOKEN).unwrap_or(u64::MAX);
     let bytes =
         files::beginning(path, most.saturating_add(1)).map_err(|error| unusable(error.into()))?;
@@ -134,7 +134,8 @@ fn read_token(path: &Path) -> Result<Token, DialError> {
         .map_err(|error: TokenError| unusable(error.into()))
 }
 
-/// Trusts the authorities in the file as it is now. Reading blocks the agent's only thread, so the file is bounded and never a FIFO.
+/// Trusts the CA certificates currently in the file. Reading blocks the agent's only thread, so the file is bounded
+/// and never a FIFO.
 fn trusting(ca: &Path) -> Result<ClientConfig, DialError> {
     let unreadable = |source: Box<dyn Error + Send + Sync>| DialError::Ca {
         path: ca.to_owned(),
@@ -151,7 +152,7 @@ fn trusting(ca: &Path) -> Result<ClientConfig, DialError> {
     if roots.is_empty() {
         return Err(unreadable("there is none in it".into()));
     }
-    // The provider is named: a process-wide default is nobody's to set.
+    // The provider is explicit: this code must not depend on a process-wide default.
     let provider = Arc::new(aws_lc_rs::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?

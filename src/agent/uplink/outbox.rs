@@ -1,4 +1,5 @@
-//! Where the loop leaves what it saw for the uplink: the latest and nothing else, so that neither waits for the other.
+//! Queue of length one between the loop and the uplink: it holds only the latest status, so that neither waits for the
+//! other.
 
 use std::time::Duration;
 
@@ -14,41 +15,41 @@ use crate::domain::stream::{Change, Content, PartKey, Parts};
 use crate::wire::status::{self, MOST, MOST_NEURON, MOST_PROCESSES};
 use crate::wire::stream::{LARGEST_STATUS, MOST_PARTS};
 
-/// The loop's end.
+/// The loop's end of the queue.
 #[derive(Debug)]
 pub struct Outbox {
     latest: watch::Sender<Latest>,
     shortened: bool,
-    /// What was looked at last, without usage.
+    /// The last observation, without usage.
     base: Latest,
     usage: Option<(PartKey, Content)>,
-    /// Whether there was no room for it.
+    /// Whether there was no room for the usage.
     crowded: bool,
     pace: Pace,
 }
 
-/// What the uplink finds there.
+/// The uplink's end of the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) enum Latest {
-    /// Nobody has looked yet.
+    /// Nothing was observed yet.
     #[default]
     Nothing,
     /// The status.
     Status(Parts),
-    /// No aggregator would take the status: reporting less would be a lie.
+    /// No aggregator would accept the status, and reporting less would be incorrect.
     TooLarge,
 }
 
-/// Bytes of a part in a message beside key and content: two tags and three lengths.
+/// Bytes of a part in a message in addition to key and content: two tags and three lengths.
 const FRAME: usize = 16;
-/// Processes of one device that are told where all would be too many.
+/// Number of reported processes per device if the status is too large with all of them.
 const FEW: usize = 64;
-/// Tenants of a device that are told, where even fewer are too many.
+/// Numbers of reported tenants per device, tried in this order until the usage fits.
 const TENANTS: [usize; 4] = [64, 16, 4, 0];
-/// Characters of a text that are told where all would be too many.
+/// Number of reported characters per text if the status is too large with whole texts.
 const SHORT: usize = 256;
 
-/// An outbox, and the uplink's end of it.
+/// Creates an outbox, and the uplink's end of it.
 pub(super) fn outbox() -> (Outbox, watch::Receiver<Latest>) {
     let (latest, uplink) = watch::channel(Latest::default());
     let outbox = Outbox {
@@ -63,7 +64,7 @@ pub(super) fn outbox() -> (Outbox, watch::Receiver<Latest>) {
 }
 
 impl Outbox {
-    /// The node is like this now.
+    /// Sets the node's current status.
     pub fn put(&mut self, inventory: &Inventory, labels: &LabelSet, status: Option<&Status>) {
         let said = Said {
             labels,
@@ -72,7 +73,7 @@ impl Outbox {
                 .and_then(|status| status.sharing.as_ref())
                 .map(SharingReport::of),
         };
-        // Memory in use moves at every look, and what is told of it in steps.
+        // Used memory changes at every scan, but is reported in steps.
         let stepped = stepped(inventory);
         let inventory = stepped.as_ref().unwrap_or(inventory);
         let whole = said.encode(inventory);
@@ -93,7 +94,8 @@ impl Outbox {
         self.send();
     }
 
-    /// This is who has what at `now`, which is since the program began. Says when to come again, where it is news and too soon.
+    /// Sets the usage at `now`, which counts from the program's start. Returns when to call again, if it changed but
+    /// the minimum interval has not passed.
     pub fn put_usage(&mut self, now: Duration, usage: &Usage) -> Option<Duration> {
         let is_unlooked = self.usage.is_none() && *usage == Usage::default();
         if is_unlooked {
@@ -132,7 +134,7 @@ impl Outbox {
     }
 }
 
-/// What is said beside what the node has.
+/// Parts of the status besides the inventory.
 struct Said<'a> {
     labels: &'a LabelSet,
     layout: Option<LayoutStatus>,
@@ -150,7 +152,7 @@ impl Said<'_> {
     }
 }
 
-/// The usage with as many tenants as a reader takes.
+/// Encodes the usage with as many tenants as fit.
 fn bounded(usage: &Usage) -> (PartKey, Content) {
     for most in TENANTS {
         let part = status::encode_usage(&told(usage, most));
@@ -161,8 +163,8 @@ fn bounded(usage: &Usage) -> (PartKey, Content) {
     untold("there is too much to be told")
 }
 
-/// The status with who has what, and whether there was no room for that: it goes before the node itself does, and what is told
-/// instead is that it is missing.
+/// Adds the usage to the status. Without room for it, a notice that it is missing replaces it: the node itself has
+/// priority. The second value is whether there was no room.
 fn with_usage(parts: &Parts, usage: &(PartKey, Content)) -> (Latest, bool) {
     let size = |(key, content): &(PartKey, Content)| {
         let bytes = key.as_str().len().saturating_add(content.bytes().len());
@@ -182,7 +184,7 @@ fn with_usage(parts: &Parts, usage: &(PartKey, Content)) -> (Latest, bool) {
     (latest, is_crowded)
 }
 
-/// Nothing, and why.
+/// Encodes an empty usage with the reason.
 fn untold(why: &str) -> (PartKey, Content) {
     status::encode_usage(&Usage {
         devices: Vec::new(),
@@ -190,7 +192,7 @@ fn untold(why: &str) -> (PartKey, Content) {
     })
 }
 
-/// Bytes that there is still room for.
+/// Returns the bytes left for further parts.
 fn room(parts: &Parts) -> usize {
     let frames = parts.len().saturating_mul(FRAME);
     let taken = parts.size().saturating_add(frames);
@@ -200,7 +202,7 @@ fn room(parts: &Parts) -> usize {
     (LARGEST_STATUS - FRAME).saturating_sub(taken)
 }
 
-/// Whether an aggregator takes it, and finds in it nothing that there is too much of.
+/// Returns whether an aggregator accepts the status, and no list in it is too long.
 fn fits(inventory: &Inventory, parts: &Parts) -> bool {
     let frames = parts.len().saturating_mul(FRAME);
     let mut devices = inventory.devices.iter();
@@ -216,7 +218,7 @@ fn fits(inventory: &Inventory, parts: &Parts) -> bool {
         && parts.size().saturating_add(frames) <= LARGEST_STATUS - FRAME
 }
 
-/// The same with fewer processes and shorter lists; each device that has lost something says so.
+/// Encodes the status with fewer processes and shorter lists; each truncated device reports a problem that says so.
 fn shortened(inventory: &Inventory, mut said: Said<'_>) -> Latest {
     if let Some(layout) = &mut said.layout {
         layout.shorten(SHORT);
@@ -230,7 +232,7 @@ fn shortened(inventory: &Inventory, mut said: Said<'_>) -> Latest {
         shorten(&mut device.problems);
         if told > FEW {
             device.processes.truncate(FEW);
-            // The name says to readers that the processes are not known: a partition must not look idle.
+            // This name marks the processes as unknown for readers: a partition must not look idle.
             device.problems.push(Problem {
                 what: "Processes".to_owned(),
                 error: format!("{told} are too many to be reported, {FEW} of them are"),
@@ -383,7 +385,7 @@ mod tests {
             let layout = status::decode(&parts).unwrap().layout.unwrap();
             layout.devices[0].message.clone()
         };
-        // 200 long ones are more than a status may be; one is not.
+        // 200 long messages exceed the maximum status; one does not.
         assert_eq!(message(&busy(1), &status).len(), SHORT);
         let few = Status {
             devices: vec![device(0)],
@@ -392,7 +394,7 @@ mod tests {
         assert_eq!(message(&busy(1), &few).len(), LONGEST_TEXT);
     }
 
-    /// One device of 80 GiB that `tenants` share, each with so much memory.
+    /// Usage of one device of 80 GiB that `tenants` share, each with `memory`.
     fn used(tenants: usize, memory: u64, is_over: bool) -> sharing::usage::Usage {
         let tenant = |number: usize| Tenant {
             namespace: Some("team-a".to_owned()),
@@ -445,7 +447,7 @@ mod tests {
     fn who_has_what_is_told_seldom_and_at_once_when_somebody_is_over_their_share() {
         let at = Duration::from_secs;
         let (mut outbox, uplink) = outbox();
-        // Before anybody has looked there is nothing to tell.
+        // Before the first observation there is nothing to report.
         assert_eq!(
             outbox.put_usage(at(0), &sharing::usage::Usage::default()),
             None
@@ -453,7 +455,7 @@ mod tests {
         assert_eq!(outbox.put_usage(at(1), &used(1, 1000, false)), None);
         outbox.put(&busy(1), &LabelSet::default(), None);
         assert_eq!(memory_told(&uplink), Some(1024));
-        // Less than a step is no news.
+        // A change within a step is not reported.
         assert_eq!(outbox.put_usage(at(2), &used(1, 1020, false)), None);
         assert_eq!(outbox.put_usage(at(4), &used(1, 2000, false)), Some(at(12)));
         assert_eq!(memory_told(&uplink), Some(1024));
@@ -466,7 +468,7 @@ mod tests {
             );
             assert_eq!(memory_told(&uplink), Some(memory.div_ceil(64) * 64));
         }
-        // What the hardware looks like does not take it away.
+        // A new status does not discard the usage.
         outbox.put(&busy(2), &LabelSet::default(), None);
         assert_eq!(memory_told(&uplink), Some(2048));
     }
@@ -572,7 +574,7 @@ mod tests {
             ["the rest of what the node says leaves no room for who uses what"]
         );
         assert!(outbox.crowded);
-        // Not even for that.
+        // Without room even for the notice.
         inventory.devices[0].product_name = Some("x".repeat(LARGEST_STATUS - 200));
         outbox.put(&inventory, &LabelSet::default(), None);
         assert_eq!(usage_told(&uplink), None);
@@ -612,7 +614,7 @@ mod tests {
             ("embedded", "sharing-pending")
         );
         assert_eq!(told.message.map(|text| text.len()), Some(LONGEST_TEXT));
-        // Half of a configuration is another one.
+        // A truncated configuration would be a different one, so it is left out.
         assert_eq!(told.hand_off, None);
         outbox.put(&busy(1), &LabelSet::default(), None);
         assert_eq!(sharing(&uplink), None);
@@ -689,7 +691,7 @@ mod tests {
         assert_eq!(used(&told), [Some(1024), Some(2048)]);
         let more = put(&node(1025, 2000, 41));
         assert_ne!(more, first);
-        // Nothing is nothing, and all is not more than there is.
+        // Zero stays zero, and full memory does not exceed the total.
         assert_eq!(used(&read(put(&node(0, 0, 0)))), [Some(0), Some(0)]);
         let full = read(put(&node(32_760, 196_590, 100)));
         assert_eq!(used(&full), [Some(32_768), Some(196_592)]);

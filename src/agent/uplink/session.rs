@@ -1,4 +1,4 @@
-//! One connection, from the greeting to its end.
+//! One connection to the aggregator, from the greeting to its end.
 
 use std::error::Error;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::proto::v1;
 use crate::proto::v1::fleet_client::FleetClient;
 use crate::wire::stream::{Identity, encode_from_agent, parse_to_agent};
 
-/// What a connection needs of its uplink.
+/// State of the uplink that a connection uses.
 pub(super) struct Session<'a> {
     pub(super) identity: &'a Identity,
     pub(super) heartbeat: Duration,
@@ -30,14 +30,14 @@ pub(super) struct Session<'a> {
     pub(super) log: &'a mut Log,
 }
 
-/// How a connection ended.
+/// Reason for the end of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// There is nothing more to report, and the stream was closed.
     Closed,
-    /// It broke, was refused, or could not be made.
+    /// The connection broke, was refused, or could not be opened.
     Lost(String),
-    /// The aggregator sent us away.
+    /// The aggregator asked the agent to come back later.
     HeldOff {
         retry_after: Duration,
         reason: String,
@@ -50,15 +50,17 @@ struct Line {
     answers: Streaming<v1::ToAgent>,
 }
 
-/// An aggregator that has said nothing for this many heartbeats has gone, whatever its kernel says.
+/// Number of unanswered heartbeats after which the aggregator is considered gone, even if its kernel still accepts
+/// data.
 const PATIENCE: u32 = 3;
-/// Messages that wait to be written. A peer that reads has none waiting, so one that lets this fill does not read.
+/// Maximum number of messages waiting to be written. A peer that reads leaves none waiting, so a full queue means that
+/// it does not read.
 const WAITING: usize = 8;
-/// Of an answer, which is an acknowledgement or a reason.
+/// Maximum size of an answer, which is an acknowledgement or a reason.
 const LARGEST_ANSWER: usize = 64 * 1024;
-/// How long the aggregator is given to take note that the stream has ended.
+/// Time for the aggregator to notice that the stream has ended.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// Characters of a reason that are logged.
+/// Maximum number of logged characters of a reason.
 const LONGEST: usize = 256;
 
 impl Session<'_> {
@@ -75,7 +77,7 @@ impl Session<'_> {
         let end = self.converse(&mut line).await;
         drop(line.out);
         if end == End::Closed {
-            // Waits for the aggregator's last word, so that it sees an end and not a broken connection.
+            // Waits for the aggregator to end the stream, so that it does not see a broken connection.
             let last = async { while let Ok(Some(_)) = line.answers.message().await {} };
             let _silent = timeout(FAREWELL, last).await;
         }
@@ -111,7 +113,7 @@ impl Session<'_> {
     }
 
     async fn converse(&mut self, line: &mut Line) -> End {
-        // What was seen while the connection was made.
+        // Report what was observed while the connection was being opened.
         if let Err(end) = self.observed(line) {
             return end;
         }
@@ -144,7 +146,8 @@ impl Session<'_> {
         }
     }
 
-    /// A heartbeat more or less, by a tenth: a fleet that starts together does not beat together.
+    /// Returns the heartbeat interval with a jitter of a tenth, so that agents that started together do not send
+    /// heartbeats simultaneously.
     fn interval(&self) -> Duration {
         let tenth = self.heartbeat / 10;
         let interval = self.heartbeat.saturating_sub(tenth);
@@ -191,7 +194,7 @@ impl Session<'_> {
         self.say(line, next)
     }
 
-    /// `due` heartbeats, with this one, are not answered; those that nothing could be said in count too.
+    /// Sends a heartbeat. `due` is the number of unanswered ones, including this one and those that could not be sent.
     fn beat(&mut self, line: &Line, due: u32) -> Result<(), End> {
         if due > PATIENCE {
             return Err(End::Lost(format!("no answer to {PATIENCE} heartbeats")));
@@ -211,25 +214,25 @@ impl Session<'_> {
             Err(mpsc::error::TrySendError::Full(_)) => {
                 Err(End::Lost("it does not read what it is told".to_owned()))
             }
-            // Why a stream is closed is known to the other direction, which is about to say so.
+            // The other direction is about to report why the stream was closed.
             Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
         }
     }
 }
 
-/// A token as it is shown, marked so that nobody on the way keeps or prints it.
+/// Returns the token as a metadata value, marked sensitive so that no library stores or prints it.
 fn bearer(token: &Token) -> Result<MetadataValue<Ascii>, InvalidMetadataValue> {
     let mut shown: MetadataValue<Ascii> = format!("Bearer {}", token.expose()).parse()?;
     shown.set_sensitive(true);
     Ok(shown)
 }
 
-/// Why the aggregator refused the stream, or what broke it.
+/// Returns why the aggregator refused the stream, or what broke it.
 fn said(status: &Status) -> String {
     let message = status.message();
     match status.source() {
         Some(cause) => {
-            // tonic's message ends with what its cause begins with.
+            // tonic's message ends with the beginning of its cause.
             let message = message.strip_suffix(&cause.to_string()).unwrap_or(message);
             format!("{}: {}", message.trim_end_matches(": "), chain(cause))
         }
@@ -237,7 +240,7 @@ fn said(status: &Status) -> String {
     }
 }
 
-/// The beginning of a reason, without what a terminal could take for a command.
+/// Returns the beginning of a reason, without control characters that a terminal might interpret.
 fn tamed(reason: &str) -> String {
     let reason = reason.chars().take(LONGEST);
     reason

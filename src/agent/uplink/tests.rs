@@ -1,7 +1,6 @@
-//! The uplink against an aggregator that does what each test wants.
+//! Tests of the uplink against a scripted aggregator.
 //!
-//! What is about time runs in memory, where tokio's clock stands still until nobody has anything to do; what is about
-//! sockets and certificates runs on real ones.
+//! Tests of timing run in memory with tokio's paused clock; tests of sockets and certificates use real ones.
 
 mod fake;
 mod sockets;
@@ -25,7 +24,7 @@ fn this_one() -> Run {
     }
 }
 
-/// A node that is told from others by a word.
+/// A node that is identified by a word.
 fn inventory(word: &str) -> Inventory {
     Inventory {
         neuron: None,
@@ -43,7 +42,7 @@ fn put(outbox: &mut Outbox, word: &str) {
     outbox.put(&inventory(word), &LabelSet::default(), None);
 }
 
-/// An uplink that has `word` to report, and the aggregator it reports to.
+/// A running uplink that has `word` to report, and the aggregator it reports to.
 fn reporting(word: &str) -> (Fake, Outbox, JoinHandle<()>) {
     let (fake, service) = Fake::new();
     let (mut outbox, uplink) = Uplink::new(Memory(service), identity(), this_one(), HEARTBEAT);
@@ -51,13 +50,13 @@ fn reporting(word: &str) -> (Fake, Outbox, JoinHandle<()>) {
     (fake, outbox, tokio::spawn(uplink.run()))
 }
 
-/// Which word the aggregator knows.
+/// Returns the word of the status that the aggregator has.
 fn known(receiver: &Receiver) -> String {
     let status = status::decode(receiver.parts()).unwrap();
     status.inventory.machine.product_name.unwrap()
 }
 
-/// Takes what the agent says as the aggregator does, and answers.
+/// Handles the agent's next message as the aggregator does, and answers.
 async fn take(peer: &mut Peer, receiver: &mut Receiver) -> Incoming {
     let incoming = peer.hears().await;
     let offer = match incoming.clone() {
@@ -74,7 +73,7 @@ async fn take(peer: &mut Peer, receiver: &mut Receiver) -> Incoming {
     incoming
 }
 
-/// The first connection of a node, up to its first status.
+/// Accepts a node's first connection, up to its first status.
 async fn first(fake: &mut Fake) -> (Peer, Receiver) {
     let mut peer = fake.peer().await;
     let hello = peer.greeting().await;
@@ -139,7 +138,7 @@ async fn what_was_told_before_is_not_told_again_after_a_reconnect() {
         panic!("it is the same agent");
     };
     assert_eq!(answer, ToAgent::Ack { seq: 1 });
-    // While the answer is on its way, something changes.
+    // Something changes while the answer is on its way.
     put(&mut outbox, "two");
     peer.says(&answer).await;
     let incoming = take(&mut peer, &mut receiver).await;

@@ -1,4 +1,4 @@
-//! Who gives devices out to pods: builds it out of settings.
+//! Builds the sharing backend from the settings.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use octavo::k8s::device_plugin::{Answer, Gate, Manager, Settings};
 use tokio::task::JoinSet;
 use tracing::info;
 
-/// Starts what gives devices out, where that is this program, which then knows of it when devices are changed.
+/// Starts the built-in device plugin if the settings select it, and connects it to the partitioning.
 pub(crate) fn start(
     settings: &AgentSettings,
     partitioning: Option<Partitioning>,
@@ -33,7 +33,7 @@ pub(crate) fn start(
     match embedded(settings, tasks) {
         Some((giver, gate)) => {
             if partitioning.is_none() {
-                // Nobody has a state directory to hold.
+                // There is no state directory to acquire first.
                 gate.open();
             }
             (Some(giver), partitioning.map(|one| one.giving(gate)))
@@ -42,7 +42,7 @@ pub(crate) fn start(
     }
 }
 
-/// How the hardware is looked at, and what is made of it.
+/// Builds the settings of the agent's loop.
 pub(crate) fn looking(settings: &AgentSettings, interval: Duration, labels: Options) -> Looking {
     Looking {
         interval,
@@ -51,12 +51,12 @@ pub(crate) fn looking(settings: &AgentSettings, interval: Duration, labels: Opti
     }
 }
 
-/// What errors say of the devices that report them.
+/// Builds the table of Xid effects.
 fn xids(settings: &AgentSettings) -> Table {
     Table::default().without(settings.sharing().ignored_xids().clone())
 }
 
-/// Takes away what container runtimes were told, where this program told them.
+/// Removes the CDI specification if this program maintains it.
 pub(crate) fn clean_up(settings: &AgentSettings) -> Result<(), DurableError> {
     let sharing = settings.sharing();
     let is_told = sharing.device_lists().contains(&DeviceList::Cdi);

@@ -1,4 +1,4 @@
-//! Builds the hardware's adapter out of settings; shared by the programs, which alone may name it.
+//! Builds the hardware adapter from the settings. Shared by the programs, which alone may name the adapter.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
@@ -15,13 +15,13 @@ use octavo::domain::error::chain;
 use octavo::hw::nvml::{self, Loader};
 use octavo::hw::{self, Handle};
 
-/// An administrator's own catalogue, where there is one.
+/// Reads the administrator's catalog, if there is one.
 pub(crate) fn catalogue(settings: &HardwareSettings) -> io::Result<Option<Catalogue>> {
     let read = settings.catalog().map(catalogue::read).transpose();
     read.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, chain(&error)))
 }
 
-/// Starts the thread that owns NVML; devices are recognised by `catalogue` too.
+/// Starts the thread that owns NVML; `catalogue` adds to the recognized devices.
 pub(crate) fn open(
     settings: &HardwareSettings,
     catalogue: Option<&Catalogue>,
@@ -42,7 +42,7 @@ pub(crate) fn open(
     hw::spawn(Box::new(loader), &settings)
 }
 
-/// Does what another process of ours started this one for.
+/// Performs the task for which another process of this program started this one.
 pub(crate) fn child(child: &Child) -> ExitCode {
     let done = end_with_parent(child.parent).and_then(|()| match &child.task {
         ChildTask::Exec { program, arguments } => Err(Command::new(program).args(arguments).exec()),

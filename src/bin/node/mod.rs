@@ -1,4 +1,4 @@
-//! What of the cluster the agent speaks to: its Node, its NodeFeature, or neither; and where labels go.
+//! The agent's connections to the cluster: its Node, its NodeFeature, or neither; and the sink for labels.
 
 use std::error::Error;
 use std::fs;
@@ -32,20 +32,21 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-/// The ends of the tasks that speak to the API server.
+/// Handles of the tasks that talk to the API server.
 pub(crate) struct Node {
     client: Client,
     link: Option<Arc<Link>>,
     post: Option<Post>,
     door: Option<Door>,
-    /// Where pods are told events of their own.
+    /// Handle for events on pods.
     pub(crate) pods: Option<PodEvents>,
 }
 
-/// Where labels go, and the Node.
+/// The sink for labels, and the Node.
 type Places = (Box<dyn LabelSink>, Option<Cluster>);
 
-/// Starts what speaks to the API server. That may be away; credentials that cannot be read are an error.
+/// Starts the tasks that talk to the API server. The server may be unreachable, but unreadable credentials are an
+/// error.
 pub(crate) async fn connect(
     settings: &ClusterSettings,
     usage: UsageSettings,
@@ -81,7 +82,7 @@ pub(crate) async fn connect(
     })
 }
 
-/// Where labels go, and the Node where it is followed.
+/// Builds the sink for labels, and the Node if it is watched.
 pub(crate) fn outputs(
     settings: &AgentSettings,
     node: Option<Node>,
@@ -93,7 +94,7 @@ pub(crate) fn outputs(
         .unwrap_or_default();
     let cluster = settings.cluster().zip(link.clone());
     let cluster = cluster.map(|(settings, link)| {
-        // One that looks only once would go before any pod has.
+        // With `once`, the agent would exit before any pod is gone.
         let door = door.filter(|_| !once).zip(settings.drain());
         let draining = door.map(|(door, policy)| Draining::new(policy, settings.compat(), door));
         Cluster::new(link, settings, level, once).draining(draining)
@@ -112,7 +113,7 @@ pub(crate) fn outputs(
     Ok((sink, cluster))
 }
 
-/// Who hands devices over to NVIDIA's plugin, where that is wanted; it takes a Node that is followed.
+/// Builds the delegation to NVIDIA's plugin if the settings select it; it requires a watched Node.
 pub(crate) fn hand_off(
     settings: &AgentSettings,
     node: Option<&Node>,
@@ -152,7 +153,7 @@ pub(crate) fn hand_off(
     Ok(Some(Box::new(HandOff::new(terms, watch))))
 }
 
-/// Starts looking who uses what, where the settings ask for it.
+/// Starts observing usage if the settings enable it.
 pub(crate) fn observe(
     settings: &AgentSettings,
     hardware: &Handle,
@@ -171,7 +172,7 @@ pub(crate) fn observe(
     Some(views)
 }
 
-/// Who uses what, as metrics; as those of dcgm-exporter too, where the settings ask for it.
+/// Builds the metrics of usage, in dcgm-exporter's format too if the settings enable it.
 pub(crate) fn usage_metrics(settings: &AgentSettings, views: &Views) -> UsageMetrics {
     let host = settings.node().map(ToString::to_string);
     let dcgm = settings.sharing().usage().dcgm();
@@ -179,15 +180,15 @@ pub(crate) fn usage_metrics(settings: &AgentSettings, views: &Views) -> UsageMet
     UsageMetrics::new(views.seen.clone(), host)
 }
 
-/// Says nothing any more, to the Node that is there.
+/// Removes the agent's fields from the Node, if it exists.
 async fn unsay(link: &Link) {
     let mut report = link.report.clone();
-    // What is waited for is borrowed while it is held: nobody could report meanwhile.
+    // The awaited value is borrowed while it is held, which would block updates.
     if report.wait_for(|report| report.asked).await.is_err() {
         return;
     }
     let uid = link.view.borrow().as_ref().map(|view| view.uid.clone());
-    // Where there is no Node there is nothing on it.
+    // Without a Node there is nothing to remove.
     if uid.is_none() {
         return;
     }
@@ -199,7 +200,7 @@ async fn unsay(link: &Link) {
     link.settled().await;
 }
 
-/// Takes away all that an agent with these settings has written.
+/// Removes everything that an agent with these settings has written.
 pub(crate) async fn clean_up(sink: &Target, node: Option<Node>) -> Result<(), Box<dyn Error>> {
     if let Target::FeatureFile(file) = sink {
         match fs::remove_file(file.path()) {

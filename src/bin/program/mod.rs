@@ -1,4 +1,4 @@
-//! What the programs that run for long have in common: settings or an answer, a log, and how a failure is told.
+//! Common parts of the long-running programs: settings or an early exit, a log, and the report of a failure.
 
 use std::error::Error;
 use std::panic::set_hook;
@@ -10,7 +10,7 @@ use octavo::domain::error::chain;
 use octavo::telemetry::{self, Level};
 use tracing::error;
 
-/// Runs `start` with the settings, logging as they say.
+/// Runs `start` with the settings, and logs as they configure.
 pub(crate) fn main<S>(
     settings: Result<S, Answer>,
     log: impl FnOnce(&S) -> &LogSettings,
@@ -21,7 +21,7 @@ pub(crate) fn main<S>(
         Err(answer) => return say(&answer),
     };
     let level = telemetry::start(log(&settings));
-    // A panic of any thread or task is a line of the log like others.
+    // Log panics of any thread or task.
     set_hook(Box::new(|panic| error!("panic: {panic}")));
     match start(&settings, level) {
         Ok(()) => ExitCode::SUCCESS,
@@ -33,7 +33,7 @@ pub(crate) fn main<S>(
 }
 
 fn say(answer: &Answer) -> ExitCode {
-    // Help that nobody reads is no failure.
+    // A closed standard output is no failure.
     let _unread = answer.print();
     match answer.kind() {
         AnswerKind::Asked => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! By this process, which then holds the lock of the state directory, as an agent would.
+//! Changes made by this process, which holds the lock of the state directory as an agent would.
 
 use std::sync::Arc;
 
@@ -18,23 +18,23 @@ use crate::domain::reconcile::Drift;
 use crate::hw::Handle;
 use crate::wire::local::Status;
 
-/// How often it is looked whether what was in the way has gone; processes say nothing when they end.
+/// Interval of checks for blockers: the end of a process causes no notification.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How the history and the lock name this program.
+/// Name of this program in the history and in the lock.
 pub(super) const COMMAND: &str = "command";
 
-/// Who changes this node now.
+/// Engine of this process, while it owns the state directory.
 #[derive(Debug)]
 pub(in crate::cli) struct Hand {
     engine: Engine,
     board: watch::Receiver<Board>,
 }
 
-/// A layout's name, and what it means on what is there.
+/// A layout's name, and a function that resolves it on an inventory.
 pub(in crate::cli) type Meant<'a> = (&'a str, &'a dyn Fn(&Inventory) -> Targets);
 
-/// Rounds until everything is done, or was tried, as far as there is patience.
+/// Runs rounds until the layout is applied or `settings` allow no further attempt.
 pub(super) async fn run(
     hardware: &Handle,
     settings: &RunSettings,
@@ -53,7 +53,7 @@ pub(super) async fn run(
 }
 
 impl Hand {
-    /// Takes the state directory, or says who has it.
+    /// Acquires the state directory. The error names its current owner.
     pub(in crate::cli) fn take(settings: &EngineSettings, how: Settings) -> Result<Self, CliError> {
         let progress = watch::Sender::new(Board::new());
         let board = progress.subscribe();
@@ -62,12 +62,12 @@ impl Hand {
         Ok(Self { engine, board })
     }
 
-    /// Something else is asked for from now on.
+    /// Marks all devices as selected again, after the desired layout changed.
     pub(in crate::cli) fn select(&mut self) {
         self.engine.select_all();
     }
 
-    /// Rounds until everything is done, or was tried, as far as there is patience.
+    /// Runs rounds until the layout is applied or `patience` allows no further attempt.
     pub(in crate::cli) async fn rounds(
         &mut self,
         hardware: &Handle,
@@ -98,7 +98,7 @@ impl Hand {
                     tokio::select! {
                         round = &mut round => break Ok(round),
                         Ok(()) = board.changed() => show.board(&inventory, &board.borrow_and_update()),
-                        // What was begun is brought to its end, unless the driver does not let it.
+                        // A change in progress is completed unless a driver call hangs.
                         _ = late.tick() => if let Some(call) = hardware.unanswered(LOOK) {
                             break Err(call);
                         },
@@ -112,7 +112,7 @@ impl Hand {
                 Err(call) => return unanswered(status, call),
             };
             if !round.outcomes.is_empty() && Instant::now() < end {
-                // Looked at once more: what it means may be another thing now that there is a catalogue.
+                // Repeat immediately: with a catalog the layout may resolve differently.
                 continue;
             }
             if status.is_applied() || Instant::now() >= end {
@@ -133,7 +133,7 @@ impl Hand {
     }
 }
 
-/// Reads the hardware; the call of the driver that has not returned at `end`, if one has not.
+/// Reads the hardware. The error is the driver call that had not returned at `end`.
 pub(super) async fn look(hardware: &Handle, end: Instant) -> Result<Arc<Inventory>, &'static str> {
     let mut observed = std::pin::pin!(hardware.observe());
     let mut late = interval_at(end, LOOK);
@@ -147,8 +147,8 @@ pub(super) async fn look(hardware: &Handle, end: Instant) -> Result<Arc<Inventor
     }
 }
 
-/// The status at the time limit, while `call` of the driver has not returned. It is an error if no device was looked at yet: a
-/// status without devices would be a success.
+/// Returns the status at the time limit, while `call` of the driver has not returned. It is an error if no device was
+/// read yet, because a status without devices would be a success.
 fn unanswered(status: Status, call: &'static str) -> Result<Status, CliError> {
     if status.devices.is_empty() {
         return Err(CliError::Unanswered(call));

@@ -1,4 +1,4 @@
-//! What a person sees while a node is being changed, and at the end.
+//! Progress display while a node is being changed, and the final status.
 
 use crate::apply::executor::Board;
 use crate::cli::Exit;
@@ -11,7 +11,7 @@ use crate::domain::plan::words::Words;
 use crate::domain::reason::Reason;
 use crate::wire::local::{Device, InterruptedChange, Status};
 
-/// One line that is written over, on a terminal.
+/// Progress line that is overwritten on a terminal.
 #[derive(Debug)]
 pub(in crate::cli) struct Show {
     screen: Screen,
@@ -22,7 +22,7 @@ impl Show {
         Self { screen }
     }
 
-    /// Of an agent's devices.
+    /// Shows the progress of an agent's devices.
     pub(in crate::cli) fn progress(&self, status: &Status) {
         let devices = status.devices.iter();
         let moving = devices.filter_map(|device| {
@@ -37,7 +37,7 @@ impl Show {
         self.line(&moving.collect::<Vec<_>>());
     }
 
-    /// Of this process' devices.
+    /// Shows the progress of this process's devices.
     pub(in crate::cli) fn board(&self, inventory: &Inventory, board: &Board) {
         let moving = board.iter().map(|(pci, progress)| {
             let name = Words::new(inventory, *pci).device(*pci);
@@ -64,14 +64,14 @@ impl Show {
     }
 }
 
-/// Where the node stands, a line for each device and one for all.
+/// Formats the node's status: a line for each device and one for all.
 pub(in crate::cli) fn people(status: &Status, colors: Colors) -> String {
     let mut text = devices(status, colors);
     text.push_str(&summary(status));
     text
 }
 
-/// Where each device stands, and what was done for other layouts.
+/// Formats each device's status, and the interrupted changes of other layouts.
 pub(in crate::cli) fn devices(status: &Status, colors: Colors) -> String {
     let mut text = String::new();
     for note in status.notice.iter().chain(&status.drain) {
@@ -99,7 +99,7 @@ pub(in crate::cli) fn devices(status: &Status, colors: Colors) -> String {
     text
 }
 
-/// How interrupted changes of other layouts ended, a line for each device.
+/// Formats how interrupted changes of other layouts ended, a line for each device.
 pub(in crate::cli) fn interrupted(status: &Status) -> Vec<String> {
     let changes = status.interrupted.iter().map(|change| {
         let InterruptedChange {
@@ -156,12 +156,12 @@ fn summary(status: &Status) -> String {
     format!("Layout {layout}: {}\n", counts.join(", "))
 }
 
-/// The gravest of all devices.
+/// Returns the most severe exit code of all devices.
 pub(in crate::cli) fn exit(status: &Status) -> Exit {
     let gravity = |device: &Device| match Reason::of(&device.state) {
         Some(Reason::Applied) => Exit::Done,
         Some(Reason::Infeasible) => Exit::Infeasible,
-        // What waits for another device, or was not begun in time, is not done.
+        // A device that waits for another one, or was not begun in time, is not done.
         Some(
             Reason::Blocked
             | Reason::NeedsReset

@@ -1,4 +1,4 @@
-//! Through the agent's socket.
+//! Changes made by the agent, requested through its socket.
 
 use std::io;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::cli::CliError;
 use crate::config::octavo::apply::Patience;
 use crate::wire::local::{Answer, Request, SOCKET, Status, line};
 
-/// The agent of this node; `None` where none listens.
+/// Connects to the agent of this node; `None` if none listens.
 pub(in crate::cli) async fn connect(folder: &Path) -> Result<Option<UnixStream>, CliError> {
     let socket = folder.join(SOCKET);
     match UnixStream::connect(&socket).await {
@@ -29,7 +29,7 @@ pub(in crate::cli) async fn connect(folder: &Path) -> Result<Option<UnixStream>,
     }
 }
 
-/// Asks for something, and watches until it is done, or was tried, as far as there is patience.
+/// Sends a request, and watches until the layout is applied or `patience` allows no further wait.
 pub(super) async fn ask(
     mut agent: UnixStream,
     request: &Request,
@@ -48,7 +48,7 @@ pub(super) async fn ask(
     loop {
         let said = match timeout_at(end, lines.next_line()).await {
             Ok(said) => said.map_err(talk)?,
-            // What was said before the choice was looked at is no answer to it.
+            // A status from before the agent handled the choice is no answer to it.
             Err(_) => return last.ok_or(CliError::AgentSilent(patience.limit())),
         };
         let Some(said) = said else {
@@ -57,7 +57,7 @@ pub(super) async fn ask(
         let answer = serde_json::from_str(&said).map_err(|error| talk(io::Error::other(error)))?;
         match answer {
             Answer::Accepted { generation } => wanted = Some(generation),
-            // Nobody asked for it.
+            // Not requested here.
             Answer::Usage(_) => {}
             Answer::Refused { reason } => return Err(CliError::AgentRefused(reason)),
             Answer::Status(status) => {

@@ -1,4 +1,4 @@
-//! One product on a sheet: facts, names, machines of clouds, and below them who says all this.
+//! Details of one product: facts, names, cloud machine types, and the sources of all these.
 
 use crate::cli::paint::Ink;
 use crate::cli::text::{Cell, columns, folded};
@@ -6,7 +6,7 @@ use crate::config::octavo::Colors;
 use crate::domain::accelerators::{Alias, Catalogue, Fact, Field, Offer, Product, Value};
 use crate::wire::catalogue::cited;
 
-/// All that is known of `product`.
+/// Formats everything that is known of `product`.
 pub(super) fn sheet(product: &Product, catalogue: &Catalogue, colors: Colors) -> String {
     let mut parts = vec![columns(&identity(product), colors)];
     if !product.facts.is_empty() {
@@ -38,7 +38,7 @@ pub(super) fn sheet(product: &Product, catalogue: &Catalogue, colors: Colors) ->
     parts.join("\n")
 }
 
-/// A row of headers.
+/// Returns a row of headers.
 pub(super) fn header(names: &[&str]) -> Vec<Cell> {
     let cells = names.iter().map(|name| Cell::new(name, Ink::Faint));
     cells.collect()
@@ -68,7 +68,7 @@ fn of_fact(field: Field, fact: &Fact) -> Vec<Cell> {
         Value::List(texts) => texts.join(", "),
     };
     let value = match (field, &fact.value) {
-        // A number of instances is a bound, and none is a word.
+        // A number of instances is a limit, and zero is shown as a word.
         (Field::MigInstances, Value::Number(most)) if *most < 1.0 => "none: no MIG".to_owned(),
         _ if field.unit().is_empty() => value,
         _ => format!("{value} {}", field.unit()),

@@ -1,4 +1,4 @@
-//! Why an aggregator could not be asked, and what to do about it.
+//! Errors of requests to an aggregator, with advice.
 
 use std::error::Error;
 use std::io;
@@ -14,10 +14,10 @@ use crate::cli::text::printable;
 use crate::wire::api::Problem;
 use crate::wire::inventory::FieldError;
 
-/// Why a question has no answer.
+/// Reason why a request failed.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// The address and what was typed make no address together.
+    /// The configured address and the requested path do not form a valid URL.
     #[error("this is no address that can be asked")]
     Address,
     /// The token in the file cannot be used.
@@ -25,86 +25,86 @@ pub enum ClientError {
     Token {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The token would be there for anybody to take.
+    /// The token would be sent unencrypted.
     #[error(
         "the address begins with http://, and a token is not sent unencrypted to another machine"
     )]
     TokenInClear,
-    /// Nobody listens there.
+    /// The connection was refused.
     #[error("nobody listens there: the connection was refused")]
     NobodyThere,
-    /// The way there does not work.
+    /// The connection failed.
     #[error("cannot connect")]
     Connect(#[source] Box<dyn Error + Send + Sync>),
-    /// The aggregator's certificate is not to be trusted.
+    /// The aggregator's certificate cannot be trusted.
     #[error("its certificate cannot be trusted: {}", fault(.0))]
     Certificate(CertificateError),
     /// TLS failed otherwise.
     #[error("cannot speak TLS with it")]
     Tls(#[source] rustls::Error),
-    /// What came back is no HTTP.
+    /// The response is not HTTP.
     #[error("what answers does not speak HTTP")]
     NotHttp(#[source] Box<dyn Error + Send + Sync>),
     /// The connection broke.
     #[error("the connection broke before the answer was whole")]
     Broken(#[source] Box<dyn Error + Send + Sync>),
-    /// It took too long.
+    /// The timeout has passed.
     #[error("there was no answer within {0:?}")]
     TimedOut(Duration),
-    /// It points elsewhere.
+    /// The server redirects the request.
     #[error("it sends us to {}, and redirects are not followed", printable(.to))]
     Redirected {
-        /// Where to.
+        /// The target.
         to: String,
     },
-    /// It says what is wrong.
+    /// The server returned a problem document.
     #[error("{}", told(.0))]
     Problem(Box<Problem>),
-    /// It fails without a reason that we can read.
+    /// The server returned an error without a readable explanation.
     #[error("it answers {0} without an explanation")]
     Refused(StatusCode),
-    /// Something else answers.
+    /// Another program responded.
     #[error("the answer is {}, not what an aggregator gives", media_type(.kind))]
     NotOurs {
         /// Its media type.
         kind: String,
     },
-    /// The answer is longer than any honest one.
+    /// The answer exceeds the size limit.
     #[error("the answer is longer than {} MiB", .0 >> 20)]
     TooLong(usize),
     /// The answer is not what this version expects.
     #[error("cannot understand the answer")]
     Unreadable(#[source] serde_json::Error),
-    /// A value in the node's inventory cannot be.
+    /// The node's inventory contains an invalid value.
     #[error("cannot understand the inventory of the node")]
     Inventory(#[source] FieldError),
     /// The stream ended.
     #[error("the aggregator ended the stream")]
     Ended,
-    /// Nothing came for longer than a living stream is silent.
+    /// The stream was silent for longer than its heartbeat interval.
     #[error("nothing was heard for {0:?}, not even that it lives")]
     Silent(Duration),
 }
 
-/// What is wrong with certificates for which rustls has only the words of its verifier.
+/// Certificate errors that rustls reports only as text of its verifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
-    /// The server shows the certificate of an authority.
+    /// The server presents a CA's certificate.
     Authority,
-    /// What signed it is not the certificate of an authority.
+    /// The issuer's certificate is not a CA's.
     NoAuthority,
-    /// It is older than extensions are.
+    /// The certificate predates X.509 extensions.
     Version,
-    /// It is for something else than servers.
+    /// The certificate is not for servers.
     Purpose,
 }
 
 impl Flaw {
     fn of(error: &CertificateError) -> Option<Self> {
-        // The verifier is no dependency of ours, so its errors are known by their names.
+        // The verifier is not a dependency of this crate, so its errors are recognized by name.
         let CertificateError::Other(other) = error else {
             return matches!(
                 error,
@@ -136,7 +136,7 @@ impl Flaw {
     }
 }
 
-/// What is wrong with a certificate, in words.
+/// Describes the error of a certificate.
 fn fault(error: &CertificateError) -> String {
     match (Flaw::of(error), error) {
         (Some(flaw), _) => flaw.words().to_owned(),
@@ -147,7 +147,7 @@ fn fault(error: &CertificateError) -> String {
     }
 }
 
-/// What the person can do about a certificate.
+/// Returns advice about a certificate.
 fn certificate_advice(error: &CertificateError) -> &'static str {
     if matches!(error, CertificateError::UnknownIssuer) {
         return "give the certificate of the authority that signed it with --ca FILE or OCTAVO_CA";
@@ -188,7 +188,8 @@ fn certificate_advice(error: &CertificateError) -> &'static str {
 }
 
 impl ClientError {
-    /// What a failed request says; the chain of its causes is searched, because each layer wraps the one below.
+    /// Classifies the error of a failed request; the chain of its causes is searched, because each layer wraps the one
+    /// below.
     pub(super) fn of(error: &legacy::Error) -> Self {
         let tls: Option<&rustls::Error> = find(error);
         if let Some(error) = tls {
@@ -216,7 +217,7 @@ impl ClientError {
         }
     }
 
-    /// Whether another attempt in a moment may go better.
+    /// Returns whether a later attempt may succeed.
     pub(in crate::cli) fn may_pass(&self) -> bool {
         match self {
             Self::NobodyThere
@@ -243,17 +244,17 @@ impl ClientError {
         }
     }
 
-    /// Whether whoever asked may not see it.
+    /// Returns whether the requester is not authorized.
     pub(in crate::cli) fn is_forbidden(&self) -> bool {
         matches!(self, Self::Problem(problem) if problem.kind == "/problems/forbidden")
     }
 
-    /// Whether nobody was met at the address.
+    /// Returns whether no server was reached at the address.
     pub(in crate::cli) const fn is_unreachable(&self) -> bool {
         matches!(self, Self::NobodyThere | Self::Address | Self::Connect(_))
     }
 
-    /// What the person can do about it.
+    /// Returns advice about the error.
     pub(in crate::cli) fn advice(&self) -> Option<&'static str> {
         match self {
             Self::NobodyThere => Some(
@@ -309,7 +310,7 @@ impl ClientError {
     }
 }
 
-/// A problem's own words, which come from elsewhere and must not steer the terminal.
+/// Returns a problem document's text, without control characters, which could steer the terminal.
 fn told(problem: &Problem) -> String {
     let text = if problem.detail.is_empty() {
         &problem.title
@@ -327,13 +328,14 @@ fn media_type(kind: &str) -> String {
     }
 }
 
-/// The layer of hyper-util says only that it is a client's error; what lies below says which.
+/// Returns the cause below hyper-util's error, which is only a generic client error.
 fn cause(error: &legacy::Error) -> Box<dyn Error + Send + Sync> {
     let text = error.source().map(crate::domain::error::chain);
     text.unwrap_or_else(|| error.to_string()).into()
 }
 
-/// The first cause of type `T`. What an `io::Error` carries is no source of it, so it is looked into.
+/// Returns the first cause of type `T`. The error inside an `io::Error` is not its source, so it is inspected
+/// separately.
 fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     if let Some(found) = error.downcast_ref() {
         return Some(found);
@@ -358,7 +360,7 @@ mod tests {
 
     use super::*;
 
-    /// What is said of a certificate that signed itself and is trusted as an authority.
+    /// Returns the message and the advice for a self-signed certificate that is trusted as a CA.
     fn said(change: impl FnOnce(&mut CertificateParams)) -> (String, Option<&'static str>) {
         let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         change(&mut params);

@@ -1,6 +1,6 @@
-//! The stream of changes: Server-Sent Events, each of which carries one JSON object.
+//! The stream of changes: Server-Sent Events, each of which contains one JSON object.
 //!
-//! Source of the form: the HTML standard, "Server-sent events". Of its fields only `data` matters here.
+//! Source of the format: the HTML standard, "Server-sent events". Only the field `data` is used here.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use super::ClientError;
 use crate::wire::api::Event;
 use crate::wire::hardware_profiles::events::ProfileEvent;
 
-/// A row of a node with many types is a few kilobytes.
+/// Maximum length of a line. A row of a node with many types is a few kilobytes.
 const LONGEST_LINE: usize = 1 << 20;
 
-/// The aggregator says that it lives several times a minute, so a stream that is silent for longer is dead.
+/// Timeout for the stream: the aggregator sends a heartbeat several times a minute.
 const SILENCE: Duration = Duration::from_mins(1);
 
 /// A stream that is being read.
@@ -29,12 +29,12 @@ pub(in crate::cli) struct Events<E> {
     of: PhantomData<E>,
 }
 
-/// What a stream is of.
+/// Type of a stream's events.
 pub(in crate::cli) trait Stream: DeserializeOwned {
-    /// Where it is.
+    /// Path of the stream.
     const PATH: &str;
 
-    /// Whether it says that all there was has been sent.
+    /// Returns whether the event marks the end of the initial state.
     fn is_synced(&self) -> bool;
 }
 
@@ -54,7 +54,7 @@ impl Stream for ProfileEvent {
     }
 }
 
-/// Bytes that become lines.
+/// Splits bytes into lines.
 #[derive(Debug, Default)]
 struct Lines(BytesMut);
 
@@ -67,7 +67,7 @@ impl<E: Stream> Events<E> {
         }
     }
 
-    /// The next event. Can be dropped and called again without losing one.
+    /// Returns the next event. Cancel-safe.
     pub(in crate::cli) async fn next(&mut self) -> Result<E, ClientError> {
         loop {
             while let Some(line) = self.lines.next() {
@@ -93,7 +93,7 @@ impl<E: Stream> Events<E> {
 }
 
 impl Lines {
-    /// The next whole line, without its end.
+    /// Returns the next whole line, without its end.
     fn next(&mut self) -> Option<Bytes> {
         let end = self.0.iter().position(|byte| *byte == b'\n')?;
         let mut line = self.0.split_to(end).freeze();
@@ -105,7 +105,7 @@ impl Lines {
     }
 }
 
-/// What a line says. The aggregator writes each object on one line, so a line of data is an event.
+/// Parses a line. The aggregator writes each object on one line, so each `data` line is an event.
 fn event<E: Stream>(line: &[u8]) -> Result<Option<E>, ClientError> {
     let Some(data) = line.strip_prefix(b"data:") else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! What the client makes of servers that are not as they should be. Each is a socket that says its piece once.
+//! Tests of the client against faulty servers. Each is a socket that sends one answer.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ async fn error(server: &str, patience: Duration) -> String {
     explain(&asked.unwrap_err()).replace(server, "SERVER")
 }
 
-/// What a person is told of a server that answers with `answer` and, unless it is to go on for ever, closes.
+/// Returns the error for a server that sends `answer` and then closes the connection.
 async fn told(answer: Vec<u8>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -24,7 +24,7 @@ async fn told(answer: Vec<u8>) -> String {
         let (mut socket, _) = listener.accept().await.unwrap();
         let mut request = [0; 1024];
         let _ = socket.read(&mut request).await.unwrap();
-        // The reader may have had enough.
+        // The reader may have closed the connection.
         let _ = socket.write_all(&answer).await;
     };
     let server = format!("http://{address}");
@@ -93,7 +93,7 @@ async fn what_is_no_aggregator_is_told_apart() {
             b"220 mail ready\r\n".to_vec(),
             "what answers does not speak HTTP",
         ),
-        // How a server with TLS answers who does not speak it: an alert.
+        // A TLS server answers a plain-text client with an alert.
         (
             vec![21, 3, 3, 0, 2, 2, 70],
             "what answers does not speak HTTP",

@@ -1,4 +1,4 @@
-//! The token that says to an aggregator who asks: out of a file that something may renew, read anew for each request.
+//! The bearer token: read from a file for every request, because another process may renew it.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,7 +10,7 @@ use hyper::header::HeaderValue;
 use super::ClientError;
 use crate::domain::credential::{LONGEST_TOKEN, Token, TokenError};
 
-/// What is sent with a request to `to`. It is not sent where anybody on the way could take it.
+/// Returns the `Authorization` header of a request to `to`. The token is never sent unencrypted over a network.
 pub(super) fn authorization(file: &Path, to: &Uri) -> Result<HeaderValue, ClientError> {
     if to.scheme_str() != Some("https") && !to.host().is_some_and(is_this_machine) {
         return Err(ClientError::TokenInClear);
@@ -19,7 +19,7 @@ pub(super) fn authorization(file: &Path, to: &Uri) -> Result<HeaderValue, Client
         path: file.to_owned(),
         source,
     };
-    // One byte more than there may be tells that there is too much, however much there is.
+    // Reading more than the maximum detects an oversized file of any length.
     let most = u64::try_from(LONGEST_TOKEN).unwrap_or(u64::MAX);
     let mut bytes = Vec::new();
     let read =

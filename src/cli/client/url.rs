@@ -2,17 +2,17 @@
 
 use std::fmt::Write;
 
-/// What is asked for, below the aggregator's address.
+/// Path and query, below the aggregator's address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli) struct Target(String);
 
 impl Target {
-    /// A path that is written in this program; what others may choose goes through [`segment`].
+    /// Creates a target from a path in this program; text from users goes through [`segment`].
     pub(in crate::cli) fn new(path: &str) -> Self {
         Self(path.to_owned())
     }
 
-    /// With parameters.
+    /// Adds parameters.
     pub(in crate::cli) fn with<'a>(
         mut self,
         parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -26,13 +26,13 @@ impl Target {
         self
     }
 
-    /// The whole address.
+    /// Returns the whole URL.
     pub(super) fn on(&self, server: &str) -> String {
         format!("{server}{}", self.0)
     }
 }
 
-/// `text` as a part of a path or a query: all but the unreserved characters of RFC 3986 percent-encoded.
+/// Encodes `text` as a part of a path or a query: all but the unreserved characters of RFC 3986 are percent-encoded.
 pub(in crate::cli) fn segment(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,16 +1,16 @@
-//! What the aggregator must have seen of the fleet, compared with what it says.
+//! Comparison of the fleet with the aggregator's reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::scenario::Scenario;
 use crate::wire::api::{NodeRow, TypeRow};
 
-/// Expected, and seen so far.
+/// Expected and observed state.
 #[derive(Debug)]
 pub(super) struct Check {
     unseen: BTreeSet<String>,
     types: BTreeMap<String, u32>,
-    /// Whether there are no others than those.
+    /// Whether no types other than the expected ones may exist.
     whole: bool,
     last: BTreeMap<String, u32>,
     counted: bool,
@@ -38,7 +38,8 @@ impl Check {
         }
     }
 
-    /// The types as they are counted now. Once right is enough: what is lost on purpose later changes nothing of it.
+    /// Compares the current counts. They need to match only once: devices that are lost on purpose later do not
+    /// matter.
     pub(super) fn types(&mut self, rows: &[TypeRow]) {
         self.last = rows
             .iter()
@@ -61,7 +62,7 @@ impl Check {
         self.counted
     }
 
-    /// What is missing, one text each; empty when nothing is.
+    /// Returns the missing items, one text each.
     pub(super) fn missing(&self) -> Vec<String> {
         let unseen = self.unseen.iter();
         let mut missing: Vec<String> = unseen
@@ -87,7 +88,7 @@ impl Check {
         missing
     }
 
-    /// What was found right.
+    /// Summarizes what was verified.
     pub(super) fn summary(&self) -> String {
         let devices = self
             .last

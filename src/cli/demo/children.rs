@@ -1,9 +1,9 @@
-//! Processes that are started, listened to, and ended.
+//! Child processes of the demo: started, logged, and stopped.
 //!
-//! They are led by `setpriv --pdeathsig KILL` of util-linux where that is there, so that the kernel ends them even when this
-//! program is killed hard. Asking the kernel ourselves would take `unsafe`, between fork and exec at that. The signal
-//! comes when the *thread* ends that started them, which is one more reason for a runtime of one thread. Without
-//! setpriv, a hard kill leaves them.
+//! They run under `setpriv --pdeathsig KILL` of util-linux if it is available, so that the kernel ends them even when
+//! this program is killed with SIGKILL. Setting the signal in this program would require `unsafe` between fork and
+//! exec. The signal is sent when the *thread* that started them ends, which is one more reason for a runtime of one
+//! thread. Without setpriv, a SIGKILL leaves them running.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,13 +21,13 @@ use tokio::time::timeout;
 
 use super::DemoError;
 
-/// Lines of each log that are kept.
+/// Number of retained lines per log.
 const KEPT: usize = 40;
 
-/// For whoever was asked to end.
+/// Time between the request to exit and the kill.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// All that run.
+/// The running children.
 #[derive(Debug)]
 pub(super) struct Children {
     running: JoinSet<Ended>,
@@ -35,7 +35,7 @@ pub(super) struct Children {
     led: bool,
 }
 
-/// One that ended.
+/// A child that has exited.
 #[derive(Debug)]
 struct Ended {
     name: String,
@@ -43,7 +43,7 @@ struct Ended {
     log: Log,
 }
 
-/// The last lines that a process said on standard error.
+/// The last lines of a process's standard error.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Log(Arc<(Mutex<VecDeque<String>>, Notify)>);
 
@@ -63,7 +63,7 @@ impl Children {
         }
     }
 
-    /// Starts one more. It is in a process group of its own: Ctrl-C is for this program, which ends the others in order.
+    /// Starts a child. It has a process group of its own: Ctrl-C is for this program, which stops the others in order.
     pub(super) fn start(&mut self, name: &str, command: &Command) -> Result<Log, DemoError> {
         let wanted = command.as_std();
         let mut command = if self.led {
@@ -99,7 +99,7 @@ impl Children {
         Ok(log)
     }
 
-    /// Returns once one has ended by itself.
+    /// Returns once a child has exited by itself.
     pub(super) async fn died(&mut self) -> DemoError {
         loop {
             match self.running.join_next().await {
@@ -114,7 +114,7 @@ impl Children {
         }
     }
 
-    /// Asks all to end, ends those that do not, and returns when none is left.
+    /// Asks all children to exit, kills those that do not, and returns when none is left.
     pub(super) async fn stop(&mut self) {
         for order in [Signal::SIGTERM, Signal::SIGKILL] {
             self.orders.send_replace(Some(order));
@@ -126,7 +126,7 @@ impl Children {
     }
 }
 
-/// Waits for `child` and passes orders on; its number is its own as long as nobody has waited for its end.
+/// Waits for `child` and passes signals on; its PID is not reused before it was waited for.
 async fn tend(
     mut child: Child,
     mut orders: watch::Receiver<Option<Signal>>,
@@ -138,14 +138,14 @@ async fn tend(
         };
         let pid = child.id().and_then(|id| i32::try_from(id).ok());
         if let (Some(order), Some(pid)) = (order, pid) {
-            // One that ended at this moment is waited for above.
+            // The child may exit at this moment; that is handled above.
             let _ = kill(Pid::from_raw(pid), order);
         }
     }
 }
 
 impl Log {
-    /// The first line so far, or the next one, that has `text`; what follows it there.
+    /// Waits for a line that contains `text`, including earlier ones, and returns the rest of the line.
     pub(super) async fn says(&self, text: &str) -> String {
         let (lines, news) = &*self.0;
         loop {
@@ -164,7 +164,7 @@ impl Log {
         }
     }
 
-    /// What is kept.
+    /// Returns the retained lines.
     pub(super) fn text(&self) -> String {
         let lines = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
         let lines: Vec<String> = lines.iter().map(|line| format!("  {line}")).collect();

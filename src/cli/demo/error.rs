@@ -1,4 +1,4 @@
-//! What can go wrong with the demo.
+//! Errors of the demo.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,78 +7,78 @@ use thiserror::Error;
 
 use crate::cli::CliError;
 
-/// Why the demo ended before its time, or should not have ended as it did.
+/// Reason why the demo ended early, or failed at its end.
 #[derive(Debug, Error)]
 pub enum DemoError {
-    /// A program or the simulated driver is not where it should be.
+    /// A program or the simulated driver is missing.
     #[error("there is no {name} in {}", .folder.display())]
     ProgramMissing {
         /// Its name.
         name: &'static str,
-        /// Where it was looked for.
+        /// The searched directory.
         folder: PathBuf,
     },
-    /// The folder of scenarios cannot be read.
+    /// The directory of scenarios cannot be read.
     #[error("cannot read the machines in {}", .folder.display())]
     Machines {
-        /// The folder.
+        /// The directory.
         folder: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// There is nothing to simulate.
     #[error("there is no scenario (NAME.yaml) in {}", .0.display())]
     NoMachines(PathBuf),
-    /// The folder for the simulated machines cannot be made or removed.
+    /// The directory for the simulated machines cannot be created or removed.
     #[error("cannot make or remove a folder for the simulated machines")]
     Folder(#[source] io::Error),
     /// A file of a simulated machine cannot be written.
     #[error("cannot write {}", .path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// A simulated machine cannot be made.
+    /// A simulated machine cannot be created.
     #[error("cannot make the machine {machine}: {said}")]
     Prepare {
         /// Its name.
         machine: String,
-        /// What the simulation says.
+        /// Output of the simulation.
         said: String,
     },
     /// A program does not start.
     #[error("cannot start {}", .program.display())]
     Start {
-        /// Which.
+        /// The program.
         program: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// A program ended by itself.
+    /// A program exited by itself.
     #[error("{name} ended early ({how}); the end of its log:\n{log}")]
     Died {
-        /// Who it was.
+        /// Its name.
         name: String,
-        /// How it ended.
+        /// Its exit status.
         how: String,
         /// Its last lines.
         log: String,
     },
-    /// The aggregator does not say where it listens.
+    /// The aggregator does not report its address.
     #[error("the aggregator does not say where it listens; its log:\n{log}")]
     NoAddress {
         /// Its last lines.
         log: String,
     },
-    /// The aggregator did not see what is there.
+    /// The aggregator did not report the expected fleet.
     #[error("the aggregator has not seen the fleet as it is: {}", .0.join("; "))]
     Unseen(Vec<String>),
 }
 
 impl DemoError {
-    /// What the person can do about it.
+    /// Returns advice about the error.
     pub(in crate::cli) fn advice(&self) -> Option<&'static str> {
         match self {
             Self::ProgramMissing { .. } => Some(

@@ -1,4 +1,4 @@
-//! One simulated machine: a folder with a library that answers as NVML, its state, and the files of /sys that are read.
+//! One simulated machine: a directory with a simulated NVML library, its state, and the files of /sys that are read.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,10 +14,10 @@ use super::programs::Programs;
 use super::scenario::Scenario;
 use super::tenants::{self, Tenants};
 
-/// The layouts that can be chosen.
+/// The available layouts.
 const LAYOUTS: &str = include_str!("../../../demo/layouts.yaml");
 
-/// A machine that was made.
+/// A simulated machine.
 #[derive(Debug)]
 pub(super) struct Machine<'a> {
     scenario: &'a Scenario,
@@ -27,7 +27,7 @@ pub(super) struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    /// Makes it below `folder`.
+    /// Creates the machine below `folder`.
     pub(super) async fn make(
         scenario: &'a Scenario,
         programs: &'a Programs,
@@ -64,25 +64,25 @@ impl<'a> Machine<'a> {
         &self.scenario.name
     }
 
-    /// Whether its driver is still to be installed.
+    /// Returns whether its driver is still to be installed.
     pub(super) fn waits_for_driver(&self) -> bool {
         self.scenario.has_driver() && !self.library().exists()
     }
 
-    /// Renamed into place, as a package manager does: an agent that looks now never finds half a file.
+    /// Installs the driver by a rename, as a package manager does: a scanning agent never finds half a file.
     pub(super) fn install_driver(&self) -> Result<(), DemoError> {
         let draft = self.driver_folder().join(".incoming");
         write(&draft, |path| fs::copy(&self.programs.library, path))?;
         write(&self.library(), |path| fs::rename(&draft, path))
     }
 
-    /// Its files of /sys are as its devices are now.
+    /// Updates the files of /sys to the current devices.
     pub(super) async fn show(&self) -> Result<(), String> {
         let sysfs: [&OsStr; 2] = ["sysfs".as_ref(), self.folder.as_ref()];
         self.simulate(sysfs).await
     }
 
-    /// Something happens to the machine; what the simulation says if it cannot.
+    /// Changes the simulated hardware. The error is the simulator's message.
     pub(super) async fn simulate<A: AsRef<OsStr>>(
         &self,
         arguments: impl IntoIterator<Item = A>,
@@ -102,9 +102,9 @@ impl<'a> Machine<'a> {
         Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
     }
 
-    /// Its agent, quick to notice so that something is to be seen. The library is named, so that a real driver of this
-    /// machine is never taken. The machine that has none is searched in vain instead: naming a file that never comes is an
-    /// error of whoever names it.
+    /// Returns the command of the machine's agent, with a short scan interval so that changes are visible soon. The
+    /// library is named explicitly, so that a real driver of this machine is never used. A machine without a driver
+    /// gets a search path without one instead: naming a file that never appears would be a configuration error.
     pub(super) fn agent(&self, aggregator: &str) -> Command {
         let mut command = Command::new(&self.programs.agent);
         for variable in SIMULATOR_VARIABLES {
@@ -144,8 +144,9 @@ impl<'a> Machine<'a> {
         command
     }
 
-    /// Chooses a layout by hand, as a person does who is logged in there: `own` is this very program, which asks the agent
-    /// and never touches the machine that the demo runs on. What it says if it cannot; that somebody is in the way is no failure.
+    /// Selects a layout manually, as a user on the machine would: `own` is this program, which requests it from the
+    /// agent and never touches the machine that the demo runs on. The error is the program's message; a blocked layout
+    /// is no failure.
     pub(super) async fn choose(&self, own: &Path, layout: &str) -> Result<(), String> {
         let output = Command::new(own)
             .args(["apply", layout, "--agent", "--timeout=10s", "--state-dir"])

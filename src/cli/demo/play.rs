@@ -1,4 +1,4 @@
-//! All of the demo together: start, show, make things happen, and look whether the aggregator sees them.
+//! The whole demo: start, display, change the hardware, and check that the aggregator reports it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,24 +28,24 @@ use crate::config::octavo::demo::DemoSettings;
 use crate::config::octavo::server::{ServerSettings, ServerUrl};
 use crate::wire::api::{Event, NodeRow, TypeList};
 
-/// Longer than a start takes on a slow machine.
+/// Maximum time of a start, sufficient on a slow machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Between two things that happen.
+/// Interval between two changes.
 const PACE: Duration = Duration::from_secs(3);
 
-/// How a demo ended that did not fail.
+/// End of a demo that did not fail.
 #[derive(Debug)]
 pub(super) enum Ending {
-    /// Somebody stopped it.
+    /// The user stopped it.
     Stopped,
-    /// Nobody reads any more.
+    /// Standard output was closed.
     Unread,
-    /// Its time is over and all was seen; what there was.
+    /// Its time is over and everything was reported; with the summary.
     Complete(String),
 }
 
-/// What a demo is played with.
+/// Inputs of the demo.
 #[derive(Debug)]
 pub(super) struct Play<'a> {
     pub(super) settings: &'a DemoSettings,
@@ -54,7 +54,7 @@ pub(super) struct Play<'a> {
     pub(super) folder: &'a Path,
 }
 
-/// The fleet as it was last heard of, and what must be heard.
+/// The last reported state of the fleet, and the expected one.
 #[derive(Debug)]
 struct Audience {
     client: Client,
@@ -64,7 +64,7 @@ struct Audience {
 }
 
 impl Play<'_> {
-    /// Until its time is over; for ever if it has none.
+    /// Runs until its time is over, or indefinitely without a limit.
     pub(super) async fn run(
         &self,
         scenarios: &[Scenario],
@@ -135,7 +135,7 @@ impl Play<'_> {
         }
     }
 
-    /// Starts it; where agents find it, and where people do.
+    /// Starts the aggregator. Returns its addresses for agents and for users.
     async fn aggregator(&self, children: &mut Children) -> Result<(String, String), CliError> {
         let mut command = Command::new(&self.programs.aggregator);
         command
@@ -200,7 +200,7 @@ impl Play<'_> {
 }
 
 impl Audience {
-    /// Asks for the fleet, says what is new and checks it.
+    /// Requests the fleet's state, prints the changes and checks it.
     async fn look(&mut self) -> Result<Reader, CliError> {
         let rows = fleet::everything(&self.client).await?;
         self.check.nodes(&rows);
@@ -232,18 +232,19 @@ impl Audience {
     }
 }
 
-/// The address at the start of what was said.
+/// Returns the address at the start of a log message.
 fn address(said: &str) -> String {
     let address = said.split_whitespace().next().unwrap_or_default();
     format!("http://{address}")
 }
 
-/// Nobody who reads is no reason to end before the processes are in order; the next look finds it.
+/// Prints a line. A closed output must not end the demo before the processes are stopped in order; the next update
+/// detects it.
 fn line(text: &str) -> Result<(), CliError> {
     print::out(&format!("{text}\n")).map(|_| ())
 }
 
-/// The time of day, in UTC.
+/// Returns the time of day, in UTC.
 fn now() -> String {
     let now = Timestamp::now();
     let now = now.round(Unit::Second).unwrap_or(now).to_string();

@@ -1,10 +1,10 @@
-//! The programs and the simulated driver, which lie in one folder where cargo puts them.
+//! The programs and the simulated driver, all in the directory where cargo builds them.
 
 use std::path::{Path, PathBuf};
 
 use super::DemoError;
 
-/// Where everything is that the demo starts.
+/// Paths of the programs that the demo starts.
 #[derive(Debug)]
 pub(super) struct Programs {
     pub(super) agent: PathBuf,
@@ -14,7 +14,7 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Those in `folder`, of which none may be missing.
+    /// Finds the programs in `folder`; all of them must exist.
     pub(super) fn find(folder: &Path) -> Result<Self, DemoError> {
         let find = |name: &'static str| {
             let path = folder.join(name);

@@ -1,4 +1,4 @@
-//! The machines of the demo: what hardware each has, and what it must be counted as.
+//! The machines of the demo: the hardware of each, and its expected counts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,15 +9,15 @@ use super::DemoError;
 /// A machine to simulate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Scenario {
-    /// Its name, which is its node's.
+    /// Its name, which is also its node's.
     pub(super) name: String,
-    /// The scenario.
+    /// The scenario file's text.
     pub(super) text: String,
-    /// The labels it must carry, if they are known.
+    /// Its expected labels, if they are known.
     labels: Option<String>,
 }
 
-/// Its driver is installed only once its agent runs.
+/// Scenario whose driver is installed after its agent has started.
 const LATE: &str = "driver-comes-late";
 
 macro_rules! built_in {
@@ -35,7 +35,7 @@ const BUILT_IN: [(&str, &str, &str); 15] = built_in! {
     "passed-through" "rtx-pro-6000" "t4" "trn2" "unknown-cards"
 };
 
-/// Those in `folder`, or the built-in ones, ordered by name.
+/// Returns the scenarios in `folder`, or the built-in ones, ordered by name.
 pub(super) fn all(folder: Option<&Path>) -> Result<Vec<Scenario>, DemoError> {
     let Some(folder) = folder else {
         let scenarios = BUILT_IN.into_iter();
@@ -72,7 +72,7 @@ pub(super) fn all(folder: Option<&Path>) -> Result<Vec<Scenario>, DemoError> {
 }
 
 impl Scenario {
-    /// What its first line says of it.
+    /// Returns the title in the first line.
     pub(super) fn title(&self) -> &str {
         let first = self
             .text
@@ -82,7 +82,7 @@ impl Scenario {
         first.unwrap_or_default()
     }
 
-    /// Whether it ever has NVIDIA's driver.
+    /// Returns whether the machine ever has NVIDIA's driver.
     pub(super) fn has_driver(&self) -> bool {
         !self
             .text
@@ -90,12 +90,12 @@ impl Scenario {
             .any(|line| line.trim() == "driver_loaded: false")
     }
 
-    /// Whether its driver is there when its agent starts.
+    /// Returns whether its driver is installed when its agent starts.
     pub(super) fn has_driver_at_once(&self) -> bool {
         self.has_driver() && self.name != LATE
     }
 
-    /// Devices by type, as its labels say; `None` if nobody knows.
+    /// Returns the expected number of devices by type; `None` if it is not known.
     pub(super) fn types(&self) -> Option<BTreeMap<String, u32>> {
         let labels = self.labels.as_ref()?.lines();
         let types =

@@ -1,24 +1,24 @@
-//! What happens to the machines of the demo: an endless round, at whose end everything is as it was.
+//! Events on the demo's machines: an endless cycle, after which everything is in its initial state.
 
-/// Something that happens.
+/// An event on a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Act {
-    /// To which machine.
+    /// The machine.
     pub(super) machine: String,
-    /// What, in words.
+    /// The event's description.
     pub(super) says: String,
-    /// The same for who makes it happen.
+    /// The action that causes it.
     pub(super) deed: Deed,
 }
 
-/// How something is made to happen.
+/// An action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Deed {
-    /// The simulation is told.
+    /// Changes the simulated hardware.
     Simulate(Vec<String>),
-    /// The same, and the files of /sys are other ones then.
+    /// Changes the simulated hardware and its files of /sys.
     Divide(Vec<String>),
-    /// A layout of `demo/layouts.yaml` is chosen by hand.
+    /// Selects a layout of `demo/layouts.yaml` manually.
     Choose(String),
 }
 
@@ -26,7 +26,7 @@ const TRAINING: &str = "process add 2 --pid 2002 --name torchrun --memory-mib 70
 const SERVING: &str = "process add 1 --pid 2003 --gi 9 --ci 0 --name vllm --memory-mib 8000";
 const TRITON: &str = "process add 0 --pid 77 --name tritonserver --memory-mib 2048";
 
-/// Machine, words, arguments.
+/// Machine, description, arguments.
 const ROUND: [(&str, &str, &str); 18] = [
     ("dgx-h100", "a training job starts on GPU 2", TRAINING),
     (
@@ -92,7 +92,7 @@ const ROUND: [(&str, &str, &str); 18] = [
     ),
 ];
 
-/// The round for machines with these names. Machines that nobody wrote a story for see a process come and go.
+/// Returns the cycle for machines with these names. On machines without events of their own a process comes and goes.
 pub(super) fn round<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Act> {
     let names: Vec<&str> = names.into_iter().collect();
     let act = |machine: &str, says: &str, arguments: &str| Act {
@@ -128,7 +128,8 @@ fn deed(arguments: &str) -> Deed {
     }
 }
 
-/// By blanks; a rule in braces is written without any and is YAML, which wants one after each colon.
+/// Splits arguments at blanks; a rule in braces is written without blanks and becomes YAML, which requires one after
+/// each colon.
 fn split(arguments: &str) -> Vec<String> {
     arguments
         .split(' ')

@@ -1,8 +1,8 @@
-//! Pods that share a machine's GPU: what kubelet tells of who has which replica, and the kernel of whose each process is.
+//! Simulated pods that share a machine's GPU: kubelet's allocations of replicas, and the kernel's processes.
 //!
-//! There is neither on the machine that the demo runs on, so both are made up as the hardware is: kubelet's answer at a socket,
-//! its record, and a `/proc` of files. Device plugins register at the same socket, and the agent's does: the GPU is time-sliced by
-//! the agent itself, so what its labels, the pages and the pods report of it is one thing.
+//! The machine that the demo runs on has neither, so both are simulated like the hardware: kubelet's answers at a
+//! socket, its checkpoint, and a `/proc` of files. The agent's device plugin registers at the same socket. The agent
+//! itself time-slices the GPU, so its labels, the web pages and the pods all report the same.
 
 use std::fs;
 use std::io;
@@ -27,15 +27,15 @@ use crate::proto::pod_resources::{
     PodResources,
 };
 
-/// The GPU that they share, which a scenario names.
+/// The shared GPU, which a scenario names.
 const GPU: &str = "GPU-74f4c9a6-4f0e-4d5b-9d4e-6f1b7c2a9e35";
-/// The layout that says so.
+/// The layout that shares it.
 pub(super) const LAYOUT: &str = "notebooks";
 
 const RESOURCE: &str = "nvidia.com/gpu";
 const CONTAINER: &str = "main";
 
-/// Namespace, name, UID, and the process that it runs.
+/// Namespace, name, UID, and PID of each pod.
 const PODS: [(&str, &str, &str, u32); 2] = [
     (
         "serving",
@@ -51,38 +51,38 @@ const PODS: [(&str, &str, &str, u32); 2] = [
     ),
 ];
 
-/// What stands in the files of a machine.
+/// Files of a machine's pods.
 #[derive(Debug)]
 pub(super) struct Tenants {
     folder: PathBuf,
 }
 
 impl Tenants {
-    /// Those of a machine in `folder`, where its scenario has the GPU that they share.
+    /// Returns the pods of a machine in `folder`, if its scenario has the shared GPU.
     pub(super) fn of(scenario: &str, folder: &Path) -> Option<Self> {
         scenario.contains(GPU).then(|| Self {
             folder: folder.to_owned(),
         })
     }
 
-    /// Where the agent reads of processes.
+    /// Returns the process file system for the agent.
     pub(super) fn proc(&self) -> PathBuf {
         self.folder.join("proc")
     }
 
-    /// Where kubelet has its record.
+    /// Returns the directory of kubelet's checkpoint.
     pub(super) fn kubelet(&self) -> PathBuf {
         self.folder.join("kubelet")
     }
 
-    /// Where kubelet answers.
+    /// Returns kubelet's socket.
     pub(super) fn socket(&self) -> PathBuf {
         self.kubelet().join("kubelet.sock")
     }
 
-    /// They come, and stay for as long as the program runs.
+    /// Creates the pods, which exist for as long as the program runs.
     pub(super) fn come(&self) -> io::Result<()> {
-        // A thread of the kernel: by it the agent sees that these are all of the machine's processes.
+        // A kernel thread: it shows the agent that it sees all of the machine's processes.
         self.process(2, 2_129_984, "")?;
         fs::write(self.proc().join("devices"), "Character devices:\n  1 mem\n")?;
         for (_, _, uid, pid) in PODS {
@@ -100,7 +100,7 @@ impl Tenants {
         let server = Server::builder()
             .add_service(PodResourcesListerServer::new(Lister))
             .add_service(RegistrationServer::new(registrar));
-        // It ends with the program; who asks it is ended before.
+        // The task ends with the program; its clients end before.
         drop(tokio::spawn(
             server.serve_with_incoming(UnixListenerStream::new(listener)),
         ));
@@ -119,7 +119,7 @@ impl Tenants {
     }
 }
 
-/// Each with the number of its replica.
+/// Returns each pod with the ID of its replica.
 fn pods() -> impl Iterator<Item = (String, (&'static str, &'static str, &'static str))> {
     let ids = (0_u32..).map(|number| format!("{GPU}::{number}"));
     let pods = PODS.map(|(namespace, name, uid, _)| (namespace, name, uid));
@@ -135,7 +135,7 @@ fn record_of_pods() -> String {
         .to_string()
 }
 
-/// Takes registrations of device plugins, and reads their lists as kubelet does.
+/// Accepts registrations of device plugins, and reads their lists as kubelet does.
 #[derive(Debug)]
 struct Registrar {
     folder: PathBuf,
@@ -151,14 +151,14 @@ impl Registration for Registrar {
             Endpoint::try_from(format!("unix://{}", socket.display())).map_err(failed)?;
         let mut plugin = DevicePluginClient::new(endpoint.connect().await.map_err(failed)?);
         let mut list = plugin.list_and_watch(Empty {}).await?.into_inner();
-        // The content is not used: the pods of the demo hold their replicas already.
+        // The content is not used: the demo's pods already hold their replicas.
         let read = async move { while let Ok(Some(_)) = list.message().await {} };
         self.lists.lock().await.spawn(read);
         Ok(Response::new(Empty {}))
     }
 }
 
-/// Answers as kubelet does.
+/// Implements kubelet's PodResources service.
 #[derive(Debug)]
 struct Lister;
 

@@ -1,7 +1,8 @@
-//! Everything that the checks are made from. Whatever cannot be read is told with the reason, and stops nothing else.
+//! Collects the facts that the checks need. A source that cannot be read is reported with the reason, and does not
+//! stop the others.
 //!
-//! A file may be on a disk that hangs, or be none: what is read is read on threads of its own, and nobody waits longer than [`PATIENCE`].
-//! A thread that hangs ends with the program.
+//! A file may be on a hanging disk, or may not be a regular file: sources are read on threads of their own, each with
+//! a timeout of [`PATIENCE`]. A hanging thread ends with the program.
 
 mod layout;
 
@@ -29,14 +30,14 @@ use crate::hw::device_files::{self, DeviceFilesError};
 use crate::hw::{holders, traces};
 use crate::k8s::{device_record, pod_resources};
 
-/// Files are read and a kubelet that works answers in milliseconds.
+/// Timeout per source: files and a working kubelet respond in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Why nothing is known beside the inventory.
+/// Reason why a recording has no facts besides the inventory.
 const RECORDED: &str = "a recording does not tell";
-/// More than a folder of kubelet's has.
+/// Maximum number of directory entries, more than kubelet's directories have.
 const MOST_NAMES: usize = 4096;
 
-/// What was read beside the inventory.
+/// Facts besides the inventory.
 #[derive(Debug)]
 pub(in crate::cli) struct Gathered {
     is_recorded: bool,
@@ -52,7 +53,7 @@ pub(in crate::cli) struct Gathered {
 }
 
 impl Gathered {
-    /// The same with the inventory.
+    /// Combines these facts with the inventory.
     pub(in crate::cli) fn facts<'a>(
         self,
         inventory: &'a Inventory,
@@ -75,7 +76,7 @@ impl Gathered {
     }
 }
 
-/// Reads it. Only labels that were named and cannot be read are an error.
+/// Collects the facts. Only explicitly named labels that cannot be read are an error.
 pub(in crate::cli) async fn gather(
     inventory: &Inventory,
     settings: &DoctorSettings,
@@ -120,12 +121,12 @@ fn recorded(settings: &DoctorSettings, labels: Told<Option<FeatureLabels>>) -> G
         processes: Err(untold()),
         layout: Err(untold()),
         kubelet: Err(untold()),
-        // What this machine has written says nothing of another.
+        // Labels that this machine has written do not apply to another one.
         labels: labels.map(|labels| labels.filter(|_| settings.labels().is_some())),
     }
 }
 
-/// Reads something that may hang, `what` in words.
+/// Reads a source that may hang; `what` describes it.
 async fn look<T: Send + 'static>(
     what: impl Into<String>,
     read: impl FnOnce() -> Told<T> + Send + 'static,
@@ -134,7 +135,7 @@ async fn look<T: Send + 'static>(
     let (tell, told) = oneshot::channel();
     let thread = thread::Builder::new().name("look".to_owned());
     thread
-        // Nobody is there any more to be told what comes too late.
+        // After a timeout the result has no receiver.
         .spawn(move || drop(tell.send(read())))
         .map_err(|error| format!("cannot read {what}: {error}"))?;
     match timeout(PATIENCE, told).await {
@@ -271,7 +272,8 @@ async fn kubelet(settings: &DoctorSettings) -> Told<Option<Kubelet>> {
     }))
 }
 
-/// Names in a folder of kubelet's. In a pod one that is empty or missing is one that was not mounted.
+/// Returns a reader of the names in a kubelet directory. In a pod, an empty or missing directory means that it was not
+/// mounted.
 fn mounted(folder: PathBuf, in_pod: bool) -> impl FnOnce() -> Told<BTreeSet<String>> + Send {
     move || match names(&folder) {
         Ok(none) if none.is_empty() && in_pod => {
@@ -281,7 +283,7 @@ fn mounted(folder: PathBuf, in_pod: bool) -> impl FnOnce() -> Told<BTreeSet<Stri
     }
 }
 
-/// Names in a folder; none where there is no such folder.
+/// Returns the names in a directory; empty if it does not exist.
 fn names(folder: &Path) -> Told<BTreeSet<String>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -315,7 +317,7 @@ async fn labels(settings: &DoctorSettings) -> Result<Told<Option<FeatureLabels>>
     Ok(told.await)
 }
 
-/// The file of gpu-feature-discovery in the same folder. Source: k8s-device-plugin, `--output-file`.
+/// Returns gpu-feature-discovery's file in the same directory. Source: k8s-device-plugin, `--output-file`.
 fn gfd(labels: &Input) -> Option<String> {
     let path: PathBuf = match labels {
         Input::File(path) => path.with_file_name("gfd"),

@@ -1,21 +1,21 @@
-//! Findings for a person: a row each, what was read below it, and what to do.
+//! Findings as a table: a row each, followed by the evidence and the recommended action.
 
 use crate::cli::paint::Ink;
 use crate::cli::text::{Cell, columns, counted, folded};
 use crate::config::octavo::Colors;
 use crate::domain::doctor::{Finding, Tally, Verdict, tally};
 
-/// Blanks before what is said below a row.
+/// Indentation of the lines below a row.
 const INDENT: usize = 4;
 
-/// Findings that say the same of several subjects.
+/// Equal findings of several subjects.
 #[derive(Debug)]
 struct Row<'a> {
     first: &'a Finding,
     more: usize,
 }
 
-/// All that applies, with its evidence; then what does not apply; then how many there are of each.
+/// Formats the findings that apply with their evidence, then those that do not, then the counts.
 pub(super) fn table(findings: &[Finding], colors: Colors) -> String {
     let rows = rows(findings);
     let mut heads = vec![["RESULT", "CHECK", "SUBJECT"].map(Cell::plain).to_vec()];
@@ -35,7 +35,7 @@ pub(super) fn table(findings: &[Finding], colors: Colors) -> String {
             text.push_str(&below("try: ", remedy));
         }
     }
-    // Where nothing applies, why the first check does not is why no other does.
+    // If nothing applies, the first check's reason is the reason for all.
     if let (true, Some(first)) = (rows.is_empty(), findings.first()) {
         let evidence = &first.evidence;
         text.push_str(&folded(
@@ -61,7 +61,7 @@ pub(super) fn table(findings: &[Finding], colors: Colors) -> String {
     text
 }
 
-/// What follows each other and differs in the subject alone is one row.
+/// Merges consecutive findings that differ only in the subject.
 fn rows(findings: &[Finding]) -> Vec<Row<'_>> {
     let mut rows: Vec<Row<'_>> = Vec::new();
     let applies = |finding: &&Finding| finding.verdict != Verdict::NotApplicable;
@@ -113,7 +113,7 @@ fn below(word: &str, text: &str) -> String {
     text
 }
 
-/// How many there are of each, and where to begin.
+/// Summarizes the counts, and names the check to begin with.
 fn sentence(findings: &[Finding]) -> String {
     let Tally {
         ok,
@@ -129,7 +129,8 @@ fn sentence(findings: &[Finding]) -> String {
     );
     let first = findings.iter();
     let first = first.max_by_key(|finding| {
-        // Of the gravest the first: the last of several alike is what this keeps, so they are told apart by their check.
+        // Selects the first of the most severe ones. `max_by_key` returns the last of equal elements, so the check
+        // breaks ties.
         (finding.verdict, std::cmp::Reverse(finding.check))
     });
     match first {

@@ -1,4 +1,4 @@
-//! `octavo availability`: what is to be had, in a line for each type, then in figures, then why the rest is not.
+//! `octavo availability`: a summary line per type, then the figures, then why the rest is unavailable.
 
 use super::words;
 use crate::cli::paint::Ink;
@@ -27,13 +27,13 @@ const WAIT: [&str; 5] = [
     "WHICH MEANS",
 ];
 
-/// What is to be had as text; without headers the rows of figures alone.
+/// Formats availability as text; without headers, only the rows of figures.
 pub(super) fn text(list: &AvailabilityList, printed: Printed, colors: Colors) -> String {
     let is_wide = match printed.format {
         FleetFormat::Wide => true,
         FleetFormat::Table | FleetFormat::Json | FleetFormat::Yaml | FleetFormat::Name => false,
     };
-    // What nobody has and nobody waits for is of interest to who looks closely.
+    // Types without devices and without pending pods are shown only in the wide table.
     let shown: Vec<&AvailabilityRow> = list
         .items
         .iter()
@@ -62,7 +62,7 @@ pub(super) fn text(list: &AvailabilityList, printed: Printed, colors: Colors) ->
     parts.join("\n")
 }
 
-/// What has to be said beside the figures.
+/// Returns notes that apply to all figures.
 pub(super) fn notes(list: &AvailabilityList) -> Vec<String> {
     let mut notes: Vec<String> = list.starting.iter().map(words::starting).collect();
     if let Some(trouble) = &list.trouble {
@@ -93,10 +93,10 @@ pub(super) fn notes(list: &AvailabilityList) -> Vec<String> {
     notes
 }
 
-/// The word for a count by nodes and pods.
+/// Basis of a count from Nodes and pods.
 const CLUSTER: &str = "cluster";
 
-/// `NVIDIA H200 141GB - 4 available`: units of each shape, one line a type.
+/// Formats `NVIDIA H200 141GB - 4 available`: units of each shape, one line per type.
 fn summary(rows: &[&AvailabilityRow]) -> String {
     let mut titles: Vec<(&str, Vec<String>)> = Vec::new();
     for row in rows {
@@ -115,7 +115,7 @@ fn summary(rows: &[&AvailabilityRow]) -> String {
 
 const DEVICE: &str = "device";
 
-/// How many are free; `?` where their use is not reported.
+/// Formats the number of free units; `?` if their use is not reported.
 fn free_of(row: &AvailabilityRow) -> String {
     words::observed(row.free, row.unknown_units())
 }
@@ -175,7 +175,7 @@ fn pods(count: u64) -> String {
     }
 }
 
-/// `none`, an interval of deadlines, by when one is free how likely, or that nobody can tell.
+/// Formats the wait: `none`, an interval of deadlines, the time by which one is free with its probability, or unknown.
 fn wait(wait: &WaitJson) -> String {
     match (&wait.from, &wait.to) {
         (Some(from), Some(to)) if wait.basis == DEADLINES => format!("{from} to {to}"),
@@ -186,7 +186,7 @@ fn wait(wait: &WaitJson) -> String {
     }
 }
 
-/// By what it is said how long it takes.
+/// Returns the basis of the wait's estimate.
 fn evidence(row: &AvailabilityRow) -> Option<Vec<Cell>> {
     let reason = row.wait.reason.as_ref()?;
     Some(vec![
@@ -198,9 +198,9 @@ fn evidence(row: &AvailabilityRow) -> Option<Vec<Cell>> {
     ])
 }
 
-/// The word for that one is free.
+/// Basis of a wait when a unit is free.
 const FREE: &str = "free";
-/// The word for that pods alone say when they end.
+/// Basis of a wait that derives from pods' deadlines only.
 const DEADLINES: &str = "deadlines";
 
 fn reasons(row: &AvailabilityRow) -> Vec<Vec<Cell>> {

@@ -1,4 +1,4 @@
-//! One node: what the fleet knows of it, then its devices as `octavo inspect` shows them on the node itself.
+//! One node: the fleet's information about it, then its devices as `octavo inspect` shows them on the node itself.
 
 use super::words;
 use crate::cli::inspect::{self, Columns};
@@ -65,7 +65,7 @@ fn facts(detail: &NodeDetail, colors: Colors) -> String {
     lines(said)
 }
 
-/// Whose word all this is.
+/// Formats the source of the information.
 fn agent(row: &NodeRow, age: &str) -> String {
     if !words::has_agent(row) {
         let types = printable(&words::types(row));
@@ -80,7 +80,7 @@ fn agent(row: &NodeRow, age: &str) -> String {
     format!("Agent: {version} {agent}, confirmed {age} ago")
 }
 
-/// The layout, and every device that has not what it says.
+/// Formats the layout, and every device that does not have it.
 fn standing(layout: &LayoutRow, colors: Colors) -> Vec<String> {
     let paint = |state: &str| words::layout_ink(state).paint(&printable(state), colors);
     let mut head = match &layout.name {
@@ -110,7 +110,7 @@ fn standing(layout: &LayoutRow, colors: Colors) -> Vec<String> {
         }
         said.push(folded(&line, 4));
     }
-    // A device's message is said with the device.
+    // A device's message is shown with the device.
     if let Some(message) = &layout.message
         && (layout.devices.iter()).all(|device| device.message.is_empty())
     {

@@ -28,7 +28,8 @@ const MORE: [&str; 11] = [
     "SOURCE",
 ];
 
-/// One row a node, in the order given. PARTS is free of all; AGE is how long ago the agent confirmed it.
+/// Formats one row per node, in the given order. PARTS is the free and total number of partitions; AGE is the time
+/// since the agent confirmed the state.
 pub(in crate::cli) fn table(rows: &[NodeRow], printed: Printed, colors: Colors) -> String {
     if rows.is_empty() {
         return String::new();
@@ -45,11 +46,11 @@ pub(in crate::cli) fn table(rows: &[NodeRow], printed: Printed, colors: Colors) 
     columns(&all, colors)
 }
 
-/// A table for the nodes of each type, in the order given, below a line that says what they have together.
+/// Formats a table for the nodes of each type, in the given order, below a line with their totals.
 pub(in crate::cli) fn by_type(rows: &[NodeRow], printed: Printed, colors: Colors) -> String {
     let mut groups: BTreeMap<Group, Vec<NodeRow>> = BTreeMap::new();
     for row in rows {
-        // A name that cannot be a type's is one that nobody knows.
+        // A name that is not a valid type name counts as unknown.
         let types = row.types.iter().map(|one| one.type_name.as_deref());
         let types: Vec<Option<TypeName>> = types.map(|name| name?.parse().ok()).collect();
         let group = Group::of(types.iter().map(Option::as_ref));
@@ -79,7 +80,7 @@ pub(in crate::cli) fn by_type(rows: &[NodeRow], printed: Printed, colors: Colors
                 counted(without, "node without agent", "nodes without agent")
             ),
         };
-        // Who uses some devices nobody tells.
+        // The use of some devices is not reported.
         let head = match sum(|row| row.devices.unknown) {
             0 => head,
             unknown => format!("{head}, {unknown} unknown"),

@@ -1,4 +1,4 @@
-//! Two tables: what the fleet has of each type, and on which nodes.
+//! Two tables: the fleet's devices of each type, and the nodes that have them.
 
 use super::nodes::number;
 use super::words;
@@ -32,7 +32,7 @@ const OF_NODE: [&str; 8] = [
     "STATE",
 ];
 
-/// Both tables; without headers the first one's rows alone, and without nodes the first one alone.
+/// Formats both tables; without headers only the first one's rows, and without nodes only the first one.
 pub(super) fn tables(
     types: &[TypeRow],
     nodes: Option<&[NodeRow]>,

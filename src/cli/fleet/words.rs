@@ -1,4 +1,4 @@
-//! How states, ages and amounts of a fleet are written.
+//! Common format of a fleet's states, ages and amounts.
 
 use crate::cli::paint::Ink;
 use crate::cli::text::Cell;
@@ -9,17 +9,17 @@ use crate::domain::reconcile::State;
 use crate::wire::api::{CountsJson, LayoutRow, NodeRow, NodeType, PartitionsJson};
 use crate::wire::starting::StartingJson;
 
-/// Stands for what is not there.
+/// Placeholder for a missing value.
 pub(in crate::cli) const NONE: &str = "-";
 
 const UNKNOWN_TYPE: &str = "unknown";
 
-/// The type's name, or the word for devices nobody knows.
+/// Returns the type's name, or the word for unrecognized devices.
 pub(in crate::cli) fn type_name(of: &NodeType) -> &str {
     of.type_name.as_deref().unwrap_or(UNKNOWN_TYPE)
 }
 
-/// A note on a fleet that is still returning.
+/// Formats a note on a fleet whose nodes have not all reported yet.
 pub(in crate::cli) fn starting(starting: &StartingJson) -> String {
     let reported = match (starting.nodes, starting.expected) {
         (Some(nodes), Some(expected)) => {
@@ -31,7 +31,7 @@ pub(in crate::cli) fn starting(starting: &StartingJson) -> String {
     format!("the aggregator is starting: {reported}; what is shown is not complete")
 }
 
-/// `8x nvidia-h100-80gb`, several with commas between them.
+/// Formats types as `8x nvidia-h100-80gb`, separated by commas.
 pub(in crate::cli) fn types(row: &NodeRow) -> String {
     let types = row.types.iter();
     let all: Vec<String> = types
@@ -44,7 +44,8 @@ pub(in crate::cli) fn types(row: &NodeRow) -> String {
     }
 }
 
-/// The same of a node with few types; of one with many the first two, and how many more: a table of nodes is for a screen.
+/// Formats at most the first two of many types, and the number of the others, so that a table of nodes fits on a
+/// screen.
 pub(in crate::cli) fn few_types(row: &NodeRow) -> String {
     const SHOWN: usize = 2;
     let hidden = row.types.len().saturating_sub(SHOWN);
@@ -56,10 +57,10 @@ pub(in crate::cli) fn few_types(row: &NodeRow) -> String {
     format!("{}, and {hidden} more", types(&few))
 }
 
-/// Stands for a count that cannot be observed.
+/// Placeholder for a count that cannot be observed.
 pub(in crate::cli) const UNOBSERVED: &str = "?";
 
-/// A count of devices; `?` where it is zero and the use of some devices is not reported.
+/// Formats a count of devices; `?` if it is zero and the use of some devices is not reported.
 pub(in crate::cli) fn observed(count: u64, unknown: u64) -> String {
     if count == 0 && unknown > 0 {
         UNOBSERVED.to_owned()
@@ -68,17 +69,17 @@ pub(in crate::cli) fn observed(count: u64, unknown: u64) -> String {
     }
 }
 
-/// How many are free.
+/// Formats the number of free devices.
 pub(in crate::cli) fn free(of: CountsJson) -> Cell {
     Cell::plain(&observed(of.free.into(), of.unknown.into()))
 }
 
-/// How many are in use.
+/// Formats the number of devices in use.
 pub(in crate::cli) fn in_use(of: CountsJson) -> Cell {
     Cell::plain(&observed(of.in_use.into(), of.unknown.into()))
 }
 
-/// `3/12`: free of all.
+/// Formats free and total partitions as `3/12`.
 pub(in crate::cli) fn parts(of: PartitionsJson) -> String {
     if of.total == 0 {
         NONE.to_owned()
@@ -87,7 +88,7 @@ pub(in crate::cli) fn parts(of: PartitionsJson) -> String {
     }
 }
 
-/// Gibibytes as people count them, rounded.
+/// Formats memory in GiB, rounded; small amounts in MiB.
 pub(in crate::cli) fn memory(mib: u64) -> String {
     if mib == 0 {
         NONE.to_owned()
@@ -98,7 +99,7 @@ pub(in crate::cli) fn memory(mib: u64) -> String {
     }
 }
 
-/// `7s`, `12m`, `3h`, `9d`: the largest unit that has at least two of it, as kubectl does.
+/// Formats an age as `7s`, `12m`, `3h`, `9d`: in the largest unit with a value of at least two, as kubectl does.
 pub(in crate::cli) fn age(seconds: u64) -> String {
     let (count, unit) = match seconds {
         0..120 => (seconds, 's'),
@@ -109,7 +110,7 @@ pub(in crate::cli) fn age(seconds: u64) -> String {
     format!("{count}{unit}")
 }
 
-/// A time without the parts of its second, which nobody reads; what is no time as it came.
+/// Removes the fraction of a second from a time; returns other text unchanged.
 pub(super) fn second(time: &str) -> String {
     match time.split_once('.') {
         Some((whole, parts)) if parts.ends_with('Z') => format!("{whole}Z"),
@@ -117,17 +118,17 @@ pub(super) fn second(time: &str) -> String {
     }
 }
 
-/// Whether what a row says is older than the aggregator vouches for.
+/// Returns whether a row is stale.
 pub(in crate::cli) fn is_stale(row: &NodeRow) -> bool {
     row.state == NodeState::Stale.as_str()
 }
 
-/// Whether an agent reports the node, or did.
+/// Returns whether an agent reports the node, or did.
 pub(in crate::cli) fn has_agent(row: &NodeRow) -> bool {
     row.source == Source::Agent.as_str()
 }
 
-/// The state in a word, and whether its agent is away.
+/// Formats the state, and whether the node's agent is disconnected.
 pub(in crate::cli) fn state(row: &NodeRow) -> Cell {
     let text = if row.connected || is_stale(row) || !has_agent(row) {
         row.state.clone()
@@ -137,7 +138,7 @@ pub(in crate::cli) fn state(row: &NodeRow) -> Cell {
     Cell::new(&text, ink(&row.state))
 }
 
-/// How it stands with regard to its layout, with the steps while something is being changed.
+/// Formats the state of the node's layout, with the steps of a change in progress.
 pub(in crate::cli) fn layout_state(layout: Option<&LayoutRow>) -> Cell {
     let Some(state) = layout.and_then(|one| one.state.as_deref()) else {
         return Cell::plain(NONE);
@@ -149,7 +150,7 @@ pub(in crate::cli) fn layout_state(layout: Option<&LayoutRow>) -> Cell {
     Cell::new(&text, layout_ink(state))
 }
 
-/// What a layout's state is written in.
+/// Returns the color of a layout's state.
 pub(in crate::cli) fn layout_ink(state: &str) -> Ink {
     match Reason::of(state) {
         Some(Reason::Applied) => Ink::Good,
@@ -159,7 +160,7 @@ pub(in crate::cli) fn layout_ink(state: &str) -> Ink {
     }
 }
 
-/// What a state is written in.
+/// Returns the color of a node's state.
 pub(in crate::cli) fn ink(state: &str) -> Ink {
     let known = NodeState::ALL
         .into_iter()

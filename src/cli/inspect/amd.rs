@@ -1,11 +1,11 @@
-//! What only AMD's driver tells: chip, partitions, memory in use, and who is linked with whom.
+//! Information that only AMD's driver reports: chip, partitions, used memory, and XGMI hives.
 //!
 //! ```text
 //! AMD           GFX     CUS  PARTITIONS             VRAM USED           HIVE
 //! 0000:05:00.0  gfx942  304  CPX/NPS4, 8 x 24564Mi  2272Mi of 196592Mi  1
 //! ```
 //!
-//! Devices of one hive have one number; the hive's own id is as long as a chip's, and stands in the wide table.
+//! Devices of one hive share a number; the hive's own ID is as long as a chip's, and appears only in the wide table.
 
 use std::collections::BTreeSet;
 
@@ -19,10 +19,10 @@ use crate::domain::quantity::Mebibytes;
 const FEW: [&str; 6] = ["AMD", "GFX", "CUS", "PARTITIONS", "VRAM USED", "HIVE"];
 const MORE: [&str; 5] = ["MODES", "RENDER", "HIVE ID", "CHIP", "SERIAL"];
 
-/// Stands for what a device does not have or nobody told.
+/// Placeholder for a value that a device does not have or that is not reported.
 const NONE: &str = "-";
 
-/// One row a device of which AMD's driver tells something; nothing where there is none.
+/// Formats one row per device that AMD's driver reports; empty without such a device.
 pub(super) fn devices(inventory: &Inventory, which: Columns, colors: Colors) -> String {
     let devices = inventory.devices.iter();
     let told: Vec<(&Device, &Amd)> = devices
@@ -73,7 +73,7 @@ fn cell(text: Option<String>) -> Cell {
     Cell::plain(&text.unwrap_or_else(|| NONE.to_owned()))
 }
 
-/// `CPX/NPS4, 8 x 24564Mi`: the modes in force, and what they come to.
+/// Formats `CPX/NPS4, 8 x 24564Mi`: the current modes, and the resulting partitions.
 fn parts(amd: &Amd) -> Option<String> {
     let modes: Vec<&str> = [&amd.compute, &amd.memory]
         .into_iter()
@@ -110,7 +110,7 @@ fn mebibytes(memory: Mebibytes) -> String {
     format!("{}Mi", memory.get())
 }
 
-/// What the driver would take.
+/// Formats the modes that the driver supports.
 fn modes(amd: &Amd) -> Option<String> {
     let available: Vec<String> = [&amd.compute, &amd.memory]
         .into_iter()
@@ -121,7 +121,7 @@ fn modes(amd: &Amd) -> Option<String> {
     (!available.is_empty()).then(|| available.join(", "))
 }
 
-/// `128-135`, or one by one where they do not follow each other.
+/// Formats minors as `128-135`, or individually if they are not consecutive.
 fn minors(amd: &Amd) -> Option<String> {
     let minors: Vec<u32> = amd
         .partitions

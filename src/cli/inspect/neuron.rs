@@ -1,6 +1,6 @@
-//! What Neuron's driver tells: a line on the node, and one row a device.
+//! Information from Neuron's driver: a line on the node, and one row per device.
 //!
-//! The devices have numbers and no PCI address, so that they are a table of their own below that of the bus.
+//! The devices have numbers and no PCI address, so they have a table of their own below that of the PCI devices.
 
 use super::table::Columns;
 use super::words;
@@ -18,9 +18,9 @@ const FEW: [&str; 7] = [
 ];
 const MORE: [&str; 5] = ["TYPE", "ARCHITECTURE", "POWER", "CORRECTED", "KNOWN BY"];
 
-/// Stands for nothing.
+/// Placeholder for an empty value.
 const NONE: &str = "-";
-/// Stands for what could not be read.
+/// Placeholder for a value that could not be read.
 const UNKNOWN: &str = "?";
 
 pub(super) fn devices(inventory: &Inventory, which: Columns, colors: Colors) -> String {
@@ -48,7 +48,7 @@ fn more(which: Columns) -> &'static [&'static str] {
     }
 }
 
-/// The driver, what a logical core is, and the form of the links.
+/// Formats the driver, the logical cores' configuration, and the links' topology.
 fn heading(neuron: &Neuron) -> String {
     let version = neuron
         .driver_version
@@ -114,7 +114,7 @@ fn row(neuron: &Neuron, device: &NeuronDevice, which: Columns) -> Vec<Cell> {
     cells
 }
 
-/// Physical and logical ones.
+/// Formats the number of physical and logical cores.
 fn cores(neuron: &Neuron, device: &NeuronDevice) -> String {
     let told = |count: Option<u32>| {
         count.map_or_else(|| UNKNOWN.to_owned(), |count: u32| count.to_string())
@@ -126,7 +126,7 @@ fn cores(neuron: &Neuron, device: &NeuronDevice) -> String {
     )
 }
 
-/// What is used, as the driver says, of what the chip has, as the catalogue says.
+/// Formats used memory, as reported by the driver, and the chip's memory according to the catalog.
 fn memory(device: &NeuronDevice) -> String {
     let told = |memory: Option<Mebibytes>| {
         memory.map_or_else(|| UNKNOWN.to_owned(), |memory| memory.get().to_string())
@@ -136,13 +136,13 @@ fn memory(device: &NeuronDevice) -> String {
     format!("{}/{}Mi", told(device.memory_used), told(all))
 }
 
-/// Of the most that it may draw.
+/// Formats the power as a percentage of the maximum.
 fn power(device: &NeuronDevice) -> String {
     let percent = device.power_percent;
     percent.map_or_else(|| UNKNOWN.to_owned(), |percent| format!("{percent}%"))
 }
 
-/// Corrected errors of memory and chip: nothing was lost, and many of them are a warning.
+/// Formats the corrected errors of memory and chip: no data was lost, but many of them are a warning.
 fn corrected(device: &NeuronDevice) -> String {
     let errors = device.errors;
     let known = [errors.memory_corrected, errors.sram_corrected];
@@ -150,7 +150,7 @@ fn corrected(device: &NeuronDevice) -> String {
     sum.map_or_else(|| UNKNOWN.to_owned(), |sum| sum.to_string())
 }
 
-/// By what it can be known again, and how long.
+/// Returns the device's stable identifier, and how long it is valid.
 fn known_by(identity: NeuronIdentity) -> &'static str {
     match identity {
         NeuronIdentity::Serial => "serial number",

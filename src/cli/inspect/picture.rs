@@ -1,4 +1,4 @@
-//! Pictures of the memory slices of MIG-capable GPUs, in characters that every terminal and log has.
+//! Pictures of the memory slices of MIG-capable GPUs, in characters that every terminal and log supports.
 //!
 //! ```text
 //!    0        1        2        3        4        5        6        7
@@ -9,8 +9,8 @@
 //!   +-----------------------------------+-----------------+--------+--------+
 //! ```
 //!
-//! GPUs that look the same share a picture. What a driver reports is drawn even where it makes no sense, such as two
-//! instances in one slice: the first keeps the cells and the other is named below.
+//! GPUs that look the same share a picture. Inconsistent reports of a driver are drawn too, such as two instances in
+//! one slice: the first keeps the cells and the other is listed below.
 
 use crate::cli::devices;
 use crate::cli::frame::{Cell, frame};
@@ -20,7 +20,7 @@ use crate::config::octavo::Colors;
 use crate::domain::inventory::{Device, InstanceUse, Inventory, MigState, Usage};
 use crate::domain::slices::{Region, Slices, words as say};
 
-/// How an instance's ids begin, in every picture that has one; the blank before it may be in another colour.
+/// Prefix of an instance's IDs in every picture; the blank before it may have another color.
 const INSTANCE_ID: &str = "gi ";
 
 pub(super) fn pictures(inventory: &Inventory, colors: Colors) -> String {
@@ -50,7 +50,7 @@ pub(super) fn pictures(inventory: &Inventory, colors: Colors) -> String {
     }
 }
 
-/// The rest of the heading, and the frame below it; nothing for a device that cannot be partitioned.
+/// Returns the rest of the heading, and the frame below it; `None` for a device that cannot be partitioned.
 fn picture(device: &Device, colors: Colors) -> Option<String> {
     let state = device.mig.state()?;
     let heading = format!("{}  {}", device.identity, say::mode(state));

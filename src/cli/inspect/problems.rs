@@ -1,4 +1,4 @@
-//! The end of the output: what fails, what wants attention, and what could not be read.
+//! The end of the output: failures, issues that need attention, and what could not be read.
 
 use super::words;
 use crate::cli::devices;
@@ -30,14 +30,14 @@ pub(super) fn problems(inventory: &Inventory, colors: Colors) -> String {
     )
 }
 
-/// What is wrong with devices, and with which.
+/// Returns the devices' issues, and the devices that have each of them.
 fn of_devices(inventory: &Inventory) -> Vec<(Complaint, Vec<String>)> {
     let mut all = Vec::new();
     let functions = inventory.devices.iter();
-    // What their driver tells stands with the Neuron devices, and it does speak for them.
+    // The Neuron driver reports on these devices itself, with the Neuron devices.
     for device in functions.filter(|device| !inventory.is_told_by_neuron(device)) {
         for complaint in device.nameless().into_iter().chain(device.complaints()) {
-            // The address goes with it, because numbers move when a device falls off the bus.
+            // The address is included because numbers change when a device falls off the bus.
             let place = match device.index {
                 Some(_) => format!("{} ({})", devices::name(device), device.pci),
                 None => devices::name(device),
@@ -48,7 +48,8 @@ fn of_devices(inventory: &Inventory) -> Vec<(Complaint, Vec<String>)> {
     all
 }
 
-/// What is wrong with Neuron devices, and with which: a file that may not be read is the same file of all of them.
+/// Returns the Neuron devices' issues, and the devices that have each of them: an unreadable file is usually the same
+/// file of all devices.
 fn alike(neuron: &Neuron) -> Vec<(Complaint, Vec<u32>)> {
     let mut all = Vec::new();
     for device in &neuron.devices {
@@ -59,7 +60,7 @@ fn alike(neuron: &Neuron) -> Vec<(Complaint, Vec<u32>)> {
     all
 }
 
-/// What several have in common is told once, where it is told first.
+/// Adds an issue. Devices with the same issue are grouped at its first occurrence.
 fn add<Place>(all: &mut Vec<(Complaint, Vec<Place>)>, complaint: Complaint, place: Place) {
     match all.iter_mut().find(|(known, _)| *known == complaint) {
         Some((_, places)) => places.push(place),

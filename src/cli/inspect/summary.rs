@@ -35,7 +35,7 @@ pub(super) fn summary(inventory: &Inventory, colors: Colors) -> String {
     lines(said)
 }
 
-/// AMD's driver; it has a version of its own where it did not come with the kernel.
+/// Returns AMD's driver, with its version unless it came with the kernel.
 fn amdgpu(inventory: &Inventory) -> Option<String> {
     let devices = inventory.devices.iter();
     let mut told = devices.filter_map(|device| device.amd.as_ref());
@@ -44,7 +44,8 @@ fn amdgpu(inventory: &Inventory) -> Option<String> {
     Some(said.trim_end().to_owned())
 }
 
-/// A machine without accelerators is most often just that; a library that was found and cannot be used is a reason.
+/// Explains an empty inventory: most often there are no accelerators, but a library that was found and cannot be used
+/// is a problem.
 fn nothing_found(nvml: &NvmlState, colors: Colors) -> Vec<String> {
     if nvml.is_without_library() {
         return vec![

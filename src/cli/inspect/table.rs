@@ -1,4 +1,4 @@
-//! The table: one row a device.
+//! The table of devices: one row per device.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use crate::domain::inventory::{
     Completeness, Condition, Device, Identity, Inventory, LinkRemote, Mig, MigMode, Usage,
 };
 
-/// Which columns.
+/// Selection of columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cli) enum Columns {
-    /// Those that fit 80 characters.
+    /// Columns that fit 80 characters.
     Few,
-    /// More, as wide as they are.
+    /// All columns, whatever their width.
     All,
 }
 
@@ -24,9 +24,9 @@ const FEW: [&str; 8] = [
 ];
 const MORE: [&str; 6] = ["PCI", "UUID", "SKU", "DRIVER NAME", "CC", "LINKS"];
 
-/// Stands for what a device does not have or nobody told.
+/// Placeholder for a value that a device does not have or that is not reported.
 const NONE: &str = "-";
-/// Stands for what a driver would not say.
+/// Placeholder for a value that a driver does not reveal.
 const UNKNOWN: &str = "?";
 
 pub(super) fn table(
@@ -35,7 +35,7 @@ pub(super) fn table(
     headers: Headers,
     colors: Colors,
 ) -> String {
-    // Their own table says more of them, and names nothing by which a function of the bus could be told from the next.
+    // The Neuron table has more information on these devices, and nothing there identifies the PCI function.
     let is_elsewhere = |device: &Device| {
         let is_short = which == Columns::Few && headers == Headers::Shown;
         is_short && inventory.is_told_by_neuron(device)
@@ -104,7 +104,7 @@ fn told(value: Option<impl ToString>) -> Cell {
     Cell::plain(&value.map_or_else(|| NONE.to_owned(), |value| value.to_string()))
 }
 
-/// The mode in force, and where it goes after the next reset.
+/// Returns the current MIG mode, and the mode after the next reset.
 fn mig(device: &Device) -> &'static str {
     match &device.mig {
         _ if device.condition != Condition::Working => UNKNOWN,
@@ -119,7 +119,7 @@ fn mig(device: &Device) -> &'static str {
     }
 }
 
-/// How many things a container could be given, of a device that is partitioned.
+/// Returns the number of allocatable units of a partitioned device.
 fn partitions(device: &Device) -> Option<String> {
     if let Some(amd) = &device.amd {
         let parts = amd.partitions.len();
@@ -139,7 +139,7 @@ fn partitions(device: &Device) -> Option<String> {
     Some(count.to_string())
 }
 
-/// Active links by what is at their far end: `12 gpu`, `18 switch`.
+/// Formats the number of active links by their remote end: `12 gpu`, `18 switch`.
 fn links(device: &Device) -> String {
     let mut counts = BTreeMap::new();
     for link in &device.links {

@@ -1,12 +1,12 @@
-//! How the states of devices are called, in every part of the output alike.
+//! Common words for the states of devices.
 
 use crate::cli::paint::Ink;
 use crate::domain::inventory::{Device, Gravity, Inventory};
 
-/// Says of a function of the bus that another table has what its driver tells: nothing leads from the one to the other.
+/// State of a PCI function whose driver reports in the Neuron table: the two cannot be matched.
 const SEE_NEURON: &str = "see Neuron";
 
-/// The one word that says whether a device is as it should be; the reasons follow below the table.
+/// Returns the device's state in one word; the reasons are listed below the table.
 pub(super) fn state(device: &Device, inventory: &Inventory) -> (&'static str, Ink) {
     if inventory.is_told_by_neuron(device) {
         return (SEE_NEURON, Ink::Plain);
@@ -16,7 +16,7 @@ pub(super) fn state(device: &Device, inventory: &Inventory) -> (&'static str, In
     (device.state(nvml).as_str(), ink)
 }
 
-/// Its type, and that a person said so.
+/// Returns the device's type, and whether it was set manually.
 pub(super) fn kind(device: &Device) -> String {
     if device.identity.is_by_hand() {
         format!("{} (by hand)", device.identity)
@@ -25,7 +25,7 @@ pub(super) fn kind(device: &Device) -> String {
     }
 }
 
-/// What something that matters so much is written in.
+/// Returns the color of a severity.
 pub(super) fn ink(gravity: Gravity) -> Ink {
     match gravity {
         Gravity::Note => Ink::Plain,

@@ -1,4 +1,4 @@
-//! What is wrong with files of layouts, and which machines could not have them.
+//! Checks of layouts files, alone and against machines.
 
 use super::Machine;
 use crate::cli::devices;
@@ -12,7 +12,7 @@ use crate::domain::layout::{Layout, MigTarget, Place, Targets, resolve};
 use crate::domain::plan::feasible;
 use crate::domain::plan::words::Words;
 
-/// What was found so far.
+/// Findings of the check.
 #[derive(Debug, Default)]
 struct Findings {
     said: String,
@@ -31,7 +31,7 @@ impl Findings {
         self.warnings = self.warnings.saturating_add(1);
     }
 
-    /// `no errors`, `2 errors, 1 warning`.
+    /// Formats the counts: `no errors`, `2 errors, 1 warning`.
     fn in_words(&self) -> String {
         let errors = match self.errors {
             0 => "no errors".to_owned(),
@@ -98,7 +98,7 @@ pub(super) fn report(settings: &CheckSettings, machines: &[Machine]) -> Result<R
     })
 }
 
-/// Whether the machine can have the layout; what speaks against it is added to the findings.
+/// Returns whether the machine can have the layout; the reasons against it are added to the findings.
 fn held_against(
     sheet: &Sheet,
     layout: &Layout,
@@ -133,7 +133,7 @@ fn held_against(
     impossible.is_empty()
 }
 
-/// Why devices can never have what they shall have, even when they are empty; those with the same reason together.
+/// Returns the devices that can never have their target, even when they are empty, grouped by the reason.
 fn impossible<'a>(
     inventory: &'a Inventory,
     targets: &Targets,

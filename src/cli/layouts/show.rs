@@ -1,4 +1,4 @@
-//! What is in a file of layouts, as a table; and what each layout looks like on a machine whose GPUs are empty.
+//! The content of a layouts file as a table, and pictures of each layout on a machine with empty GPUs.
 
 use std::collections::BTreeSet;
 
@@ -115,7 +115,7 @@ fn sharing(rule: &Rule) -> String {
     sharing.map_or_else(|| "-".to_owned(), ToString::to_string)
 }
 
-/// The same machine with nothing on it and nobody about.
+/// Returns the same machine without processes and GPU instances.
 fn emptied(inventory: &Inventory) -> Inventory {
     let mut empty = inventory.clone();
     for device in &mut empty.devices {

@@ -1,4 +1,4 @@
-//! `assert`: whether the node has a configuration.
+//! `assert`: checks whether the node has a configuration.
 
 use super::config::Config;
 use super::error::MigPartedError;
@@ -10,7 +10,7 @@ use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Inventory, Vendor};
 use crate::domain::layout::{DeviceRef, compare, compare_modes};
 
-/// Says that it has, or fails and says where not.
+/// Reports success, or fails with the differences.
 pub(super) async fn report(
     open: Open<'_>,
     settings: &AssertSettings,
@@ -49,7 +49,7 @@ pub(super) async fn report(
     Ok(not_applied(&(notes + &told)))
 }
 
-/// mig-parted wants every GPU of the node to be in a configuration.
+/// Returns the GPUs that the configuration omits; mig-parted requires it to cover every GPU of the node.
 fn uncovered<'a>(
     covered: &'a [PciAddress],
     inventory: &'a Inventory,

@@ -1,9 +1,9 @@
 //! `apply` and `restore`: a change with hooks around it.
 //!
-//! Files are read, names are looked up and the plan is made before the first hook runs, so that what can never be had
-//! disturbs nobody. Then: apply-start; where a mode differs pre-apply-mode; where partitions differ pre-apply-config;
-//! always apply-exit. Modes and partitions are one transaction, unless somebody wants to run something between the two or
-//! a driver tells its profiles only then.
+//! Files are read, names resolved and the plan computed before the first hook runs, so that an infeasible layout
+//! disturbs no workload. The order of hooks is: apply-start; pre-apply-mode if a mode differs; pre-apply-config if
+//! partitions differ; always apply-exit. Modes and partitions are one transaction, unless a hook runs between the two
+//! or a driver reports its profiles only after the mode change.
 
 use tokio::time::Instant;
 
@@ -30,20 +30,20 @@ use crate::hw::Handle;
 use crate::wire::hooks::Moment;
 use crate::wire::local::Status;
 
-/// All rounds together; each GPU has its own limit within.
+/// Time limit of all rounds together; each GPU has its own limit within.
 const LONGEST: std::time::Duration = std::time::Duration::from_mins(10);
 
-/// What is to be had.
+/// The requested state.
 pub(super) struct Wish<'a> {
-    /// What it is called.
+    /// Its name.
     pub(super) name: &'a str,
-    /// What it means on what is there.
+    /// Resolves it on an inventory.
     pub(super) meaning: &'a dyn Fn(&Inventory) -> Meaning,
-    /// What is said when it is had.
+    /// Message on success.
     pub(super) done: &'static str,
 }
 
-/// A change on its way.
+/// A change in progress.
 struct Change<'a> {
     run: &'a RunSettings,
     wish: &'a Wish<'a>,
@@ -52,7 +52,7 @@ struct Change<'a> {
     hand: Hand,
 }
 
-/// Why there is no success: what is to be said, or an error.
+/// Reason for a failure: a message for the user, or an error.
 enum Stop {
     Told(String),
     Error(CliError),
@@ -113,12 +113,12 @@ pub(super) async fn change(
     })
 }
 
-/// What is wrong, and what of earlier changes was interrupted.
+/// Reports errors, and interrupted earlier changes.
 fn refused(errors: String, run: &RunSettings) -> Report {
     warned(failed(errors), run.engine().state_dir())
 }
 
-/// Notes what was done for other layouts, and what is wrong with the journal.
+/// Prints interrupted changes of other layouts, and problems of the journal.
 fn note_journal(status: &Status) {
     for line in status.notice.iter().chain(&interrupted(status)) {
         note(line);
@@ -143,7 +143,7 @@ fn how(run: &RunSettings) -> Settings {
     }
 }
 
-/// What no hook and no patience would change.
+/// Returns the reasons that no hook and no wait could resolve.
 fn impossible(targets: &Targets, run: &RunSettings, inventory: &Inventory) -> Option<String> {
     let planned = plan(&Question {
         inventory,
@@ -169,7 +169,7 @@ fn impossible(targets: &Targets, run: &RunSettings, inventory: &Inventory) -> Op
 }
 
 impl Change<'_> {
-    /// Between the first hook and the last.
+    /// Runs the steps between the first hook and the last.
     async fn steps(&mut self) -> Result<String, Stop> {
         let inventory = self.hardware.observe().await;
         let (targets, at_once) = match (self.wish.meaning)(&inventory) {
@@ -192,7 +192,7 @@ impl Change<'_> {
         self.whole().await
     }
 
-    /// MIG modes and nothing else.
+    /// Changes only MIG modes.
     async fn modes(&mut self, targets: &Targets) -> Result<String, Stop> {
         self.runner.say("Applying MIG mode change");
         let meant = |inventory: &Inventory| modes(targets, inventory);
@@ -214,7 +214,7 @@ impl Change<'_> {
         Err(not_had(&status, &differences))
     }
 
-    /// Everything.
+    /// Changes modes and partitions.
     async fn whole(&mut self) -> Result<String, Stop> {
         let inventory = self.hardware.observe().await;
         let targets = match (self.wish.meaning)(&inventory) {
@@ -225,7 +225,7 @@ impl Change<'_> {
             self.runner.run(Moment::PreApplyConfig).await?;
             self.runner.say("Applying MIG device configuration");
         }
-        // A device tells more of itself once MIG mode is on.
+        // A device reports more once MIG mode is enabled.
         let meant = |inventory: &Inventory| match (self.wish.meaning)(inventory) {
             Meaning::Whole(resolved, _) => resolved.targets,
             Meaning::ModesFirst(..) | Meaning::Refused(_) => targets.clone(),

@@ -1,4 +1,4 @@
-//! The configuration that is meant, and what it means on what is there.
+//! The selected configuration, and its resolution on a node.
 
 use super::error::MigPartedError;
 use crate::cli::diagnose::Severity;
@@ -17,19 +17,19 @@ pub(super) struct Config {
     compat: Compat,
 }
 
-/// What it means.
+/// Result of resolving a configuration.
 #[derive(Debug)]
 pub(super) enum Meaning {
-    /// This, and what is odd about it.
+    /// Resolved, with warnings.
     Whole(Resolved, String),
-    /// This as far as MIG modes go: the rest can be told when MIG mode is on.
+    /// Resolved only for MIG modes, because the rest is known only after they are enabled.
     ModesFirst(Resolved, String),
-    /// Nothing here, for these reasons.
+    /// Cannot be used on this node, for these reasons.
     Refused(String),
 }
 
 impl Config {
-    /// Reads the file; a report where it cannot be used.
+    /// Reads the file; returns a report if it cannot be used.
     pub(super) fn read(
         settings: &ConfigSettings,
         compat: Compat,
@@ -46,12 +46,11 @@ impl Config {
         }))
     }
 
-    /// Its name.
     pub(super) fn name(&self) -> &str {
         &self.layout.name
     }
 
-    /// What it means on what is there.
+    /// Resolves the configuration on an inventory.
     pub(super) fn meaning(&self, inventory: &Inventory) -> Meaning {
         let errors = match self.resolved(&self.layout, inventory) {
             Ok((resolved, notes)) => return Meaning::Whole(resolved, notes),
@@ -66,7 +65,8 @@ impl Config {
         }
     }
 
-    /// What it means as far as `depth` goes, for looking only: a mode can be told whatever the partitions are called.
+    /// Resolves the configuration up to `depth`, only for comparison: modes can be compared regardless of partition
+    /// names.
     pub(super) fn looked_up(
         &self,
         depth: Depth,
@@ -103,7 +103,7 @@ impl Config {
     }
 }
 
-/// The one with the name, or the only one.
+/// Returns the layout with the name, or the only one.
 fn selected<'a>(sheet: &'a Sheet, name: Option<&str>) -> Result<&'a Layout, MigPartedError> {
     let layouts = &sheet.layouts;
     let known = || layouts.layouts.iter().map(|layout| layout.name.as_str());

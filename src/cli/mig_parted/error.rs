@@ -1,4 +1,4 @@
-//! What can go wrong with configurations and hooks, beyond what goes wrong anywhere.
+//! Errors that are specific to configurations and hooks.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use thiserror::Error;
 
 use crate::wire::hooks::{HooksError, Moment};
 
-/// Why a verb of mig-parted failed.
+/// Reason why a command of mig-parted failed.
 #[derive(Debug, Error)]
 pub enum MigPartedError {
-    /// No name was given and one is needed.
+    /// No name was given although one is required.
     #[error(
         "missing required flag 'selected-config' when more than one config available; {place} has {}",
         .known.join(", ")
@@ -20,7 +20,7 @@ pub enum MigPartedError {
     NoneSelected {
         /// The file.
         place: String,
-        /// What it has.
+        /// Names in the file.
         known: Vec<String>,
     },
     /// The name is not in the file.
@@ -30,51 +30,51 @@ pub enum MigPartedError {
         name: String,
         /// The file.
         place: String,
-        /// What it has, the nearest first.
+        /// Names in the file, the nearest first.
         known: Vec<String>,
     },
-    /// The node does not have it.
+    /// The node does not have the configuration.
     #[error("assertion failure: selected configuration not currently applied")]
     NotApplied,
-    /// A file of hooks cannot be used.
+    /// A hooks file cannot be used.
     #[error("cannot use the hooks in {}", .path.display())]
     Hooks {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: HooksError,
     },
-    /// A hook could not be run.
+    /// A hook could not be started.
     #[error("cannot run the {moment} hook {command}")]
     HookStart {
-        /// When it was to run.
+        /// The hook's event.
         moment: Moment,
         /// Its program.
         command: String,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// A hook failed.
     #[error("the {moment} hook {command} failed: {status}")]
     HookFailed {
-        /// When it ran.
+        /// The hook's event.
         moment: Moment,
         /// Its program.
         command: String,
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
     },
-    /// A hook does not end.
+    /// A hook exceeded its time limit.
     #[error(
         "the {moment} hook {command} did not end within {} s and was killed; --hook-timeout gives it longer",
         .longest.as_secs()
     )]
     HookEndless {
-        /// When it ran.
+        /// The hook's event.
         moment: Moment,
         /// Its program.
         command: String,
-        /// How long it had.
+        /// The time limit.
         longest: Duration,
     },
     /// There is nothing to write.

@@ -1,4 +1,5 @@
-//! Runs hooks as mig-parted does: with the variables of its flags and their own, and nothing else of our environment.
+//! Runs hooks as mig-parted does: with the variables of its flags and the hooks' own, and nothing else of the
+//! environment.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -20,10 +21,10 @@ use crate::config::octavo::Input;
 use crate::config::octavo::mig_parted::{HooksSettings, Talk};
 use crate::wire::hooks::{Hook, Hooks, Moment};
 
-/// What is shown of what a hook printed before it failed.
+/// Maximum number of shown bytes of a failed hook's output.
 const SHOWN: u64 = 16 << 10;
 
-/// Hooks, and what they are told.
+/// Hooks and their environment.
 #[derive(Debug)]
 pub(super) struct Runner<'a> {
     hooks: Hooks,
@@ -57,12 +58,12 @@ impl<'a> Runner<'a> {
         })
     }
 
-    /// Whether anything runs then.
+    /// Returns whether there are hooks for the event.
     pub(super) fn has(&self, moment: Moment) -> bool {
         !self.hooks.at(moment).is_empty()
     }
 
-    /// Runs those of a moment, one after the other, until one fails.
+    /// Runs the hooks of an event in sequence, until one fails.
     pub(super) async fn run(&self, moment: Moment) -> Result<(), MigPartedError> {
         for hook in self.hooks.at(moment) {
             self.say(&format!("Running {moment} hook {}", hook.command));
@@ -71,7 +72,7 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// Something that only matters to somebody who looks closely.
+    /// Prints a debug message.
     pub(super) fn say(&self, text: &str) {
         if self.talk == Talk::Debug {
             note(&printable(text));
@@ -87,7 +88,7 @@ impl<'a> Runner<'a> {
         let program = self.program(hook).map_err(failed)?;
         let kept = match self.talk {
             Talk::Debug => None,
-            // Without a place for files it is shown as it comes, rather than not run.
+            // If no temporary file can be created, the output is shown directly, rather than not running the hook.
             Talk::Quiet => tempfile::tempfile().ok(),
         };
         let mut command = self.command(&program, hook);
@@ -128,7 +129,7 @@ impl<'a> Runner<'a> {
             .envs(hook.envs.iter().flatten())
             .envs(&self.variables)
             .stdin(Stdio::null())
-            // So that what it started can be ended with it.
+            // Allows killing the hook together with its children.
             .process_group(0)
             .kill_on_drop(true);
         if let Some(folder) = hook
@@ -141,7 +142,8 @@ impl<'a> Runner<'a> {
         command
     }
 
-    /// A name without a folder is looked for in our `PATH`, as the hook has none.
+    /// Returns the program's path. A name without a directory is searched in this process's `PATH`, as the hook has
+    /// none.
     fn program(&self, hook: &Hook) -> io::Result<PathBuf> {
         if hook.command.contains('/') {
             return Ok(PathBuf::from(&hook.command));
@@ -158,7 +160,7 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// Ends a hook and what it started and did not put elsewhere.
+/// Kills a hook and its children in the same process group.
 async fn end(child: &mut Child) {
     let group = child.id().and_then(|id| i32::try_from(id).ok());
     if let Some(group) = group {
@@ -167,7 +169,7 @@ async fn end(child: &mut Child) {
     let _gone_already = child.wait().await;
 }
 
-/// The end of what was written, as far as it is shown.
+/// Returns the end of the output.
 fn tail(mut file: File) -> io::Result<String> {
     let length = file.seek(SeekFrom::End(0))?;
     file.seek(SeekFrom::Start(length.saturating_sub(SHOWN)))?;

@@ -1,4 +1,4 @@
-//! The slices of a GPU now, and below them as they would be.
+//! The slices of a GPU now, and below them after the plan.
 //!
 //! ```text
 //!    0        1        2        3        4        5        6        7
@@ -22,11 +22,11 @@ use crate::domain::plan::words::{Words, split};
 use crate::domain::plan::{Change, Fate, PlannedInstance, Verdict, is_in_use};
 use crate::domain::slices::{Region, Slices, words as say};
 
-/// What the signs in a picture mean.
+/// Legend of the markers in a picture.
 pub(super) const SIGNS: &str =
     "- goes, + new, ~ other compute instances in it, ! in the way; all else stays.";
 
-/// The slices of `device`, as far as they can be drawn.
+/// Draws the slices of `device`, if they can be drawn.
 pub(super) fn picture(
     device: &Device,
     verdict: &Verdict,
@@ -83,7 +83,7 @@ pub(super) fn picture(
     drawn + &hidden
 }
 
-/// The slices of `device` as they would be, without those there are now.
+/// Draws the slices of `device` after the plan only.
 pub(super) fn result(
     device: &Device,
     verdict: &Verdict,
@@ -129,7 +129,7 @@ fn present(
         return Cell::free();
     };
     let how = match device.usage().of(instance, state) {
-        // The driver does not know the processes that only have it open, nor the pods it is allocated to.
+        // The driver does not report processes that only have the device open, or the pods it is allocated to.
         InstanceUse::Idle | InstanceUse::NoComputeInstance
             if is_in_use(device, holders, instance) =>
         {
@@ -182,7 +182,7 @@ fn then(change: &Change, state: &MigState, slices: u32, words: &Words<'_>) -> Ve
     let mut cells = Vec::new();
     let mut next = 0;
     for planned in &change.after {
-        // What cannot be, such as two instances in one slice, is not drawn.
+        // Inconsistent placements, such as two instances in one slice, are not drawn.
         if planned.placement.start < next || planned.placement.end() > slices {
             continue;
         }
@@ -214,7 +214,7 @@ fn planned_cell(planned: &PlannedInstance, state: &MigState, words: &Words<'_>) 
     }
 }
 
-/// `gi 9/+`, `gi 1/2:1c,+:2c`: what is new has no id yet.
+/// Formats compute instances as `gi 9/+`, `gi 1/2:1c,+:2c`: a new one has no ID yet.
 fn divided(instance: &GpuInstance, planned: &PlannedInstance, words: &Words<'_>) -> String {
     let slices: Vec<u32> = planned
         .compute

@@ -1,4 +1,4 @@
-//! What is done to a device, in order.
+//! Steps of a device's change, in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use super::Detail;
 use crate::domain::plan::words::{Words, lies, on_off};
 use crate::domain::plan::{Change, InstanceRef, Step};
 
-/// One line for each thing that is done, with a sign for what it does.
+/// Formats one line per step, with a marker for its kind.
 pub(super) fn steps(change: &Change, words: &Words<'_>, detail: Detail) -> Vec<(char, String)> {
     match detail {
         Detail::Calls => change
@@ -14,7 +14,7 @@ pub(super) fn steps(change: &Change, words: &Words<'_>, detail: Detail) -> Vec<(
             .iter()
             .map(|step| {
                 let text = match step {
-                    // Whom else it concerns is said once, for all devices together.
+                    // The other devices of a reset are listed once, for all devices together.
                     Step::Reset { .. } => "reset the GPU".to_owned(),
                     Step::DestroyComputeInstance { .. }
                     | Step::DestroyGpuInstance { .. }
@@ -37,7 +37,7 @@ fn sign(step: &Step) -> char {
     }
 }
 
-/// A GPU instance with the compute instances that go or come with it is one line.
+/// Formats one line per GPU instance, including its destroyed or created compute instances.
 fn instances(change: &Change, words: &Words<'_>) -> Vec<(char, String)> {
     let mut gone = BTreeSet::new();
     let mut computes: BTreeMap<usize, Vec<u32>> = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! What is told of GPUs: their picture, what is done or why not, what it costs. Those with the same story share it.
+//! Description of GPUs: picture, steps or the reason against them, and cost. GPUs with the same description are
+//! grouped.
 
 use std::collections::BTreeSet;
 
@@ -21,19 +22,19 @@ use crate::domain::plan::{
 use crate::domain::reason::Reason;
 use crate::domain::slices::words as say;
 
-/// How an instance's ids begin, in every picture that has one.
+/// Prefix of an instance's IDs in every picture.
 const INSTANCE_ID: &str = "gi ";
 
-/// GPUs of which the same is told.
+/// GPUs with the same description.
 #[derive(Debug)]
 pub(super) struct Group<'a> {
     pub(super) devices: Vec<&'a Device>,
     pub(super) plan: &'a DevicePlan,
-    /// With the names of all of them.
+    /// The description, with the names of all devices.
     pub(super) text: String,
 }
 
-/// All devices of the plan; the order is that of each group's first device.
+/// Groups all devices of the plan; the order is that of each group's first device.
 pub(super) fn groups<'a>(view: &View<'a>) -> Vec<Group<'a>> {
     let mut groups: Vec<(String, Vec<&Device>, &DevicePlan)> = Vec::new();
     for plan in &view.plan.devices {
@@ -70,7 +71,7 @@ pub(super) fn groups<'a>(view: &View<'a>) -> Vec<Group<'a>> {
     groups
 }
 
-/// Whether a picture of it has signs that want to be explained.
+/// Returns whether its picture has markers that need a legend.
 fn has_signs(verdict: &Verdict) -> bool {
     match verdict {
         Verdict::Change(_) => true,
@@ -82,7 +83,7 @@ fn has_signs(verdict: &Verdict) -> bool {
     }
 }
 
-/// What the devices of an empty node would look like.
+/// Draws the devices of an empty node after the plan.
 pub(super) fn results(view: &View<'_>) -> String {
     let mut groups: Vec<(String, Vec<&Device>)> = Vec::new();
     for plan in &view.plan.devices {
@@ -113,7 +114,7 @@ pub(super) fn results(view: &View<'_>) -> String {
     drawn.collect()
 }
 
-/// The rest of the heading, and everything below it.
+/// Returns the rest of the heading, and everything below it.
 fn story(view: &View<'_>, device: &Device, plan: &DevicePlan) -> String {
     let words = Words::new(view.inventory, plan.pci);
     let mut targets = view.targets.devices.iter();
@@ -233,7 +234,7 @@ fn impossible(
     lines(said)
 }
 
-/// What is asked for, where no picture shows it.
+/// Formats the target where no picture shows it.
 fn wish(target: Option<&DeviceTarget>, words: &Words<'_>) -> String {
     let wish = target.and_then(|target| target.mig.as_ref());
     let wish = match wish {
@@ -256,7 +257,7 @@ fn who(one: &Holder) -> String {
     ))
 }
 
-/// Whom a reset of these devices concerns beside themselves.
+/// Lists the other devices that a reset of these devices affects.
 fn coupled(view: &View<'_>, group: &[&Device]) -> String {
     let own: BTreeSet<PciAddress> = group.iter().map(|device| device.pci).collect();
     let scopes: Vec<&ResetScope> = view

@@ -1,4 +1,4 @@
-//! The last lines: what the whole plan comes to.
+//! The last lines: a summary of the whole plan.
 
 use super::View;
 use super::story::Group;
@@ -75,7 +75,7 @@ fn line(group: &Group<'_>) -> String {
     }
 }
 
-/// Those that the layout does not speak of.
+/// Returns the devices that the layout does not mention.
 fn untouched<'a>(view: &View<'a>) -> Vec<&'a Device> {
     let planned = |device: &&Device| {
         let mut all = view.plan.devices.iter();

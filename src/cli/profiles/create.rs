@@ -1,4 +1,5 @@
-//! A new profile: drafted by the aggregator, which knows the nodes, and made by the person, who has the right to.
+//! Creates a profile: the aggregator, which has the nodes, drafts it, and the user, who has the permission, creates
+//! it.
 
 use serde_json::Value;
 
@@ -13,7 +14,7 @@ use crate::wire::hardware_profiles::document::ProfileDraft;
 use crate::wire::hardware_profiles::order::{CountsJson, ProfileOrder};
 use crate::wire::hardware_profiles::{annotate, yaml};
 
-/// `octavo profiles create`.
+/// Runs `octavo profiles create`.
 pub(super) async fn create(settings: &CreateSettings) -> Result<Report, CliError> {
     let client = Client::new(settings.server())?;
     let target = Target::new("/api/v1/profile-draft");
@@ -68,7 +69,7 @@ pub(super) async fn create(settings: &CreateSettings) -> Result<Report, CliError
     ))
 }
 
-/// The same as a document: an address has no room for the names of many nodes.
+/// Builds the request as a document: a URL has no room for the names of many nodes.
 fn order(wish: &ProfileWish) -> ProfileOrder {
     let counts = wish.counts.iter().cloned();
     ProfileOrder {

@@ -1,4 +1,4 @@
-//! Profiles as rows, one whole, and what is wrong with each.
+//! Profiles as rows, one profile in detail, and the findings of each.
 
 use crate::cli::fleet::words;
 use crate::cli::paint::Ink;
@@ -21,7 +21,7 @@ const FEW: [&str; 7] = [
 const MORE: [&str; 5] = ["NAMESPACE", "KIND", "ARCHITECTURE", "ASKS FOR", "GOES TO"];
 const NOTHING: &str = "-";
 
-/// One row a profile. AVAILABLE is how many more workloads with its default counts fit now.
+/// Formats one row per profile. AVAILABLE is the number of further workloads with its default counts that fit now.
 pub(super) fn list(rows: &[ProfileRow], printed: Printed, colors: Colors) -> String {
     if rows.is_empty() {
         return String::new();
@@ -81,7 +81,7 @@ fn available(count: Option<u64>) -> Cell {
     }
 }
 
-/// How many of the gravest kind.
+/// Formats the number of findings of the highest severity.
 fn gravest(row: &ProfileRow) -> Cell {
     let count = |gravity: &str| {
         row.findings
@@ -128,7 +128,7 @@ fn goes(scheduling: &SchedulingJson) -> String {
     }
 }
 
-/// One profile with all that is known of it.
+/// Formats one profile with all details.
 pub(super) fn whole(detail: &ProfileDetail, colors: Colors) -> String {
     let row = &detail.row;
     let mut facts = vec![
@@ -190,7 +190,7 @@ fn reaches(reach: &ReachJson) -> String {
     format!("{nodes}{closed} with {}", types.join(", "))
 }
 
-/// What is wrong with each that has something wrong with it.
+/// Formats the findings of each profile that has any.
 pub(super) fn findings(rows: &[ProfileRow], colors: Colors) -> String {
     let pages: Vec<String> = rows
         .iter()
@@ -203,7 +203,7 @@ pub(super) fn findings(rows: &[ProfileRow], colors: Colors) -> String {
     pages.join("\n")
 }
 
-/// Findings, each with what to do.
+/// Formats findings, each with its recommended action.
 fn told(findings: &[FindingJson], colors: Colors) -> String {
     let mut text = String::new();
     for one in findings {

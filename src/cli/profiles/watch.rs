@@ -1,7 +1,7 @@
-//! `octavo profiles list --watch`: a table that is printed over, or a line or an object for each change.
+//! `octavo profiles list --watch`: a table that is redrawn, or a line or an object for each change.
 //!
-//! The stream tells that something changed; which profiles are asked for is the aggregator's to say, so it is asked again, once
-//! for all that changed at one time.
+//! The stream only reports that something changed. The aggregator applies the filter, so the list is requested again,
+//! once for all changes of a batch.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ use crate::wire::hardware_profiles::events::ProfileEvent;
 /// Namespace, name and kind of object.
 type Key = (String, String, String);
 
-/// Until somebody interrupts or nobody reads any more.
+/// Watches until it is interrupted or the output is closed.
 pub(super) async fn watch(
     settings: &ListSettings,
     colors: Colors,
@@ -60,7 +60,7 @@ async fn follow(mut feed: Feed<ProfileEvent>, mut view: View<'_>) -> Result<(), 
     let (is_picture, colors) = (view.is_picture, view.colors);
     let lost = move |why: &str| {
         if is_picture {
-            // Shown at once: the next picture may be long in coming.
+            // Shown immediately: the next redraw may take a while.
             let _ = print::out(&status_line(&Ink::Bad.paint(why, colors)));
         } else {
             say_lost(why);
@@ -84,14 +84,14 @@ async fn follow(mut feed: Feed<ProfileEvent>, mut view: View<'_>) -> Result<(), 
     }
 }
 
-/// What was shown so far.
+/// State of the output.
 struct View<'a> {
     settings: &'a ListSettings,
     colors: Colors,
     is_picture: bool,
     canvas: Option<Canvas>,
     known: BTreeMap<Key, ProfileRow>,
-    /// Why what was printed may not be how it is, as it was said last.
+    /// The notice printed last: why the printed rows may be outdated.
     notice: Option<String>,
 }
 
@@ -118,7 +118,7 @@ impl View<'_> {
         print::out(&text)
     }
 
-    /// What is shown, then the table.
+    /// Formats the heading, then the table.
     fn picture(&self, list: &ProfileList) -> String {
         let note = list.notice.as_ref();
         let note = note.map(|notice| format!(" Note: {}", printable(notice)));
@@ -164,7 +164,7 @@ impl View<'_> {
     }
 }
 
-/// Beside the lines, which are for programs, too.
+/// Prints a notice to standard error, because programs may read the lines.
 fn say_notice(notice: Option<&str>) {
     match notice {
         Some(why) => print::note(&format!("note: {}", printable(why))),
@@ -180,7 +180,7 @@ fn key(row: &ProfileRow) -> Key {
     )
 }
 
-/// What leads from one list to another.
+/// Computes the events between two lists.
 fn changes(
     before: &BTreeMap<Key, ProfileRow>,
     now: &BTreeMap<Key, ProfileRow>,
@@ -202,7 +202,7 @@ fn changes(
     changed.chain(gone).collect()
 }
 
-/// `opendatahub/large  nvidia-h200-141gb  12 available, was 9; 1 finding`.
+/// Formats a change: `opendatahub/large  nvidia-h200-141gb  12 available, was 9; 1 finding`.
 fn words(event: &ProfileEvent, known: &BTreeMap<Key, ProfileRow>) -> String {
     let row = match event {
         ProfileEvent::Profile { profile } => profile,
@@ -240,7 +240,7 @@ fn named(namespace: &str, name: &str) -> String {
     }
 }
 
-/// Now, to the second.
+/// Returns the current time, in seconds.
 fn second() -> String {
     let now = Timestamp::now();
     now.round(Unit::Second).unwrap_or(now).to_string()

@@ -1,4 +1,4 @@
-//! Resources, ids and labels that would result.
+//! The resulting resources, IDs and labels.
 
 use super::Outlook;
 use crate::cli::paint::Ink;
@@ -20,10 +20,10 @@ const HEADERS: [&str; 6] = [
     "REQUESTS",
 ];
 
-/// What is said of units where not all have the same.
+/// Placeholder for a value that differs between units.
 const SEVERAL: &str = "differs";
 
-/// Units of a resource whose ids are shown.
+/// Number of units per resource whose IDs are shown.
 const SHOWN: usize = 4;
 
 pub(super) fn report(
@@ -105,7 +105,7 @@ fn row(offer: &Offer) -> Vec<Cell> {
     cells.iter().map(|text| Cell::plain(text)).collect()
 }
 
-/// What all say; `None` where they differ.
+/// Returns the common value; `None` if they differ.
 fn same<T: PartialEq>(mut all: impl Iterator<Item = T>) -> Option<T> {
     let first = all.next()?;
     all.all(|other| other == first).then_some(first)
@@ -129,7 +129,7 @@ fn ids(offer: &Offer, inventory: &Inventory, all: bool) -> String {
     }
 }
 
-/// The part of an id behind the UUID.
+/// Returns the part of an ID after the UUID.
 fn behind(id: &str) -> &str {
     id.rfind("::").and_then(|at| id.get(at..)).unwrap_or(id)
 }
@@ -147,7 +147,7 @@ fn called(unit: &Unit, inventory: &Inventory) -> String {
     }
 }
 
-/// What selectors and quotas read.
+/// Returns whether selectors and quotas use the label.
 fn is_about_sharing(key: &str) -> bool {
     let resource = key.starts_with("nvidia.com/gpu.") || key.starts_with("nvidia.com/mig-");
     let ends = [".product", ".count", ".replicas", ".sharing-strategy"];

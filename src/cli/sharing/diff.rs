@@ -1,4 +1,4 @@
-//! What would be given out, against what the Node offers now.
+//! Comparison of the offered devices with the Node's current resources.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,8 +9,8 @@ use crate::cli::{Exit, Report};
 use crate::config::octavo::Colors;
 use crate::domain::sharing::ResourceName;
 
-/// Counts are compared, because that is all a Node says. What it offers of NVIDIA's resources and the layout does not is
-/// a difference too.
+/// Compares the counts, because a Node contains nothing else. An NVIDIA resource that the Node offers and the layout
+/// does not is a difference too.
 pub(super) fn report(
     outlook: Outlook,
     now: &BTreeMap<ResourceName, u64>,
@@ -26,7 +26,7 @@ pub(super) fn report(
     let names: BTreeSet<&ResourceName> = now.keys().chain(then.keys().copied()).collect();
     let mut said = Vec::new();
     for name in names {
-        // A resource that is gone stays in the Node with a count of zero.
+        // A removed resource remains in the Node with a count of zero.
         let before = now.get(name).copied().filter(|count| *count > 0);
         let after = then.get(name).copied().filter(|count| *count > 0);
         if before == after {

@@ -1,4 +1,4 @@
-//! Who is asked: an aggregator over HTTP, or the agent of this node through its socket.
+//! Sources of the rows: an aggregator over HTTP, or the agent of this node through its socket.
 
 use std::cmp::Reverse;
 use std::io;
@@ -18,12 +18,12 @@ use crate::wire::api::API_VERSION;
 use crate::wire::local::{self, Request, line};
 use crate::wire::usage::{UsageJson, UsageList, UsageRow, rows};
 
-/// How long the agent may take.
+/// Timeout for the agent.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The aggregator's own limit of a page.
+/// The aggregator's maximum page size.
 const PAGE: usize = 1000;
 
-/// A way to rows.
+/// A source of rows.
 #[derive(Debug)]
 pub(super) struct Asker<'a> {
     settings: &'a TopSettings,
@@ -31,7 +31,7 @@ pub(super) struct Asker<'a> {
 }
 
 impl<'a> Asker<'a> {
-    /// Asks nothing yet.
+    /// Creates a source without sending a request.
     pub(super) fn new(settings: &'a TopSettings) -> Result<Self, CliError> {
         let client = match settings.source() {
             TopSource::Here(_) => None,
@@ -40,7 +40,7 @@ impl<'a> Asker<'a> {
         Ok(Self { settings, client })
     }
 
-    /// The rows now, at most `limit`.
+    /// Requests the current rows, at most `limit`.
     pub(super) async fn ask(&self, limit: Option<usize>) -> Result<Answer, CliError> {
         match (self.settings.source(), &self.client) {
             (TopSource::Fleet { node, .. }, Some(client)) => {
@@ -85,7 +85,7 @@ impl<'a> Asker<'a> {
             asked.extend(token.as_deref().map(|token| ("continue", token)));
             let target = Target::new("/api/v1/usage").with(asked);
             let page: UsageList = client.get(&target).await.map_err(of_usage)?;
-            // A page can be empty and go on, but not from where it began: that would never end.
+            // An empty page may continue, but a repeated token would loop forever.
             let is_end = page.continue_token.is_none() || page.continue_token == token;
             let list = match &mut all {
                 None => all.insert(page),
@@ -102,7 +102,7 @@ impl<'a> Asker<'a> {
         }
     }
 
-    /// What the agent of this node says, filtered and ordered as an aggregator would.
+    /// Returns the rows of this node's agent, filtered and sorted as an aggregator would.
     fn here(&self, usage: &UsageJson, limit: Option<usize>) -> Answer {
         let settings = self.settings;
         let is = |wanted: Option<&str>, has: &Option<String>| {
@@ -172,7 +172,7 @@ fn fleet(list: UsageList, node: Option<&str>) -> Answer {
     Answer { list, notes }
 }
 
-/// Whoever misses an aggregator may be on a node.
+/// Changes the error's advice: without an aggregator, the node's agent can be used.
 fn of_usage(error: CliError) -> CliError {
     if let CliError::Ask { url, source } = error {
         CliError::AskUsage { url, source }
@@ -181,7 +181,7 @@ fn of_usage(error: CliError) -> CliError {
     }
 }
 
-/// What the agent with its socket in `folder` says.
+/// Requests usage from the agent with its socket in `folder`.
 async fn usage(folder: &Path) -> Result<UsageJson, CliError> {
     let talk = |source| CliError::AgentGone { source };
     let mut agent = connect(folder).await?.ok_or(CliError::NoAgent)?;
@@ -205,7 +205,7 @@ async fn usage(folder: &Path) -> Result<UsageJson, CliError> {
     answer.unwrap_or(Err(CliError::AgentSilent(PATIENCE)))
 }
 
-/// As the kernel names this machine.
+/// Returns the kernel's name of this machine.
 fn hostname() -> String {
     let uname = rustix::system::uname();
     uname.nodename().to_string_lossy().into_owned()

@@ -1,11 +1,11 @@
-//! A key that ends a table on a terminal.
+//! The key that quits a table on a terminal.
 
 use std::io::{self, IsTerminal, Read};
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use tokio::sync::mpsc;
 
-/// Keys as they are pressed; the terminal is as it was once this is dropped.
+/// Receiver of pressed keys; the terminal's mode is restored on drop.
 #[derive(Debug)]
 pub(super) struct Keys {
     before: Option<Termios>,
@@ -13,12 +13,13 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// From now on each key comes by itself and is not shown. Where standard input is no terminal none ever comes.
+    /// Switches the terminal to unbuffered input without echo. If standard input is no terminal, no key is ever
+    /// received.
     pub(super) fn listen() -> Self {
         let (tell, pressed) = mpsc::channel(1);
         let before = unbuffered();
         if before.is_some() {
-            // A read cannot be given up, so it is a thread's that ends with the process.
+            // A read cannot be canceled, so it runs on a thread that ends with the process.
             std::thread::spawn(move || {
                 let mut key = [0];
                 while io::stdin().read(&mut key).is_ok_and(|count| count == 1) {
@@ -32,7 +33,7 @@ impl Keys {
         Self { before, pressed }
     }
 
-    /// Returns once somebody presses `q`.
+    /// Returns once the user presses `q`.
     pub(super) async fn quit(&mut self) {
         loop {
             match self.pressed.recv().await {
@@ -47,7 +48,7 @@ impl Keys {
 impl Drop for Keys {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
-            // Nobody is left to be told.
+            // An error cannot be reported here.
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
         }
     }

@@ -1,4 +1,4 @@
-//! The table on a terminal, made anew again and again.
+//! The table on a terminal, redrawn periodically.
 
 use jiff::{Timestamp, Unit};
 use terminal_size::{Height, terminal_size};
@@ -18,10 +18,11 @@ use crate::cli::watch::screen::{Canvas, over, status_line};
 use crate::config::octavo::Colors;
 use crate::config::octavo::top::TopSettings;
 
-/// Lines that are no rows: what is shown, a blank line, the table's header, and what is to be known.
+/// Number of lines besides rows: the heading, a blank line, the table's header, and notes.
 const FRAME: usize = 5;
 
-/// Until somebody ends it. What fails at the first attempt ends it too: nobody knows then whether it can ever work.
+/// Redraws until the user quits. A failure of the first request ends the command, because the configuration may be
+/// wrong.
 pub(super) async fn follow(
     asker: &Asker<'_>,
     settings: &TopSettings,
@@ -67,7 +68,7 @@ pub(super) async fn follow(
     }
 }
 
-/// As many as there is room for.
+/// Returns the number of rows that fit.
 fn rows(settings: &TopSettings) -> usize {
     let room = height().saturating_sub(FRAME).max(1);
     settings.limit().map_or(room, |limit| limit.min(room))

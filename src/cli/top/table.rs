@@ -1,4 +1,4 @@
-//! The table of who uses what.
+//! The table of usage by pod.
 
 use crate::cli::fleet::words::{NONE, memory};
 use crate::cli::paint::Ink;
@@ -20,7 +20,7 @@ const FEW: [&str; 9] = [
 ];
 const MORE: [&str; 5] = ["RESOURCE", "SHARED BY", "TOTAL", "PIDS", "UUID"];
 
-/// Of the present moment, how it is drawn.
+/// Output options.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Look {
     wide: bool,
@@ -28,7 +28,7 @@ pub(super) struct Look {
     colors: Colors,
 }
 
-/// One row for each who has something, in the order given.
+/// Formats one row per tenant, in the given order.
 pub(super) fn table(rows: &[UsageRow], settings: &TopSettings, colors: Colors) -> String {
     let look = Look {
         wide: settings.format() == TopFormat::Wide,
@@ -104,7 +104,7 @@ fn pod(row: &UsageRow) -> String {
     }
 }
 
-/// Which of the replicas it has: `0,2`; `all` where it has the unit alone.
+/// Formats the allocated replicas: `0,2`; `all` if the unit is allocated exclusively.
 fn replicas(row: &UsageRow) -> String {
     let ids = row.tenant.ids.iter();
     let numbers: Vec<&str> = ids
@@ -120,7 +120,7 @@ fn replicas(row: &UsageRow) -> String {
     }
 }
 
-/// `116% of 27Gi, over`.
+/// Formats the share of memory: `116% of 27Gi, over`.
 fn share(row: &UsageRow) -> Cell {
     let Some(all) = row.share_mib() else {
         return Cell::plain(NONE);

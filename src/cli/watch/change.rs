@@ -1,11 +1,11 @@
-//! What lies between two rows of one node, in words.
+//! Description of the difference between two rows of a node.
 
 use crate::cli::fleet::words;
 use crate::cli::text::printable;
 use crate::config::octavo::Colors;
 use crate::wire::api::{Event, LayoutRow, NodeRow};
 
-/// The change in a line, or nothing where it is none that the rows show.
+/// Formats the change as a line; `None` if the rows do not show it.
 pub(in crate::cli) fn words(
     before: Option<&NodeRow>,
     event: &Event,
@@ -52,7 +52,7 @@ fn described(node: &NodeRow, colors: Colors) -> String {
     text
 }
 
-/// The layout and how the node stands with regard to it, where either is another one.
+/// Formats the layout and its state, if either changed.
 fn layout(before: Option<&LayoutRow>, after: Option<&LayoutRow>, colors: Colors) -> Option<String> {
     let name = |row: Option<&LayoutRow>| {
         let name = row.and_then(|row| row.name.as_deref());
@@ -127,7 +127,7 @@ fn differences(before: &NodeRow, after: &NodeRow, colors: Colors) -> Vec<String>
             .collect()
     };
     said.extend(said_of(&counts));
-    // Devices that nobody can tell of have lost no partition, and get none when they can be told of again.
+    // Devices whose state becomes unknown have not lost partitions, and do not gain any when it is known again.
     if new.unknown > old.unknown && now.total < parts.total {
         said.push("partitions unknown".to_owned());
     } else if new.unknown < old.unknown && now.total > parts.total {

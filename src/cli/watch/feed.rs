@@ -1,4 +1,4 @@
-//! The aggregator's stream of changes, connected again whenever it breaks.
+//! The aggregator's stream of changes, which reconnects after failures.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -11,7 +11,7 @@ use crate::cli::print;
 use crate::domain::stream::Backoff;
 use crate::wire::api::Event;
 
-/// A stream that outlives its connections.
+/// A stream that reconnects.
 #[derive(Debug)]
 pub(in crate::cli) struct Feed<E = Event> {
     client: Client,
@@ -20,12 +20,12 @@ pub(in crate::cli) struct Feed<E = Event> {
     connections: u64,
 }
 
-/// What the stream has to say.
+/// Item of the stream.
 #[derive(Debug)]
 pub(in crate::cli) enum News<E = Event> {
-    /// It is connected; what was missed is to be asked for.
+    /// Connected; missed changes must be requested.
     Connected,
-    /// Something changed.
+    /// A change.
     Changed(Box<E>),
 }
 
@@ -39,18 +39,18 @@ impl<E: Stream> Feed<E> {
         }
     }
 
-    /// For questions beside the stream.
+    /// Returns the client, for other requests.
     pub(in crate::cli) fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Whether the stream is open, as far as is known.
+    /// Returns whether the stream is not known to be closed.
     pub(in crate::cli) fn is_connected(&self) -> bool {
         self.stream.is_some()
     }
 
-    /// The next news. What fails at the first attempt ends the command, because nobody knows then whether the address is
-    /// right; later it is said and tried again. `lost` is told why, each time.
+    /// Returns the next item. A failure of the first attempt ends the command, because the address may be wrong; later
+    /// failures are reported to `lost` and retried.
     pub(in crate::cli) async fn next(&mut self, lost: impl Fn(&str)) -> Result<News<E>, CliError> {
         loop {
             let failure = match &mut self.stream {
@@ -67,7 +67,7 @@ impl<E: Stream> Feed<E> {
         }
     }
 
-    /// A question of the caller's own failed; waits before the next connection.
+    /// Handles the failure of a caller's request; waits before the next connection.
     pub(in crate::cli) async fn failed(
         &mut self,
         failure: CliError,
@@ -91,7 +91,7 @@ impl<E: Stream> Feed<E> {
     async fn connect(&mut self) -> Result<(), CliError> {
         let target = target::<E>();
         let mut stream: Events<E> = self.client.events(&target).await?;
-        // From here on nothing is missed; what was there before is the caller's to ask for.
+        // From here on no change is missed; the caller must request the initial state.
         loop {
             match stream.next().await {
                 Ok(event) if event.is_synced() => break,
@@ -106,7 +106,7 @@ impl<E: Stream> Feed<E> {
     }
 }
 
-/// Tells on standard error that a connection was lost.
+/// Reports on standard error that a connection was lost.
 pub(in crate::cli) fn say_lost(why: &str) {
     print::note(&format!("note: {why}"));
 }
@@ -115,7 +115,7 @@ fn target<E: Stream>() -> Target {
     Target::new(E::PATH).with([("changes", "only")])
 }
 
-/// Chance enough to spread attempts; the standard library seeds its hashes with it.
+/// Returns a random number, sufficient to spread attempts; the standard library seeds its hashers with it.
 fn random() -> u64 {
     RandomState::new().hash_one(0)
 }

@@ -14,7 +14,7 @@ use crate::config::octavo::fleet::{FleetFormat, NodesSettings};
 use crate::config::octavo::{Colors, Headers};
 use crate::wire::api::{Event, NodeRow};
 
-/// What was said so far.
+/// State of the output.
 #[derive(Debug)]
 struct Teller<'a> {
     settings: &'a NodesSettings,
@@ -22,7 +22,7 @@ struct Teller<'a> {
     known: BTreeMap<String, NodeRow>,
 }
 
-/// Follows until nobody reads any more.
+/// Follows the stream until the output is closed.
 pub(super) async fn follow(
     mut feed: Feed,
     settings: &NodesSettings,
@@ -48,7 +48,7 @@ pub(super) async fn follow(
 }
 
 impl Teller<'_> {
-    /// All that is there, as far as it was not said yet.
+    /// Prints the differences from the printed state.
     async fn catch_up(&mut self, feed: &Feed) -> Result<Reader, CliError> {
         let filter = self.settings.filter();
         let list = fleet::list(feed.client(), filter, None).await?;
@@ -71,7 +71,7 @@ impl Teller<'_> {
         self.tell(&Event::Synced { revision })
     }
 
-    /// One change, if the node passes the filter or did so before.
+    /// Prints a change, if the node passes the filter or did before.
     async fn follow(&mut self, feed: &Feed, event: Event) -> Result<Reader, CliError> {
         let Event::Node { node } = event else {
             return self.tell(&event);
@@ -84,7 +84,7 @@ impl Teller<'_> {
         self.tell(&event)
     }
 
-    /// Says it, unless it is nothing new.
+    /// Prints an event, unless it changes nothing.
     fn tell(&mut self, event: &Event) -> Result<Reader, CliError> {
         let before = match event {
             Event::Node { node } => self.known.insert(node.name.clone(), node.clone()),
@@ -123,7 +123,7 @@ fn object(event: &Event) -> Result<String, CliError> {
     serde_json::to_string(event).map_err(|error| CliError::Serialize(Box::new(error)))
 }
 
-/// To the second, as the documents have it.
+/// Returns the current time in seconds, as in the documents.
 fn now() -> String {
     let now = Timestamp::now();
     now.round(Unit::Second).unwrap_or(now).to_string()

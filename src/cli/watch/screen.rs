@@ -1,7 +1,7 @@
-//! A table on a terminal that is printed over as the fleet changes.
+//! A table on a terminal that is redrawn as the fleet changes.
 //!
-//! Each picture goes out in one write, line over line, so nothing flickers; on the terminal's other screen, so what was
-//! there before is there again at the end.
+//! Each redraw is a single write, line over line, to prevent flickering. It uses the terminal's alternate screen, so
+//! that the previous content is restored at the end.
 
 use std::time::Duration;
 
@@ -20,19 +20,19 @@ use crate::config::octavo::Colors;
 use crate::config::octavo::fleet::NodesSettings;
 use crate::wire::api::NodeList;
 
-/// Ages move although nothing happens.
+/// Maximum interval between redraws: ages change even without events.
 const AT_LEAST_EVERY: Duration = Duration::from_secs(2);
 
-/// A fleet where something happens all the time is not asked all the time.
+/// Minimum interval between redraws, which limits requests for a fleet that changes constantly.
 const AT_MOST_EVERY: Duration = Duration::from_millis(250);
 
-/// Lines that are no nodes: what is shown, a blank line, the table's header.
+/// Number of lines besides nodes: the heading, a blank line, the table's header.
 const FRAME: usize = 3;
 
 const ENTER: &str = "\u{1b}[?1049h\u{1b}[?25l\u{1b}[?7l";
 const LEAVE: &str = "\u{1b}[?7h\u{1b}[?25h\u{1b}[?1049l";
 
-/// The other screen; the first one comes back when this is dropped.
+/// The alternate screen; the main screen is restored on drop.
 #[derive(Debug)]
 pub(in crate::cli) struct Canvas;
 
@@ -45,12 +45,12 @@ impl Canvas {
 
 impl Drop for Canvas {
     fn drop(&mut self) {
-        // Nobody is left to be told.
+        // An error cannot be reported here.
         let _ = print::out(LEAVE);
     }
 }
 
-/// Follows until the terminal is gone.
+/// Redraws until the terminal is closed.
 pub(super) async fn follow(
     mut feed: Feed,
     settings: &NodesSettings,
@@ -61,16 +61,16 @@ pub(super) async fn follow(
     let mut due = Instant::now();
     loop {
         let lost = |why: &str| {
-            // Shown at once: the next picture may be long in coming.
+            // Shown immediately: the next redraw may take a while.
             let _ = print::out(&status_line(&Ink::Bad.paint(why, colors)));
         };
         let before = due.checked_sub(AT_LEAST_EVERY);
-        // While it is not connected, the feed waits before it tries again, and nothing may cut that short.
+        // While disconnected, the feed waits before it retries, and nothing must shorten that wait.
         let shows = canvas.is_some() && feed.is_connected();
         tokio::select! {
             news = feed.next(lost) => {
                 let news = news?;
-                // What failed before the first connection belongs on the screen that stays.
+                // Failures before the first connection belong on the main screen, which remains.
                 if canvas.is_none() {
                     canvas = Some(Canvas::open()?);
                 }
@@ -98,7 +98,7 @@ pub(super) async fn follow(
     }
 }
 
-/// What is shown, then the table.
+/// Formats the heading, then the table.
 fn picture(list: &NodeList, settings: &NodesSettings, colors: Colors) -> String {
     let now = Timestamp::now();
     let now = now.round(Unit::Second).unwrap_or(now);
@@ -117,13 +117,13 @@ fn picture(list: &NodeList, settings: &NodesSettings, colors: Colors) -> String 
     format!("{}\n\n{table}", Ink::Faint.paint(&head, colors))
 }
 
-/// `text` over what was there, at most `height` lines of it.
+/// Writes at most `height` lines of `text` over the previous content.
 pub(in crate::cli) fn over(text: &str, height: usize) -> String {
     let lines: Vec<&str> = text.lines().take(height).collect();
     format!("\u{1b}[H{}\u{1b}[K\u{1b}[J", lines.join("\u{1b}[K\r\n"))
 }
 
-/// Over the line that says what is shown.
+/// Writes `text` over the heading.
 pub(in crate::cli) fn status_line(text: &str) -> String {
     format!("\u{1b}[H{text}\u{1b}[K")
 }

@@ -1,4 +1,4 @@
-//! What the agent has to do with the Kubernetes Node of its machine.
+//! Settings of the Kubernetes Node of the agent's machine.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::domain::id::NodeName;
 use crate::domain::node::Compat;
 use crate::domain::node::drain::{Policy, Scope};
 
-/// How long a drain may take where nobody says otherwise.
+/// Default time limit of a drain.
 const DRAIN_WITHIN: Duration = Duration::from_mins(10);
-/// Less is no time for a pod to end.
+/// Minimum time limit: less is too short for a pod to terminate.
 const SHORTEST_DRAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
@@ -124,7 +124,7 @@ enum DrainName {
     Node,
 }
 
-/// What the agent has to do with its Node.
+/// Settings of the agent's Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterSettings {
     kubeconfig: Option<PathBuf>,
@@ -138,49 +138,49 @@ pub struct ClusterSettings {
 }
 
 impl ClusterSettings {
-    /// The cluster, outside of a pod.
+    /// Returns the kubeconfig, for use outside a pod.
     pub fn kubeconfig(&self) -> Option<&Path> {
         self.kubeconfig.as_deref()
     }
 
-    /// This machine's Node.
+    /// Returns the name of this machine's Node.
     pub fn node(&self) -> &NodeName {
         &self.node
     }
 
-    /// Whether the Node is followed and written.
+    /// Returns whether the Node is watched and written.
     pub fn follows(&self) -> bool {
         self.follows
     }
 
-    /// Whether labels go to the node's NodeFeature.
+    /// Returns whether labels are written to the node's NodeFeature.
     pub fn features(&self) -> bool {
         self.features
     }
 
-    /// Whose labels are honoured.
+    /// Returns which other program's labels are honored.
     pub fn compat(&self) -> Compat {
         self.compat
     }
 
-    /// Whether pods are kept away until the layout is in force.
+    /// Returns whether a taint keeps pods away until the layout is applied.
     pub fn taint(&self) -> bool {
         self.taint
     }
 
-    /// Which pods are evicted where some are in the way; `None` where none ever is.
+    /// Returns which blocking pods are evicted; `None` if none ever is.
     pub fn drain(&self) -> Option<Policy> {
         self.drain
     }
 
-    /// Two names of one configuration of NVIDIA's device plugin.
+    /// Returns two names of one configuration of NVIDIA's device plugin.
     pub fn plugin_configs(&self) -> Option<(String, String)> {
         self.plugin_configs.clone()
     }
 }
 
 impl ClusterArgs {
-    /// `None` where no API server is asked anything.
+    /// Resolves the settings; `None` if no API server is contacted.
     pub(super) fn resolve(
         self,
         sink: &LabelSink,

@@ -1,4 +1,4 @@
-//! Which layout the node shall have.
+//! Settings of the node's layout.
 
 use std::path::{Path, PathBuf};
 
@@ -66,7 +66,7 @@ enum DriftName {
     Report,
 }
 
-/// How the node is partitioned.
+/// Settings of partitioning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitioningSettings {
     layouts: Option<PathBuf>,
@@ -77,39 +77,40 @@ pub struct PartitioningSettings {
 }
 
 impl PartitioningSettings {
-    /// The file of layouts, if there is one.
+    /// Returns the layouts file, if there is one.
     pub fn layouts(&self) -> Option<&Path> {
         self.layouts.as_deref()
     }
 
-    /// The layout that the node shall have; `None` until somebody chooses one.
+    /// Returns the desired layout; `None` until one is selected.
     pub fn layout(&self) -> Option<&str> {
         self.layout.as_deref()
     }
 
-    /// Whether no device is changed.
+    /// Returns whether devices are never modified.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
 
-    /// What is done about changes by somebody else.
+    /// Returns how changes by other programs are handled.
     pub fn drift(&self) -> Drift {
         self.drift
     }
 
-    /// How devices are changed.
+    /// Returns how devices are changed.
     pub fn engine(&self) -> &EngineSettings {
         &self.engine
     }
 }
 
 impl PartitioningArgs {
-    /// How the node is looked into.
+    /// Returns how the node is inspected.
     pub(super) fn engine(&self) -> EngineSettings {
         self.engine.clone().into()
     }
 
-    /// `None` where nothing is to be changed; a Node that is followed may name a layout. Devices are changed as `engine` says.
+    /// Resolves the settings; `None` if nothing is changed. A watched Node may name a layout. Devices are changed as
+    /// `engine` configures.
     pub(super) fn resolve(
         self,
         engine: &EngineSettings,

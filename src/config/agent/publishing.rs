@@ -1,4 +1,4 @@
-//! Where labels go, and how often.
+//! Settings of the destination of labels, and how often the hardware is read.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -74,7 +74,7 @@ enum SinkName {
     File,
 }
 
-/// Where labels go.
+/// Destination of labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LabelSink {
     /// Standard output.
@@ -94,29 +94,29 @@ pub struct FeatureFile {
     expiry: Expiry,
 }
 
-/// How often the hardware is read.
+/// Schedule of scans of the hardware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Schedule {
-    /// Once, and then the agent ends.
+    /// Once, and then the agent exits.
     Once,
-    /// Again after this time, until the agent is stopped.
+    /// At this interval, until the agent is stopped.
     Every(Duration),
 }
 
 impl FeatureFile {
-    /// Where it lies.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How long it may be trusted after it was written.
+    /// Returns the lifetime of its labels after each write.
     pub fn expiry(&self) -> Expiry {
         self.expiry
     }
 }
 
 impl PublishingArgs {
-    /// Where labels go, and how often the hardware is read.
+    /// Resolves the destination of labels, and the schedule of scans.
     pub(super) fn resolve(self) -> Result<(LabelSink, Schedule), Answer> {
         self.refuse_an_expiry_between_two_looks()?;
         let sink = match self.label_sink {
@@ -136,7 +136,8 @@ impl PublishingArgs {
         Ok((sink, schedule))
     }
 
-    /// The expiry is moved at every look and once half of it is gone, so a longer interval would let it pass.
+    /// Rejects an interval longer than half of the expiry: the expiry is extended only at scans and once half of it
+    /// has passed, so the labels would expire in between.
     fn refuse_an_expiry_between_two_looks(&self) -> Result<(), Answer> {
         let kept = self.label_sink == SinkName::File && !self.oneshot;
         match self.feature_file_expiry {

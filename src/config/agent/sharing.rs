@@ -1,4 +1,4 @@
-//! Who gives devices out to pods, and how; and how often it is looked who uses them.
+//! Settings of device allocation to pods, and of the observation of usage.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::domain::sharing::allocation::Policy;
 use crate::domain::sharing::delivery::Way;
 use crate::domain::sharing::health::Ignored;
 
-/// Less is more questions than kubelet likes to answer.
+/// Minimum interval: more frequent requests would load kubelet.
 const SHORTEST_LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
@@ -189,12 +189,12 @@ enum AllocationName {
     Pack,
 }
 
-/// Who gives devices out.
+/// Component that allocates devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Giver {
-    /// NVIDIA's plugin where it runs, else nobody.
+    /// NVIDIA's plugin if it runs, otherwise none.
     Auto,
-    /// Nobody that we know of.
+    /// None that is known.
     Nobody,
     /// NVIDIA's device plugin.
     HandOff,
@@ -206,7 +206,7 @@ pub enum Giver {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct OptionalDuration(Option<Duration>);
 
-/// Who gives devices out to pods, and how.
+/// Settings of device allocation to pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharingSettings {
     giver: Giver,
@@ -222,7 +222,7 @@ pub struct SharingSettings {
     usage: UsageSettings,
 }
 
-/// Who is told who uses what, and how often it is looked.
+/// Settings of the observation of usage, and of its outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UsageSettings {
     interval: Option<Duration>,
@@ -231,81 +231,82 @@ pub struct UsageSettings {
 }
 
 impl SharingSettings {
-    /// Who gives devices out.
+    /// Returns the component that allocates devices.
     pub fn giver(&self) -> Giver {
         self.giver
     }
 
-    /// Where kubelet and device plugins meet.
+    /// Returns the directory in which kubelet and device plugins have their sockets.
     pub fn device_plugins(&self) -> &Path {
         &self.device_plugins
     }
 
-    /// How containers get what they were given; at least one way.
+    /// Returns the ways to inject devices into containers; at least one.
     pub fn device_lists(&self) -> &[DeviceList] {
         &self.device_lists
     }
 
-    /// Where CDI specifications are written.
+    /// Returns the directory in which CDI specifications are written.
     pub fn cdi_dir(&self) -> &Path {
         &self.cdi_dir
     }
 
-    /// How replicas are laid over units.
+    /// Returns how replicas are distributed over units.
     pub fn policy(&self) -> Policy {
         self.policy
     }
 
-    /// Errors that keep no device from being given out.
+    /// Returns the Xids that are ignored in a device's health.
     pub fn ignored_xids(&self) -> &Ignored {
         &self.ignored_xids
     }
 
-    /// The `ConfigMap` that NVIDIA's plugin reads.
+    /// Returns the `ConfigMap` that NVIDIA's plugin reads.
     pub fn plugin_config_map(&self) -> Option<&ConfigMapName> {
         self.plugin_config_map.as_ref()
     }
 
-    /// After how long replicas that the Node does not offer are looked into.
+    /// Returns the time after which replicas that the Node does not offer are reported as a problem.
     pub fn deadline(&self) -> Duration {
         self.deadline
     }
 
-    /// How long kubelet may take to bring a new key of the `ConfigMap` to the plugin's pod.
+    /// Returns the maximum time for kubelet to propagate a new key of the `ConfigMap` to the plugin's pod.
     pub fn plugin_config_delay(&self) -> Duration {
         self.delay
     }
 
-    /// After how long idle partitions and replicas of a GPU with a blocked layout are not allocated; `None` for never.
+    /// Returns the time after which idle partitions and replicas of a GPU with a blocked layout are not allocated;
+    /// `None` for never.
     pub fn withhold_after(&self) -> Option<Duration> {
         self.withhold_after
     }
 
-    /// Who uses what.
+    /// Returns the settings of the observation of usage.
     pub fn usage(&self) -> UsageSettings {
         self.usage
     }
 }
 
 impl UsageSettings {
-    /// How often it is looked; `None` for never.
+    /// Returns the interval of scans; `None` for never.
     pub fn interval(self) -> Option<Duration> {
         self.interval
     }
 
-    /// Whether metrics are served under the names of dcgm-exporter too.
+    /// Returns whether metrics are also served with dcgm-exporter's names.
     pub fn dcgm(self) -> bool {
         self.dcgm
     }
 
-    /// Whether pods are told in events of their own.
+    /// Returns whether events on pods are created.
     pub fn pod_events(self) -> bool {
         self.pod_events
     }
 }
 
 impl SharingArgs {
-    /// Where kubelet can be asked who has what, or not.
+    /// Resolves the settings; `asks_kubelet` is whether kubelet's allocations can be read.
     pub(super) fn resolve(self, asks_kubelet: bool) -> Result<SharingSettings, Answer> {
         if self.sharing == GiverName::Embedded && !asks_kubelet {
             return Err(usage(

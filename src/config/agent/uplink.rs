@@ -1,4 +1,4 @@
-//! Which aggregator the node reports to, and how that is trusted.
+//! Settings of the connection to the aggregator.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -86,7 +86,7 @@ pub(super) struct UplinkArgs {
     heartbeat: Duration,
 }
 
-/// Where a node reports to.
+/// Settings of the aggregator that a node reports to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UplinkSettings {
     url: Uri,
@@ -96,26 +96,26 @@ pub struct UplinkSettings {
     heartbeat: Duration,
 }
 
-/// How the aggregator is trusted.
+/// Authentication of the aggregator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Security {
-    /// Not at all: whoever answers is taken for it.
+    /// None: any server is accepted.
     Plaintext,
-    /// By a certificate.
+    /// By a TLS certificate.
     Tls {
-        /// The authorities' certificates, in PEM.
+        /// The CA certificates, in PEM.
         ca: PathBuf,
-        /// Whom the certificate must name.
+        /// The name that the certificate must contain.
         server: ServerName<'static>,
     },
 }
 
-/// The host name as the kernel has it, which is what a kubelet takes, in lower case.
+/// The kernel's host name, which kubelet uses in lower case.
 const HOSTNAME: &str = "/proc/sys/kernel/hostname";
 const MAX_HOSTNAME_BYTES: u64 = 4096;
 
 impl UplinkSettings {
-    /// Settings without a token, for those that are not read from arguments.
+    /// Creates settings without a token, for callers without arguments.
     pub fn new(url: Uri, security: Security, node: NodeName, heartbeat: Duration) -> Self {
         Self {
             url,
@@ -126,7 +126,7 @@ impl UplinkSettings {
         }
     }
 
-    /// The same with a token, which lies in this file.
+    /// Sets the file of the token.
     #[must_use]
     pub fn with_token(self, file: PathBuf) -> Self {
         Self {
@@ -135,27 +135,27 @@ impl UplinkSettings {
         }
     }
 
-    /// Where the aggregator is.
+    /// Returns the aggregator's URL.
     pub fn url(&self) -> &Uri {
         &self.url
     }
 
-    /// How it is trusted.
+    /// Returns how the aggregator is authenticated.
     pub fn security(&self) -> &Security {
         &self.security
     }
 
-    /// Where the token lies that says so to the aggregator, if there is one.
+    /// Returns the file of the token that authenticates the node, if there is one.
     pub fn token(&self) -> Option<&Path> {
         self.token.as_deref()
     }
 
-    /// The node that is reported.
+    /// Returns the name of the reported node.
     pub fn node(&self) -> &NodeName {
         &self.node
     }
 
-    /// How often it is said that nothing changed.
+    /// Returns the interval of heartbeats.
     pub fn heartbeat(&self) -> Duration {
         self.heartbeat
     }
@@ -214,7 +214,7 @@ fn usage(message: &str) -> Answer {
     Answer::usage(&mut super::AgentArgs::command(), message)
 }
 
-/// Scheme, host and perhaps port, and nothing else.
+/// Parses a URL that consists only of a scheme, a host and optionally a port.
 fn url(text: &str) -> Option<Uri> {
     let url: Uri = text.parse().ok()?;
     let authority = url.authority()?;
@@ -224,14 +224,14 @@ fn url(text: &str) -> Option<Uri> {
     (known && plain && bare).then_some(url)
 }
 
-/// Whether it is an address of this machine. A name is none: who knows where that leads.
+/// Returns whether the host is a loopback address of this machine. A name is not: it may resolve to anything.
 fn is_loopback(url: &Uri) -> bool {
     host(url)
         .parse()
         .is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
-/// An IPv6 address stands in brackets in a URL.
+/// Returns the host without the brackets of an IPv6 address.
 fn host(url: &Uri) -> &str {
     let host = url.host().unwrap_or_default();
     host.trim_start_matches('[').trim_end_matches(']')
@@ -247,7 +247,7 @@ fn server_name(given: Option<&str>, url: &Uri) -> Result<ServerName<'static>, An
 }
 
 impl UplinkArgs {
-    /// The name of this machine's Node.
+    /// Returns the name of this machine's Node.
     pub(super) fn node(&self) -> Result<NodeName, Answer> {
         node_name(self.node_name.as_deref(), Path::new(HOSTNAME))
     }
@@ -317,7 +317,7 @@ mod tests {
         let named = |given| node_name(given, &file).map(|name| name.to_string());
         assert_eq!(named(None).unwrap(), "ip-10-0-0-1.ec2.internal");
         assert_eq!(named(Some("node-1")).unwrap(), "node-1");
-        // A name that was given is meant so: it is not changed, it is refused.
+        // An explicit name is not normalized but rejected.
         assert!(named(Some("Node-1")).is_err());
         fs::write(&file, "my_host\n").unwrap();
         let refusal = named(None).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! What matching and estimates are helped by: prices, and an engine that estimates.
+//! Additional data for matching and estimates: prices, and an estimate engine.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -45,21 +45,21 @@ pub(super) struct AdviceArgs {
     estimate_timeout: Duration,
 }
 
-/// What matching and estimates are helped by.
+/// Additional data for matching and estimates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdviceSettings {
     /// The price book, if there is one.
     pub price_book: Option<PathBuf>,
-    /// The engine that is asked for estimates, if there is one.
+    /// The engine that calculates estimates, if there is one.
     pub engine: Option<EngineSettings>,
 }
 
-/// An engine that estimates.
+/// An engine that calculates estimates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineSettings {
-    /// Where it is.
+    /// Its URL.
     pub url: ServerUrl,
-    /// How long one answer may take.
+    /// Timeout for one answer.
     pub timeout: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Which agents an aggregator lets in.
+//! Settings of the authentication of agents.
 
 use std::path::{Path, PathBuf};
 
@@ -53,16 +53,16 @@ enum How {
     TokenReview,
 }
 
-/// What an agent has to prove.
+/// Authentication of agents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AgentAuth {
-    /// Nothing.
+    /// None.
     None,
-    /// Its node, by its pod's token.
+    /// By the token of the agent's pod, which proves its node.
     TokenReview(TokenReviewSettings),
 }
 
-/// Whose tokens are taken, and who is asked about them.
+/// Accepted tokens, and the cluster that reviews them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenReviewSettings {
     rule: Rule,
@@ -70,12 +70,12 @@ pub struct TokenReviewSettings {
 }
 
 impl TokenReviewSettings {
-    /// Whose tokens are taken.
+    /// Returns which tokens are accepted.
     pub fn rule(&self) -> &Rule {
         &self.rule
     }
 
-    /// The cluster that is asked; that of this pod where there is none.
+    /// Returns the cluster that reviews tokens; `None` for the one of this pod.
     pub fn kubeconfig(&self) -> Option<&Path> {
         self.kubeconfig.as_deref()
     }

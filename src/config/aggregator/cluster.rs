@@ -1,4 +1,4 @@
-//! Whether the aggregator follows the cluster's nodes and pods, and makes hardware profiles there.
+//! Settings of watching the cluster's nodes and pods, and of creating hardware profiles there.
 
 use std::path::PathBuf;
 
@@ -23,17 +23,17 @@ pub(super) struct ClusterArgs {
     create_profiles: bool,
 }
 
-/// Which cluster is followed.
+/// The watched cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterSettings {
-    /// Its kubeconfig; where there is none it is the cluster of this pod.
+    /// Its kubeconfig; `None` for the cluster of this pod.
     pub kubeconfig: Option<PathBuf>,
-    /// Whether hardware profiles are made there.
+    /// Whether hardware profiles are created there.
     pub create_profiles: bool,
 }
 
 impl ClusterArgs {
-    /// `kubeconfig` is the cluster that is asked; `None` where none is followed.
+    /// Resolves the settings; `None` if no cluster is watched. `kubeconfig` selects the cluster.
     pub(super) fn resolve(
         &self,
         kubeconfig: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! Whom an aggregator shows what over HTTP, and who says who they are.
+//! Settings of the authentication and authorization of HTTP clients.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -68,16 +68,16 @@ enum How {
     ProxyHeader,
 }
 
-/// What a reader has to show.
+/// Authentication of HTTP clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HttpAuth {
-    /// Nothing.
+    /// None.
     None,
-    /// Who they are; the cluster's roles say what they may see.
+    /// Clients are authenticated; the cluster's roles determine what they may read.
     Reviewed(HttpReviewSettings),
 }
 
-/// Who is believed to be whom, and who is asked about them.
+/// Accepted identities, and the cluster that reviews them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpReviewSettings {
     audience: Option<Audience>,
@@ -85,61 +85,61 @@ pub struct HttpReviewSettings {
     kubeconfig: Option<PathBuf>,
 }
 
-/// Proxies that say who somebody is.
+/// Proxies that are trusted to authenticate users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proxies {
     networks: Vec<Network>,
     groups: bool,
 }
 
-/// Addresses that begin alike.
+/// A network: addresses with a common prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
     bits: u8,
 }
 
-/// A text that names no addresses.
+/// A text is not an address or a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("not an address such as 10.1.2.3 or a network such as 10.1.0.0/16")]
 pub struct NetworkError;
 
 impl HttpReviewSettings {
-    /// For whom tokens are; for the API server itself where there is none.
+    /// Returns the audience of tokens; `None` for the API server itself.
     pub fn audience(&self) -> Option<&Audience> {
         self.audience.as_ref()
     }
 
-    /// Proxies that are believed, where any are.
+    /// Returns the trusted proxies, if there are any.
     pub fn proxies(&self) -> Option<&Proxies> {
         self.proxies.as_ref()
     }
 
-    /// The cluster that is asked; that of this pod where there is none.
+    /// Returns the cluster that reviews tokens; `None` for the one of this pod.
     pub fn kubeconfig(&self) -> Option<&Path> {
         self.kubeconfig.as_deref()
     }
 }
 
 impl Proxies {
-    /// Those of these networks; whether they are believed about groups too.
+    /// Creates the proxies of these networks; `groups` is whether their group headers are trusted too.
     pub fn new(networks: Vec<Network>, groups: bool) -> Self {
         Self { networks, groups }
     }
 
-    /// Whether one of them is there.
+    /// Returns whether the peer is one of the proxies.
     pub fn has(&self, peer: IpAddr) -> bool {
         self.networks.iter().any(|network| network.has(peer))
     }
 
-    /// Whether they are believed about groups too.
+    /// Returns whether their group headers are trusted too.
     pub fn groups(&self) -> bool {
         self.groups
     }
 }
 
 impl Network {
-    /// Whether the address is one of them. An IPv4 address within IPv6 is that IPv4 address.
+    /// Returns whether the network contains the address. An IPv4-mapped IPv6 address counts as its IPv4 address.
     pub fn has(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {

@@ -1,4 +1,4 @@
-//! Where and how the aggregator is reached.
+//! Addresses and transport of the aggregator's servers.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::{count, usage};
 use crate::config::Answer;
 
-/// Why a host name never equals that of a request.
+/// Reason why a host name can never equal that of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 enum HostNameError {
     #[error("the name is empty")]
@@ -96,7 +96,7 @@ pub(super) struct ServingArgs {
     max_connections: u32,
 }
 
-/// Where and how it is reached.
+/// Addresses and transport of the servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServingSettings {
     grpc_listen: SocketAddr,
@@ -106,16 +106,16 @@ pub struct ServingSettings {
     max_connections: usize,
 }
 
-/// What the connections are made of.
+/// Transport of the connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Transport {
-    /// TCP as it is.
+    /// Plain TCP.
     Plaintext,
     /// TLS with this certificate.
     Tls(TlsFiles),
 }
 
-/// Where a certificate lies.
+/// Paths of a certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
     certificate: PathBuf,
@@ -149,7 +149,7 @@ impl ServingArgs {
     }
 }
 
-/// Parses a host name; refuses those that can match no request.
+/// Parses a host name; rejects names that can match no request.
 fn host_name(name: &str) -> Result<String, HostNameError> {
     if name.is_empty() {
         return Err(HostNameError::Empty);
@@ -164,44 +164,44 @@ fn host_name(name: &str) -> Result<String, HostNameError> {
 }
 
 impl ServingSettings {
-    /// Where agents connect.
+    /// Returns the address for agents.
     pub fn grpc_listen(&self) -> SocketAddr {
         self.grpc_listen
     }
 
-    /// Where people and programs connect.
+    /// Returns the address for users and programs.
     pub fn http_listen(&self) -> SocketAddr {
         self.http_listen
     }
 
-    /// Names that readers use for it, besides this machine's own.
+    /// Returns the names by which HTTP clients reach the server, besides this machine's own.
     pub fn http_hosts(&self) -> &[String] {
         &self.http_hosts
     }
 
-    /// What the connections are made of.
+    /// Returns the transport of the connections.
     pub fn transport(&self) -> &Transport {
         &self.transport
     }
 
-    /// Most connections of each server.
+    /// Returns the maximum number of connections per server.
     pub fn max_connections(&self) -> usize {
         self.max_connections
     }
 }
 
 impl TlsFiles {
-    /// A certificate chain and its key, both in PEM.
+    /// Creates the paths of a certificate chain and its key, both in PEM.
     pub fn new(certificate: PathBuf, key: PathBuf) -> Self {
         Self { certificate, key }
     }
 
-    /// The certificate, with its chain.
+    /// Returns the certificate's path, with its chain.
     pub fn certificate(&self) -> &Path {
         &self.certificate
     }
 
-    /// Its key.
+    /// Returns the key's path.
     pub fn key(&self) -> &Path {
         &self.key
     }

@@ -1,4 +1,4 @@
-//! Whose configuration of NVIDIA's device plugin the aggregator writes.
+//! Settings of the configuration of NVIDIA's device plugin that the aggregator writes.
 
 use std::path::PathBuf;
 
@@ -19,17 +19,17 @@ pub(super) struct SharingArgs {
     plugin_config_map: Option<ConfigMapName>,
 }
 
-/// Whose configuration of NVIDIA's device plugin is written, and where.
+/// The configuration of NVIDIA's device plugin, and its cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PluginConfigs {
     /// The `ConfigMap`.
     pub config_map: ConfigMapName,
-    /// The cluster that has it; that of this pod where there is none.
+    /// Kubeconfig of its cluster; `None` for the one of this pod.
     pub kubeconfig: Option<PathBuf>,
 }
 
 impl SharingArgs {
-    /// `kubeconfig` is the cluster that is asked; `None` where nothing is to be written.
+    /// Resolves the settings; `None` if nothing is to be written. `kubeconfig` selects the cluster.
     pub(super) fn resolve(self, kubeconfig: Option<PathBuf>) -> Option<PluginConfigs> {
         self.plugin_config_map.map(|config_map| PluginConfigs {
             config_map,

@@ -1,4 +1,4 @@
-//! Whether pods are told what they were given, and who of several aggregators does that.
+//! Settings of annotating pods with their accelerator types, and of the leader election for it.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,10 @@ use crate::config::Answer;
 use crate::domain::workload::Place;
 use crate::files;
 
-/// The host name as the kernel has it; in a pod that is the pod's name.
+/// The kernel's host name; in a pod, the pod's name.
 const HOSTNAME: &str = "/proc/sys/kernel/hostname";
 const MAX_HOSTNAME_BYTES: u64 = 4096;
-/// What the Lease is called.
+/// Name of the Lease.
 const LEASE: &str = "octavo-aggregator";
 
 #[derive(Debug, clap::Args)]
@@ -35,21 +35,21 @@ pub(super) struct WorkloadArgs {
     lease_namespace: String,
 }
 
-/// How pods are told what they were given.
+/// Settings of annotating pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodTypes {
     /// The namespace of the Lease.
     pub lease_namespace: String,
-    /// What the Lease is called.
+    /// Name of the Lease.
     pub lease_name: &'static str,
-    /// How the name begins under which it is held.
+    /// Prefix of the holder's identity.
     pub who: String,
-    /// The cluster whose pods they are; that of this pod where there is none.
+    /// Kubeconfig of the pods' cluster; `None` for the one of this pod.
     pub kubeconfig: Option<PathBuf>,
 }
 
 impl WorkloadArgs {
-    /// `kubeconfig` is the cluster that is asked; `None` where nothing is to be written.
+    /// Resolves the settings; `None` if nothing is to be written. `kubeconfig` selects the cluster.
     pub(super) fn resolve(self, kubeconfig: Option<PathBuf>) -> Result<Option<PodTypes>, Answer> {
         if !self.annotate_pods {
             return Ok(None);
@@ -63,7 +63,7 @@ impl WorkloadArgs {
     }
 }
 
-/// A text that is the name of a namespace.
+/// Parses the name of a namespace.
 fn namespace(text: &str) -> Result<String, String> {
     match Place::new(text, "any") {
         Some(place) => Ok(place.namespace().to_owned()),

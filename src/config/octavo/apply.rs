@@ -1,4 +1,4 @@
-//! Settings of the commands that change this node: `apply`, `checkpoint`, `restore`, and of `history`.
+//! Settings of the commands that change this node, `apply`, `checkpoint` and `restore`, and of `history`.
 
 mod args;
 
@@ -24,7 +24,7 @@ pub enum ApplyFormat {
     Json,
 }
 
-/// What `octavo apply` runs on.
+/// Settings of `octavo apply`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApplySettings {
     choice: ChoiceSettings,
@@ -32,30 +32,30 @@ pub struct ApplySettings {
     run: RunSettings,
 }
 
-/// Who may do it.
+/// Program that performs the change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doer {
-    /// The agent of this node, and nobody else.
+    /// Only the agent of this node.
     Agent,
-    /// The agent, or this command where none runs.
+    /// The agent, or this command if no agent runs.
     Either,
 }
 
-/// What is chosen.
+/// Requested choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChoiceSettings {
     /// A layout.
     Layout {
         /// Its name.
         name: String,
-        /// The file it is in.
+        /// Its file.
         layouts: Option<Input>,
     },
-    /// Nothing by hand any more.
+    /// Remove the manual choice.
     Forget,
 }
 
-/// How something is done to this node.
+/// Settings of a change of this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunSettings {
     patience: Patience,
@@ -64,16 +64,16 @@ pub struct RunSettings {
     hardware: HardwareSettings,
 }
 
-/// How long a command waits.
+/// Wait of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
-    /// Until everything was tried once, and at most so long.
+    /// Until everything was tried once, within this limit.
     Once(Duration),
-    /// Until everything is done, and at most so long.
+    /// Until everything is done, within this limit.
     UntilDone(Duration),
 }
 
-/// What `octavo history` runs on.
+/// Settings of `octavo history`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistorySettings {
     count: usize,
@@ -81,14 +81,14 @@ pub struct HistorySettings {
     state_dir: PathBuf,
 }
 
-/// What `octavo checkpoint` runs on.
+/// Settings of `octavo checkpoint`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointSettings {
     file: Input,
     hardware: HardwareSettings,
 }
 
-/// What `octavo restore` runs on.
+/// Settings of `octavo restore`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestoreSettings {
     file: Input,
@@ -96,46 +96,46 @@ pub struct RestoreSettings {
 }
 
 impl ApplySettings {
-    /// What is chosen.
+    /// Returns the requested choice.
     pub fn choice(&self) -> &ChoiceSettings {
         &self.choice
     }
 
-    /// Who may do it.
+    /// Returns the program that performs the change.
     pub fn doer(&self) -> Doer {
         self.doer
     }
 
-    /// How it is done.
+    /// Returns the settings of the change.
     pub fn run(&self) -> &RunSettings {
         &self.run
     }
 }
 
 impl RunSettings {
-    /// How long to wait.
+    /// Returns how long to wait.
     pub fn patience(&self) -> Patience {
         self.patience
     }
 
-    /// How the end is printed.
+    /// Returns the output format.
     pub fn format(&self) -> ApplyFormat {
         self.format
     }
 
-    /// How devices are changed.
+    /// Returns how devices are changed.
     pub fn engine(&self) -> &EngineSettings {
         &self.engine
     }
 
-    /// Where the hardware is found.
+    /// Returns the paths of the hardware.
     pub fn hardware(&self) -> &HardwareSettings {
         &self.hardware
     }
 }
 
 impl Patience {
-    /// The longest wait.
+    /// Returns the maximum wait.
     pub fn limit(self) -> Duration {
         match self {
             Self::Once(limit) | Self::UntilDone(limit) => limit,
@@ -144,41 +144,41 @@ impl Patience {
 }
 
 impl HistorySettings {
-    /// How many are shown.
+    /// Returns the number of attempts to show.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// How they are printed.
+    /// Returns the output format.
     pub fn format(&self) -> ApplyFormat {
         self.format
     }
 
-    /// Where they are.
+    /// Returns the state directory.
     pub fn state_dir(&self) -> &Path {
         &self.state_dir
     }
 }
 
 impl CheckpointSettings {
-    /// Where it goes.
+    /// Returns the destination.
     pub fn file(&self) -> &Input {
         &self.file
     }
 
-    /// Where the hardware is found.
+    /// Returns the paths of the hardware.
     pub fn hardware(&self) -> &HardwareSettings {
         &self.hardware
     }
 }
 
 impl RestoreSettings {
-    /// Where it is.
+    /// Returns the checkpoint's file.
     pub fn file(&self) -> &Input {
         &self.file
     }
 
-    /// How it is done.
+    /// Returns the settings of the change.
     pub fn run(&self) -> &RunSettings {
         &self.run
     }

@@ -1,4 +1,4 @@
-//! What a person may type, as clap reads it, and how it becomes settings.
+//! Command-line arguments as clap parses them, and their resolution to settings.
 
 mod completion;
 mod inspect;
@@ -178,7 +178,7 @@ enum ColorArg {
     Never,
 }
 
-/// What `arguments` ask for, program name first.
+/// Parses `arguments`, program name first.
 pub(super) fn invocation<A>(
     arguments: impl IntoIterator<Item = A>,
     terminal: Terminal,
@@ -264,7 +264,7 @@ impl OctavoArgs {
     }
 }
 
-/// Arguments that each may be given, and not together.
+/// Turns an invalid combination of arguments into a usage error.
 fn usage<T>(resolved: Result<T, &'static str>) -> Result<T, Answer> {
     resolved.map_err(|message| Answer::usage(&mut OctavoArgs::command(), message))
 }

@@ -8,7 +8,7 @@ pub(super) use self::args::{CatalogueArgs, EXAMPLES};
 use super::Input;
 use crate::domain::accelerators::AliasKind;
 
-/// What `octavo catalog` is asked for.
+/// Settings of `octavo catalog`'s subcommands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CatalogueCommand {
     /// `octavo catalog search`.
@@ -17,7 +17,7 @@ pub enum CatalogueCommand {
     Show(LookupSettings),
 }
 
-/// A name, and where it is looked up.
+/// A name to look up, and the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LookupSettings {
     text: String,
@@ -38,22 +38,22 @@ pub enum CatalogueFormat {
 }
 
 impl LookupSettings {
-    /// The name.
+    /// Returns the name.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whose word it is, where that was said.
+    /// Returns the kind of name, if it was specified.
     pub fn kind(&self) -> Option<AliasKind> {
         self.kind
     }
 
-    /// The administrator's own catalogue.
+    /// Returns the administrator's catalog.
     pub fn overlay(&self) -> Option<&Input> {
         self.overlay.as_ref()
     }
 
-    /// How it is printed.
+    /// Returns the output format.
     pub fn format(&self) -> CatalogueFormat {
         self.format
     }

@@ -51,7 +51,7 @@ pub(super) struct DemoArgs {
     programs: Option<PathBuf>,
 }
 
-/// What `octavo demo` runs on.
+/// Settings of `octavo demo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DemoSettings {
     port: u16,
@@ -62,39 +62,40 @@ pub struct DemoSettings {
 }
 
 impl DemoSettings {
-    /// This program, as another shell can start it.
+    /// Returns this program's path, as another shell can start it.
     pub fn own(&self) -> &Path {
         &self.own
     }
 
-    /// Where the page is served; 0 for any free port.
+    /// Returns the port of the web page; 0 for any free port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// How long it lasts; `None` until it is stopped.
+    /// Returns the duration; `None` until it is stopped.
     pub fn lasts(&self) -> Option<Duration> {
         self.lasts
     }
 
-    /// The folder of scenarios; `None` for the built-in ones.
+    /// Returns the directory of scenarios; `None` for the built-in ones.
     pub fn machines(&self) -> Option<&Path> {
         self.machines.as_deref()
     }
 
-    /// Where the programs are.
+    /// Returns the directory of the programs.
     pub fn programs(&self) -> &Path {
         &self.programs
     }
 }
 
-/// The folder of this program, where cargo puts the simulated driver too.
+/// Returns the directory of this program, where cargo also puts the simulated driver.
 pub fn neighbours() -> PathBuf {
     let own = own();
     own.parent().unwrap_or_else(|| Path::new(".")).to_owned()
 }
 
-/// This program, as another process can start it. A link is followed, because its neighbours are beside the file itself.
+/// Returns this program's path, as another process can start it. Links are resolved, because the other programs are in
+/// the file's directory.
 pub fn own() -> PathBuf {
     env::current_exe().unwrap_or_else(|_| "octavo".into())
 }

@@ -29,7 +29,7 @@ changed, and no device is opened.
 
 Exit codes: 0 nothing fails (warnings and what nobody tells may be there), 1 something fails, or the command did; 2 wrong usage.";
 
-/// Where labels are unless told, which is where the agent writes them.
+/// Default path of the labels, which is the agent's default too.
 const FEATURE_FILE: &str = "/etc/kubernetes/node-feature-discovery/features.d/octavo";
 
 /// How findings are printed.
@@ -121,7 +121,7 @@ pub(super) struct DoctorArgs {
     source: SourceArgs,
 }
 
-/// What `octavo doctor` runs on.
+/// Settings of `octavo doctor`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DoctorSettings {
     source: Source,
@@ -137,58 +137,58 @@ pub struct DoctorSettings {
 }
 
 impl DoctorSettings {
-    /// Where the inventory comes from.
+    /// Returns the source of the inventory.
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// The administrator's own catalogue.
+    /// Returns the administrator's catalog.
     pub fn catalog(&self) -> Option<&Input> {
         self.catalog.as_ref()
     }
 
-    /// How findings are printed.
+    /// Returns the output format.
     pub fn format(&self) -> DoctorFormat {
         self.format
     }
 
-    /// The labels that were named.
+    /// Returns the explicitly specified labels.
     pub fn labels(&self) -> Option<&Input> {
         self.labels.as_ref()
     }
 
-    /// Labels that are held against the hardware where none were named.
+    /// Returns the labels that are compared with the hardware by default.
     pub fn feature_file() -> &'static Path {
         Path::new(FEATURE_FILE)
     }
 
-    /// The folder of device files; `None` where this is a pod's own, which says nothing of the node.
+    /// Returns the directory of device files; `None` if it is this pod's own, which does not show the node's.
     pub fn dev_root(&self) -> Option<&Path> {
         let is_own = self.in_pod && self.dev_root == Path::new("/dev");
         (!is_own).then_some(self.dev_root.as_path())
     }
 
-    /// The process file system.
+    /// Returns the process file system.
     pub fn proc_root(&self) -> &Path {
         &self.proc_root
     }
 
-    /// The kubelet's folder.
+    /// Returns kubelet's directory.
     pub fn kubelet_root(&self) -> &Path {
         &self.kubelet_root
     }
 
-    /// The agent's folder of state.
+    /// Returns the agent's state directory.
     pub fn state_dir(&self) -> &Path {
         &self.state_dir
     }
 
-    /// Kernel modules, a folder for each kernel.
+    /// Returns the directory of kernel modules, with a subdirectory for each kernel.
     pub fn modules_root(&self) -> &Path {
         &self.modules_root
     }
 
-    /// Whether this runs in a pod, where folders of the node are there only if they are mounted.
+    /// Returns whether this runs in a pod, where the node's directories are visible only if they are mounted.
     pub fn in_pod(&self) -> bool {
         self.in_pod
     }

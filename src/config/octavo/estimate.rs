@@ -1,4 +1,4 @@
-//! Settings of `octavo estimate`: what shall run, and on what.
+//! Settings of `octavo estimate`: the workload, and its devices.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
@@ -153,7 +153,7 @@ struct OnArgs {
     purchase: Option<String>,
 }
 
-/// What `octavo estimate` runs on.
+/// Settings of `octavo estimate`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EstimateSettings {
     server: ServerSettings,
@@ -163,72 +163,72 @@ pub struct EstimateSettings {
     purchase: Option<String>,
 }
 
-/// What shall run, as it was typed: the aggregator says what of it cannot be.
+/// The workload as specified by the user; the aggregator validates it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
-    /// Parameters of the model.
+    /// Number of the model's parameters.
     pub parameters: f64,
-    /// What it is called.
+    /// Its name.
     pub model: Option<String>,
     /// A number format.
     pub precision: String,
-    /// What it is trained on; `None` where it writes.
+    /// The training data; `None` for inference.
     pub training: Option<Training>,
 }
 
-/// What a model is trained on.
+/// Size of the training data.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Training {
     /// Tokens.
     pub tokens: Option<f64>,
-    /// Samples in their place.
+    /// Samples, instead of tokens.
     pub samples: Option<f64>,
-    /// Tokens of one sample.
+    /// Tokens per sample.
     pub tokens_per_sample: Option<f64>,
-    /// Samples of one step.
+    /// Samples per step.
     pub batch: Option<f64>,
 }
 
-/// On what it shall run.
+/// Devices of the estimate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum On {
     /// One device of each type of the fleet.
     Fleet,
-    /// So many of each of these.
+    /// This number of each of these types.
     Types(Vec<String>, u64),
-    /// What a hardware profile gives.
+    /// The devices of a hardware profile.
     Profile {
         /// Its name.
         name: String,
-        /// Its namespace, where it was said.
+        /// Its namespace, if it was specified.
         namespace: Option<String>,
-        /// How many devices, where it was said.
+        /// The number of devices, if it was specified.
         count: Option<u64>,
     },
 }
 
 impl EstimateSettings {
-    /// The aggregator.
+    /// Returns the aggregator.
     pub fn server(&self) -> &ServerSettings {
         &self.server
     }
 
-    /// How the answer is printed.
+    /// Returns the output format.
     pub fn printed(&self) -> Printed {
         self.printed
     }
 
-    /// What shall run.
+    /// Returns the workload.
     pub fn run(&self) -> &Run {
         &self.run
     }
 
-    /// On what.
+    /// Returns the devices.
     pub fn on(&self) -> &On {
         &self.on
     }
 
-    /// How devices are paid for, where it was said.
+    /// Returns the purchase option of the devices, if it was specified.
     pub fn purchase(&self) -> Option<&str> {
         self.purchase.as_deref()
     }

@@ -1,4 +1,4 @@
-//! Settings of the commands that ask an aggregator about the fleet: `nodes`, `types`, `availability`, `node` and `watch`.
+//! Settings of the commands about an aggregator's fleet: `nodes`, `types`, `availability`, `node` and `watch`.
 
 mod args;
 mod availability;
@@ -60,14 +60,14 @@ pub enum GroupBy {
     Type,
 }
 
-/// Which nodes, and in which order.
+/// Filter and order of nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filter {
     filter: FilterArgs,
     sort_by: SortBy,
 }
 
-/// What `octavo nodes` and `octavo watch` run on.
+/// Settings of `octavo nodes` and `octavo watch`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodesSettings {
     server: ServerSettings,
@@ -77,7 +77,7 @@ pub struct NodesSettings {
     group_by: Option<GroupBy>,
 }
 
-/// What `octavo types` runs on.
+/// Settings of `octavo types`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypesSettings {
     server: ServerSettings,
@@ -85,7 +85,7 @@ pub struct TypesSettings {
     types: Vec<String>,
 }
 
-/// What `octavo node` runs on.
+/// Settings of `octavo node`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeSettings {
     server: ServerSettings,
@@ -93,24 +93,25 @@ pub struct NodeSettings {
     name: String,
 }
 
-/// How an answer is printed.
+/// Output format of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Printed {
-    /// In which form.
+    /// The format.
     pub format: FleetFormat,
-    /// With what around it.
+    /// Whether headers are printed.
     pub headers: Headers,
 }
 
 impl Printed {
-    /// Whether there is more than the rows of tables.
+    /// Returns whether more than the rows of tables is printed.
     pub fn with_headers(self) -> bool {
         self.headers == Headers::Shown
     }
 }
 
 impl Filter {
-    /// Names and values of the aggregator's parameters. Where any of several values may hold, each is a parameter.
+    /// Returns the names and values of the aggregator's parameters. Alternative values are separate parameters of the
+    /// same name.
     pub fn parameters(&self) -> Vec<(&'static str, &str)> {
         let FilterArgs {
             types,
@@ -141,19 +142,19 @@ impl Filter {
             .collect()
     }
 
-    /// Whether there is nothing to filter.
+    /// Returns whether there is nothing to filter.
     pub fn lets_all_through(&self) -> bool {
         self.parameters().iter().all(|(name, _)| *name == "sort")
     }
 
-    /// The part of a name.
+    /// Returns the searched part of a name.
     pub fn search(&self) -> Option<&str> {
         self.filter.search.as_deref()
     }
 }
 
 impl SortBy {
-    /// In the aggregator's words, where a minus turns the order round.
+    /// Returns the aggregator's sort key; a minus reverses the order.
     fn parameter(self) -> &'static str {
         match self {
             Self::Name => "name",
@@ -169,61 +170,61 @@ impl SortBy {
 }
 
 impl NodesSettings {
-    /// The aggregator.
+    /// Returns the aggregator.
     pub fn server(&self) -> &ServerSettings {
         &self.server
     }
 
-    /// How the answer is printed.
+    /// Returns the output format.
     pub fn printed(&self) -> Printed {
         self.printed
     }
 
-    /// Which nodes.
+    /// Returns the filter.
     pub fn filter(&self) -> &Filter {
         &self.filter
     }
 
-    /// By what they are taken together, in tables.
+    /// Returns the grouping of tables.
     pub fn group_by(&self) -> Option<GroupBy> {
         self.group_by
     }
 
-    /// How many at most; `None` for all.
+    /// Returns the maximum number of nodes; `None` for all.
     pub fn limit(&self) -> Option<usize> {
         self.limit.map(NonZeroUsize::get)
     }
 }
 
 impl TypesSettings {
-    /// The aggregator.
+    /// Returns the aggregator.
     pub fn server(&self) -> &ServerSettings {
         &self.server
     }
 
-    /// How the answer is printed.
+    /// Returns the output format.
     pub fn printed(&self) -> Printed {
         self.printed
     }
 
-    /// Which types; empty for all.
+    /// Returns the selected types; empty for all.
     pub fn types(&self) -> &[String] {
         &self.types
     }
 }
 
 impl NodeSettings {
-    /// The aggregator.
+    /// Returns the aggregator.
     pub fn server(&self) -> &ServerSettings {
         &self.server
     }
 
-    /// How the answer is printed.
+    /// Returns the output format.
     pub fn printed(&self) -> Printed {
         self.printed
     }
 
-    /// The node's name.
+    /// Returns the node's name.
     pub fn name(&self) -> &str {
         &self.name
     }

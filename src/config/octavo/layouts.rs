@@ -14,7 +14,7 @@ use super::{Input, Source};
 use crate::domain::layout::Dialect;
 use crate::domain::plan::Policy;
 
-/// What `octavo plan` runs on.
+/// Settings of `octavo plan`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanSettings {
     wish: Wish,
@@ -24,13 +24,13 @@ pub struct PlanSettings {
     format: PlanFormat,
 }
 
-/// What `octavo assert` runs on.
+/// Settings of `octavo assert`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssertSettings {
     wish: Wish,
 }
 
-/// A layout, and the node that it is held against.
+/// A layout, and the node that it is resolved on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wish {
     layout: String,
@@ -38,7 +38,7 @@ pub struct Wish {
     source: Source,
 }
 
-/// What `octavo export` runs on.
+/// Settings of `octavo export`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportSettings {
     name: String,
@@ -47,7 +47,7 @@ pub struct ExportSettings {
     source: Source,
 }
 
-/// What `octavo layouts` is asked for.
+/// Settings of `octavo layouts`'s subcommands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LayoutsCommand {
     /// `octavo layouts check`.
@@ -58,7 +58,7 @@ pub enum LayoutsCommand {
     Generate(GenerateSettings),
 }
 
-/// What `octavo layouts check` runs on.
+/// Settings of `octavo layouts check`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckSettings {
     files: Vec<Input>,
@@ -66,7 +66,7 @@ pub struct CheckSettings {
     machines: Vec<Input>,
 }
 
-/// What `octavo layouts show` runs on.
+/// Settings of `octavo layouts show`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShowSettings {
     file: Input,
@@ -74,7 +74,7 @@ pub struct ShowSettings {
     machine: Option<Input>,
 }
 
-/// What `octavo layouts generate` runs on.
+/// Settings of `octavo layouts generate`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GenerateSettings {
     dialect: Dialect,
@@ -107,124 +107,124 @@ pub enum DocumentFormat {
 }
 
 impl PlanSettings {
-    /// Which layout, and for which node.
+    /// Returns the layout and the node.
     pub fn wish(&self) -> &Wish {
         &self.wish
     }
 
-    /// What may be done.
+    /// Returns which disruptions are permitted.
     pub fn policy(&self) -> Policy {
         self.policy
     }
 
-    /// Where procfs is mounted.
+    /// Returns the mount point of procfs.
     pub fn proc_root(&self) -> &Path {
         &self.proc_root
     }
 
-    /// Where interrupted changes of this machine are recorded.
+    /// Returns the state directory, which records this machine's interrupted changes.
     pub fn state_dir(&self) -> &Path {
         &self.state_dir
     }
 
-    /// How the plan is printed.
+    /// Returns the output format.
     pub fn format(&self) -> PlanFormat {
         self.format
     }
 }
 
 impl AssertSettings {
-    /// Which layout, and for which node.
+    /// Returns the layout and the node.
     pub fn wish(&self) -> &Wish {
         &self.wish
     }
 }
 
 impl Wish {
-    /// The layout's name.
+    /// Returns the layout's name.
     pub fn layout(&self) -> &str {
         &self.layout
     }
 
-    /// The file it is in; `None` for those that are generated for the node.
+    /// Returns the layouts file; `None` for layouts that are generated for the node.
     pub fn layouts(&self) -> Option<&Input> {
         self.layouts.as_ref()
     }
 
-    /// The node.
+    /// Returns the source of the node's inventory.
     pub fn source(&self) -> &Source {
         &self.source
     }
 }
 
 impl ExportSettings {
-    /// What the layout is called.
+    /// Returns the layout's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// In which dialect.
+    /// Returns the dialect.
     pub fn dialect(&self) -> Dialect {
         self.dialect
     }
 
-    /// In which form.
+    /// Returns the output format.
     pub fn format(&self) -> DocumentFormat {
         self.format
     }
 
-    /// The node.
+    /// Returns the source of the node's inventory.
     pub fn source(&self) -> &Source {
         &self.source
     }
 }
 
 impl CheckSettings {
-    /// What is checked.
+    /// Returns the files to check.
     pub fn files(&self) -> &[Input] {
         &self.files
     }
 
-    /// The one layout that is held against the machines; `None` for all.
+    /// Returns the only layout to check against the machines; `None` for all.
     pub fn layout(&self) -> Option<&str> {
         self.layout.as_deref()
     }
 
-    /// Recordings or scenarios.
+    /// Returns recordings or scenarios of machines.
     pub fn machines(&self) -> &[Input] {
         &self.machines
     }
 }
 
 impl ShowSettings {
-    /// What is shown.
+    /// Returns the file to show.
     pub fn file(&self) -> &Input {
         &self.file
     }
 
-    /// The one layout that is shown; `None` for all.
+    /// Returns the only layout to show; `None` for all.
     pub fn layout(&self) -> Option<&str> {
         self.layout.as_deref()
     }
 
-    /// The recording or scenario it is shown on.
+    /// Returns the recording or scenario to draw layouts for.
     pub fn machine(&self) -> Option<&Input> {
         self.machine.as_ref()
     }
 }
 
 impl GenerateSettings {
-    /// In which dialect.
+    /// Returns the dialect.
     pub fn dialect(&self) -> Dialect {
         self.dialect
     }
 
-    /// In which form.
+    /// Returns the output format.
     pub fn format(&self) -> DocumentFormat {
         self.format
     }
 
-    /// The node.
+    /// Returns the source of the node's inventory.
     pub fn source(&self) -> &Source {
         &self.source
     }

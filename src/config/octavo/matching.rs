@@ -1,4 +1,4 @@
-//! Settings of `octavo match`: what a pod needs, in the words of the aggregator's document.
+//! Settings of `octavo match`: a pod's requirements, in the terms of the aggregator's API.
 
 use std::path::PathBuf;
 
@@ -98,7 +98,7 @@ pub(super) struct WishArgs {
     performance: Option<PathBuf>,
 }
 
-/// What `octavo match` runs on.
+/// Settings of `octavo match`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MatchSettings {
     server: ServerSettings,
@@ -106,45 +106,45 @@ pub struct MatchSettings {
     wish: Wish,
 }
 
-/// What a pod needs, as it was typed: the aggregator says what of it cannot be.
+/// A pod's requirements as specified by the user; the aggregator validates them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wish {
-    /// Devices.
+    /// Number of devices.
     pub count: Option<u64>,
-    /// Memory of each.
+    /// Memory per device.
     pub memory: Option<String>,
-    /// Memory of all.
+    /// Total memory.
     pub total_memory: Option<String>,
-    /// The oldest architecture.
+    /// Minimum architecture.
     pub architecture: Option<String>,
-    /// The lowest compute capability.
+    /// Minimum compute capability.
     pub compute_capability: Option<String>,
-    /// Types that are liked.
+    /// Preferred types.
     pub preferred: Vec<String>,
-    /// Links.
+    /// Links between devices.
     pub interconnect: Option<String>,
-    /// How far apart from others.
+    /// Isolation from other pods.
     pub isolation: Option<String>,
-    /// The price ceiling.
+    /// Maximum price.
     pub max_price: Option<String>,
-    /// How they are paid for.
+    /// Purchase option.
     pub purchase: Option<String>,
     /// A file of performance rows.
     pub performance: Option<Input>,
 }
 
 impl MatchSettings {
-    /// The aggregator.
+    /// Returns the aggregator.
     pub fn server(&self) -> &ServerSettings {
         &self.server
     }
 
-    /// How the answer is printed.
+    /// Returns the output format.
     pub fn printed(&self) -> Printed {
         self.printed
     }
 
-    /// What the pod needs.
+    /// Returns the pod's requirements.
     pub fn wish(&self) -> &Wish {
         &self.wish
     }

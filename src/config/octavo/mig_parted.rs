@@ -1,4 +1,4 @@
-//! Settings of `nvidia-mig-parted`, which is `octavo mig-parted` too.
+//! Settings of `nvidia-mig-parted`, which is also `octavo mig-parted`.
 
 mod args;
 mod resolve;
@@ -14,10 +14,10 @@ use super::{Input, Shell};
 use crate::config::engine::EngineSettings;
 use crate::config::hardware::HardwareSettings;
 
-/// The name under which this program is NVIDIA's.
+/// Name under which this program behaves as NVIDIA's.
 pub(super) const NAME: &str = "nvidia-mig-parted";
 
-/// What is asked for in mig-parted's words.
+/// Parsed command line of mig-parted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigPartedSettings {
     command: MigPartedCommand,
@@ -25,7 +25,7 @@ pub struct MigPartedSettings {
     talk: Talk,
 }
 
-/// The verbs.
+/// The commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MigPartedCommand {
     /// `apply`.
@@ -44,25 +44,25 @@ pub enum MigPartedCommand {
     Completion(Shell),
 }
 
-/// Whether oddities are kept that do no harm.
+/// Whether harmless deviations of the original are reproduced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compat {
-    /// They are mended.
+    /// They are fixed.
     Mended,
-    /// They are kept.
+    /// They are reproduced.
     Strict,
 }
 
-/// How much is said.
+/// Amount of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Talk {
-    /// What came of it.
+    /// Results only.
     Quiet,
-    /// What is being done, and what hooks print, too.
+    /// Actions and the output of hooks, too.
     Debug,
 }
 
-/// How much of a configuration is meant.
+/// Part of a configuration to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
     /// MIG modes.
@@ -71,21 +71,21 @@ pub enum Depth {
     Whole,
 }
 
-/// What is done where a GPU needs a reset.
+/// Handling of a GPU that needs a reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reset {
-    /// It is reset, as far as nobody uses it.
+    /// It is reset, if it is not in use.
     IfNeeded,
-    /// Nothing: the mode waits.
+    /// It is not reset, and the mode remains pending.
     Skipped,
 }
 
-/// What is asserted.
+/// Assertion to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Validity {
-    /// That the file can be used.
+    /// The file is valid.
     FileOnly,
-    /// That the node has it.
+    /// The node has the configuration.
     Node,
 }
 
@@ -97,7 +97,7 @@ pub struct ConfigSettings {
     selected: Option<String>,
 }
 
-/// Programs that are run around a change.
+/// Programs that run around a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HooksSettings {
     file: Option<PathBuf>,
@@ -105,7 +105,7 @@ pub struct HooksSettings {
     folders: Vec<PathBuf>,
 }
 
-/// How a node is changed.
+/// Settings of a change of the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunSettings {
     depth: Depth,
@@ -115,14 +115,14 @@ pub struct RunSettings {
     hardware: HardwareSettings,
 }
 
-/// What `apply` runs on.
+/// Settings of `apply`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApplySettings {
     config: ConfigSettings,
     run: RunSettings,
 }
 
-/// What `assert` runs on.
+/// Settings of `assert`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssertSettings {
     config: ConfigSettings,
@@ -131,7 +131,7 @@ pub struct AssertSettings {
     hardware: HardwareSettings,
 }
 
-/// What `export` runs on.
+/// Settings of `export`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportSettings {
     format: DocumentFormat,
@@ -139,14 +139,14 @@ pub struct ExportSettings {
     hardware: HardwareSettings,
 }
 
-/// What `checkpoint` runs on.
+/// Settings of `checkpoint`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointSettings {
     file: Input,
     hardware: HardwareSettings,
 }
 
-/// What `restore` runs on.
+/// Settings of `restore`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestoreSettings {
     path: PathBuf,
@@ -154,7 +154,7 @@ pub struct RestoreSettings {
     run: RunSettings,
 }
 
-/// What `generate-config` runs on.
+/// Settings of `generate-config`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GenerateSettings {
     file: Option<PathBuf>,
@@ -163,181 +163,182 @@ pub struct GenerateSettings {
 }
 
 impl MigPartedSettings {
-    /// The verb.
+    /// Returns the command.
     pub fn command(&self) -> &MigPartedCommand {
         &self.command
     }
 
-    /// Whether oddities are kept.
+    /// Returns whether deviations are reproduced.
     pub fn compat(&self) -> Compat {
         self.compat
     }
 
-    /// How much is said.
+    /// Returns the amount of output.
     pub fn talk(&self) -> Talk {
         self.talk
     }
 }
 
 impl ConfigSettings {
-    /// As it was typed.
+    /// Returns the path as specified by the user.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The file.
+    /// Returns the file.
     pub fn file(&self) -> &Input {
         &self.file
     }
 
-    /// The name; `None` where there is one only.
+    /// Returns the configuration's name; `None` for the only one.
     pub fn selected(&self) -> Option<&str> {
         self.selected.as_deref()
     }
 }
 
 impl HooksSettings {
-    /// The file they are in.
+    /// Returns the hooks file.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 
-    /// The longest that one may take.
+    /// Returns the time limit of one hook.
     pub fn longest(&self) -> Duration {
         self.longest
     }
 
-    /// Where a command without a folder is looked for: this process' `PATH`, as far as it does not depend on where we are.
+    /// Returns the directories that are searched for a command without one: this process's `PATH`, except directories
+    /// that depend on the working directory.
     pub fn folders(&self) -> &[PathBuf] {
         &self.folders
     }
 }
 
 impl RunSettings {
-    /// How much of it is meant.
+    /// Returns which part of the configuration to use.
     pub fn depth(&self) -> Depth {
         self.depth
     }
 
-    /// What is done where a GPU needs a reset.
+    /// Returns the handling of a GPU that needs a reset.
     pub fn reset(&self) -> Reset {
         self.reset
     }
 
-    /// What is run around it.
+    /// Returns the hooks.
     pub fn hooks(&self) -> &HooksSettings {
         &self.hooks
     }
 
-    /// How devices are changed.
+    /// Returns how devices are changed.
     pub fn engine(&self) -> &EngineSettings {
         &self.engine
     }
 
-    /// Where the hardware is found.
+    /// Returns the paths of the hardware.
     pub fn hardware(&self) -> &HardwareSettings {
         &self.hardware
     }
 }
 
 impl ApplySettings {
-    /// What is to be had.
+    /// Returns the configuration to apply.
     pub fn config(&self) -> &ConfigSettings {
         &self.config
     }
 
-    /// How it is done.
+    /// Returns the settings of the change.
     pub fn run(&self) -> &RunSettings {
         &self.run
     }
 }
 
 impl AssertSettings {
-    /// What is to be had.
+    /// Returns the configuration to compare with.
     pub fn config(&self) -> &ConfigSettings {
         &self.config
     }
 
-    /// How much of it.
+    /// Returns which part of it to compare.
     pub fn depth(&self) -> Depth {
         self.depth
     }
 
-    /// What is asserted.
+    /// Returns the assertion to check.
     pub fn validity(&self) -> Validity {
         self.validity
     }
 
-    /// Where the hardware is found.
+    /// Returns the paths of the hardware.
     pub fn hardware(&self) -> &HardwareSettings {
         &self.hardware
     }
 }
 
 impl ExportSettings {
-    /// In which form.
+    /// Returns the output format.
     pub fn format(&self) -> DocumentFormat {
         self.format
     }
 
-    /// What it is called.
+    /// Returns the configuration's name.
     pub fn label(&self) -> &str {
         &self.label
     }
 
-    /// Where the hardware is found.
+    /// Returns the paths of the hardware.
     pub fn hardware(&self) -> &HardwareSettings {
         &self.hardware
     }
 }
 
 impl CheckpointSettings {
-    /// Where it goes.
+    /// Returns the destination.
     pub fn file(&self) -> &Input {
         &self.file
     }
 
-    /// Where the hardware is found.
+    /// Returns the paths of the hardware.
     pub fn hardware(&self) -> &HardwareSettings {
         &self.hardware
     }
 }
 
 impl RestoreSettings {
-    /// As it was typed.
+    /// Returns the path as specified by the user.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where it is.
+    /// Returns the checkpoint's file.
     pub fn file(&self) -> &Input {
         &self.file
     }
 
-    /// How it is done.
+    /// Returns the settings of the change.
     pub fn run(&self) -> &RunSettings {
         &self.run
     }
 }
 
 impl GenerateSettings {
-    /// Where it goes; `None` for standard output.
+    /// Returns the destination; `None` for standard output.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 
-    /// In which form.
+    /// Returns the output format.
     pub fn format(&self) -> DocumentFormat {
         self.format
     }
 
-    /// Where the hardware is found.
+    /// Returns the paths of the hardware.
     pub fn hardware(&self) -> &HardwareSettings {
         &self.hardware
     }
 }
 
-/// Go's flags take one dash for two: `-config-file x` as `--config-file x`.
+/// Converts Go's flags, which have one dash or two: `-config-file x` becomes `--config-file x`.
 pub(super) fn with_two_dashes(arguments: Vec<OsString>) -> Vec<OsString> {
     const LONG: [&str; 13] = [
         "checkpoint-file",
@@ -365,7 +366,7 @@ pub(super) fn with_two_dashes(arguments: Vec<OsString>) -> Vec<OsString> {
     arguments.into_iter().map(doubled).collect()
 }
 
-/// Whether these arguments are for `octavo mig-parted`.
+/// Returns whether these arguments are for `octavo mig-parted`.
 pub(super) fn is_meant(arguments: &[OsString]) -> bool {
     let mut words = arguments.iter().skip(1);
     words.find(|word| !word.to_string_lossy().starts_with('-'))

@@ -1,4 +1,4 @@
-//! Settings of what devices are called.
+//! Settings of device names.
 
 use clap::Args;
 
@@ -14,7 +14,7 @@ pub(super) struct NamingArgs {
     type_override: Option<String>,
 }
 
-/// By what devices are named.
+/// Settings of device names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NamingSettings {
     catalog: Option<Input>,
@@ -29,12 +29,12 @@ impl NamingSettings {
         }
     }
 
-    /// The administrator's own catalogue.
+    /// Returns the administrator's catalog.
     pub fn catalog(&self) -> Option<&Input> {
         self.catalog.as_ref()
     }
 
-    /// What devices are called that nobody knows.
+    /// Returns the name of unrecognized devices.
     pub fn type_override(&self) -> Option<&str> {
         self.type_override.as_deref()
     }

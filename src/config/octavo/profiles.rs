@@ -11,7 +11,7 @@ use super::fleet::Printed;
 use super::server::ServerSettings;
 use crate::domain::hardware_profile::Counts;
 
-/// What `octavo profiles` is asked for.
+/// Settings of `octavo profiles`'s subcommands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProfilesCommand {
     /// `octavo profiles list`.
@@ -26,7 +26,7 @@ pub enum ProfilesCommand {
     Create(CreateSettings),
 }
 
-/// Which profiles, and how they are printed.
+/// Selected profiles, and the output format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListSettings {
     server: ServerSettings,
@@ -36,7 +36,7 @@ pub struct ListSettings {
     names: Vec<String>,
 }
 
-/// Which profile, and how it is printed.
+/// Selected profile, and the output format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShowSettings {
     server: ServerSettings,
@@ -45,7 +45,7 @@ pub struct ShowSettings {
     namespace: Option<String>,
 }
 
-/// What a new profile is made of, and by whom.
+/// Settings of a new profile, and the credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreateSettings {
     server: ServerSettings,
@@ -56,24 +56,24 @@ pub struct CreateSettings {
     attempt: Attempt,
 }
 
-/// What a new profile is for, as far as it was said.
+/// Requested properties of a new profile; all are optional.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProfileWish {
-    /// Names of the nodes it is made of.
+    /// Names of the nodes it is derived from.
     pub nodes: Vec<String>,
-    /// The type that it is for.
+    /// The type it is for.
     pub type_name: Option<String>,
-    /// The resource it asks for.
+    /// The resource it requests.
     pub resource: Option<String>,
     /// Its name.
     pub name: Option<String>,
     /// Its namespace.
     pub namespace: Option<String>,
-    /// What people are shown.
+    /// Its display name.
     pub display_name: Option<String>,
-    /// How many of resources.
+    /// Counts of resources.
     pub counts: Vec<Counts>,
-    /// Taints that it tolerates; empty where nothing was said.
+    /// Taints that it tolerates; empty if not specified.
     pub tolerate: Vec<String>,
 }
 
@@ -89,17 +89,17 @@ pub enum Attempt {
 }
 
 impl ListSettings {
-    /// The aggregator.
+    /// Returns the aggregator.
     pub fn server(&self) -> &ServerSettings {
         &self.server
     }
 
-    /// How the answer is printed.
+    /// Returns the output format.
     pub fn printed(&self) -> Printed {
         self.printed
     }
 
-    /// Names and values of the aggregator's parameters.
+    /// Returns the names and values of the aggregator's parameters.
     pub fn parameters(&self) -> Vec<(&'static str, &str)> {
         let all = [("type", &self.type_name), ("namespace", &self.namespace)];
         let given = all.into_iter();
@@ -108,61 +108,61 @@ impl ListSettings {
             .collect()
     }
 
-    /// Names of profiles; empty for all.
+    /// Returns the names of profiles; empty for all.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 }
 
 impl ShowSettings {
-    /// The aggregator.
+    /// Returns the aggregator.
     pub fn server(&self) -> &ServerSettings {
         &self.server
     }
 
-    /// How the answer is printed.
+    /// Returns the output format.
     pub fn printed(&self) -> Printed {
         self.printed
     }
 
-    /// The profile's name.
+    /// Returns the profile's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its namespace, where it was said.
+    /// Returns its namespace, if it was specified.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 }
 
 impl CreateSettings {
-    /// The aggregator.
+    /// Returns the aggregator.
     pub fn server(&self) -> &ServerSettings {
         &self.server
     }
 
-    /// What it is for.
+    /// Returns the requested properties.
     pub fn wish(&self) -> &ProfileWish {
         &self.wish
     }
 
-    /// The cluster in which it is made, and as whom; that of kubectl where nobody says.
+    /// Returns the kubeconfig of the cluster and the credentials; `None` for kubectl's default.
     pub fn kubeconfig(&self) -> Option<&Path> {
         self.kubeconfig.as_deref()
     }
 
-    /// Why it is made.
+    /// Returns the reason for the creation.
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
 
-    /// Whether it takes the place of one of its name that was made so, too.
+    /// Returns whether it replaces a profile of the same name that was created the same way.
     pub fn replaces(&self) -> bool {
         self.replaces
     }
 
-    /// How far it goes.
+    /// Returns whether the profile is created, or only validated or printed.
     pub fn attempt(&self) -> Attempt {
         self.attempt
     }

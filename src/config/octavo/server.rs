@@ -1,4 +1,4 @@
-//! Where the aggregator is and how it is talked to: what every command about the fleet has in common.
+//! Settings of the connection to the aggregator: the common flags of all commands about the fleet.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ pub(super) struct ServerArgs {
     timeout: Duration,
 }
 
-/// How the aggregator is reached.
+/// Settings of the connection to the aggregator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSettings {
     server: ServerUrl,
@@ -63,18 +63,17 @@ pub struct ServerSettings {
     timeout: Duration,
 }
 
-/// The address of an aggregator: scheme, authority, and the path that a proxy may have put before its own; no slash at
-/// the end.
+/// URL of an aggregator: scheme, authority, and a proxy's path prefix, without a trailing slash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerUrl(String);
 
-/// Why a text is no address of an aggregator.
+/// A text is not the URL of an aggregator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("not an address such as https://octavo.example.org or http://127.0.0.1:8080")]
 pub struct ServerUrlError;
 
 impl ServerSettings {
-    /// An aggregator without TLS at `server`, for a program that has just started it.
+    /// Creates settings for an aggregator without TLS at `server`, for a program that has just started it.
     pub fn plaintext(server: ServerUrl, timeout: Duration) -> Self {
         Self {
             server,
@@ -84,29 +83,29 @@ impl ServerSettings {
         }
     }
 
-    /// Where it is.
+    /// Returns its URL.
     pub fn server(&self) -> &ServerUrl {
         &self.server
     }
 
-    /// Who may vouch for it; `None` for those whom the system trusts.
+    /// Returns the CA certificates to trust; `None` for the system's.
     pub fn ca(&self) -> Option<&Path> {
         self.ca.as_deref()
     }
 
-    /// The file with the token that says who asks, where there is one.
+    /// Returns the file with the token that authenticates the client, if there is one.
     pub fn token_file(&self) -> Option<&Path> {
         self.token_file.as_deref()
     }
 
-    /// How long one answer may take.
+    /// Returns the timeout for one answer.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
 }
 
 impl ServerUrl {
-    /// Whether it begins with `https`.
+    /// Returns whether the scheme is `https`.
     pub fn is_secure(&self) -> bool {
         self.0.starts_with("https://")
     }
@@ -133,7 +132,7 @@ impl FromStr for ServerUrl {
         let plain = !authority.host().is_empty() && !authority.as_str().contains('@');
         let port =
             authority.as_str().len() == authority.host().len() || authority.port_u16().is_some();
-        // hyper drops a fragment without a word.
+        // hyper silently drops a fragment.
         if !known || !plain || !port || uri.query().is_some() || text.contains('#') {
             return Err(ServerUrlError);
         }

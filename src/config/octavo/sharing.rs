@@ -9,18 +9,18 @@ use super::layouts::DocumentFormat;
 use super::{Input, Source};
 use crate::config::labels::LabelSettings;
 
-/// What `octavo sharing` is asked for.
+/// Settings of `octavo sharing`'s subcommands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SharingCommand {
     /// `octavo sharing check`.
     Check(SharingSettings, SharingFormat),
-    /// `octavo sharing diff`, against what this Node says it offers.
+    /// `octavo sharing diff`, compared with this Node's resources.
     Diff(SharingSettings, Input),
     /// `octavo sharing import`.
     Import(ImportSettings),
 }
 
-/// A layout, and the node that it is held against.
+/// A layout, and the node that it is resolved on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharingSettings {
     file: Input,
@@ -29,7 +29,7 @@ pub struct SharingSettings {
     source: Source,
 }
 
-/// What `octavo sharing import` runs on.
+/// Settings of `octavo sharing import`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportSettings {
     file: Input,
@@ -51,39 +51,39 @@ pub enum SharingFormat {
 }
 
 impl SharingSettings {
-    /// The file.
+    /// Returns the layouts file.
     pub fn file(&self) -> &Input {
         &self.file
     }
 
-    /// The layout; `None` for the only one of the file.
+    /// Returns the layout's name; `None` for the only one of the file.
     pub fn layout(&self) -> Option<&str> {
         self.layout.as_deref()
     }
 
-    /// How labels are made, and under which strategy partitions are given out.
+    /// Returns the settings of labels, including the MIG strategy.
     pub fn labels(&self) -> LabelSettings {
         self.labels
     }
 
-    /// The node.
+    /// Returns the source of the node's inventory.
     pub fn source(&self) -> &Source {
         &self.source
     }
 }
 
 impl ImportSettings {
-    /// The file.
+    /// Returns the file to import.
     pub fn file(&self) -> &Input {
         &self.file
     }
 
-    /// What the layout is called.
+    /// Returns the layout's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// In which form it is printed.
+    /// Returns the output format.
     pub fn format(&self) -> DocumentFormat {
         self.format
     }

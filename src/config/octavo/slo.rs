@@ -1,4 +1,4 @@
-//! Settings of `octavo slo`: what a service shall keep, and where the measurements are.
+//! Settings of `octavo slo`: a service's objectives, and the measurements.
 
 use std::path::PathBuf;
 
@@ -67,7 +67,7 @@ struct ObjectiveArgs {
     purchase: Option<String>,
 }
 
-/// What `octavo slo` runs on.
+/// Settings of `octavo slo`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SloSettings {
     server: ServerSettings,
@@ -76,36 +76,36 @@ pub struct SloSettings {
     objectives: Wanted,
 }
 
-/// What a service shall keep, as it was typed: the aggregator says what of it cannot be.
+/// A service's objectives as specified by the user; the aggregator validates them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wanted {
-    /// Requests a second.
+    /// Requests per second.
     pub requests_per_second: Option<f64>,
-    /// The highest of each latency, by name.
+    /// Maximum of each latency, by name.
     pub latencies: Vec<(String, f64)>,
-    /// The price ceiling.
+    /// Maximum price.
     pub max_price: Option<String>,
-    /// How devices are paid for.
+    /// Purchase option of the devices.
     pub purchase: Option<String>,
 }
 
 impl SloSettings {
-    /// The aggregator.
+    /// Returns the aggregator.
     pub fn server(&self) -> &ServerSettings {
         &self.server
     }
 
-    /// How the answer is printed.
+    /// Returns the output format.
     pub fn printed(&self) -> Printed {
         self.printed
     }
 
-    /// Where the measurements are.
+    /// Returns the measurements.
     pub fn rows(&self) -> &Input {
         &self.rows
     }
 
-    /// What the service shall keep.
+    /// Returns the service's objectives.
     pub fn objectives(&self) -> &Wanted {
         &self.objectives
     }

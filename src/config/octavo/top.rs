@@ -130,7 +130,7 @@ pub(super) struct TopArgs {
     server: ServerArgs,
 }
 
-/// What `octavo top` runs on.
+/// Settings of `octavo top`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopSettings {
     source: TopSource,
@@ -145,16 +145,16 @@ pub struct TopSettings {
     over: bool,
 }
 
-/// Who is asked.
+/// Source of the rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TopSource {
-    /// The agent whose socket is in this folder.
+    /// The agent whose socket is in this directory.
     Here(PathBuf),
     /// An aggregator.
     Fleet {
-        /// Where it is.
+        /// Its settings.
         server: ServerSettings,
-        /// Only this node.
+        /// Restricts the rows to this node.
         node: Option<String>,
     },
 }
@@ -185,59 +185,59 @@ impl From<TopArgs> for TopSettings {
 }
 
 impl TopSettings {
-    /// Who is asked.
+    /// Returns the source of the rows.
     pub fn source(&self) -> &TopSource {
         &self.source
     }
 
-    /// How the rows are printed.
+    /// Returns the output format.
     pub fn format(&self) -> TopFormat {
         self.format
     }
 
-    /// With what around them.
+    /// Returns whether headers are printed.
     pub fn headers(&self) -> Headers {
         self.headers
     }
 
-    /// What they are ordered by.
+    /// Returns the order of the rows.
     pub fn order(&self) -> TopOrder {
         self.order
     }
 
-    /// Whether one table is enough.
+    /// Returns whether only one table is printed.
     pub fn once(&self) -> bool {
         self.once || matches!(self.format, TopFormat::Json | TopFormat::Yaml)
     }
 
-    /// How often the table is made anew.
+    /// Returns the interval of updates.
     pub fn interval(&self) -> Duration {
         self.interval
     }
 
-    /// How many rows at most; `None` for all.
+    /// Returns the maximum number of rows; `None` for all.
     pub fn limit(&self) -> Option<usize> {
         self.limit.map(NonZeroUsize::get)
     }
 
-    /// Only pods of this namespace.
+    /// Returns the only namespace to show.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 
-    /// Only the pod of this name.
+    /// Returns the name of the only pod to show.
     pub fn pod(&self) -> Option<&str> {
         self.pod.as_deref()
     }
 
-    /// Only those who use more than their share.
+    /// Returns whether only pods that exceed their share are shown.
     pub fn over(&self) -> bool {
         self.over
     }
 }
 
 impl TopSource {
-    /// What is asked, for a person.
+    /// Returns the source's name for users.
     pub fn name(&self) -> String {
         match self {
             Self::Here(_) => "this node".to_owned(),

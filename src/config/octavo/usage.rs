@@ -1,4 +1,4 @@
-//! Settings of `octavo usage`: whose devices are counted.
+//! Settings of `octavo usage`: filter and grouping of allocations.
 
 use clap::{Args, ValueEnum};
 
@@ -62,7 +62,7 @@ pub enum By {
     Type,
 }
 
-/// What `octavo usage` runs on.
+/// Settings of `octavo usage`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageSettings {
     server: ServerSettings,
@@ -73,22 +73,22 @@ pub struct UsageSettings {
 }
 
 impl UsageSettings {
-    /// The aggregator.
+    /// Returns the aggregator.
     pub fn server(&self) -> &ServerSettings {
         &self.server
     }
 
-    /// How the answer is printed.
+    /// Returns the output format.
     pub fn printed(&self) -> Printed {
         self.printed
     }
 
-    /// What a row is for.
+    /// Returns the grouping of the rows.
     pub fn by(&self) -> By {
         self.by
     }
 
-    /// Whether what a namespace has of a type is asked for; one without a type is `unknown`.
+    /// Returns whether a namespace's allocation of a type passes the filter; a missing type is `unknown`.
     pub fn lets_through(&self, namespace: &str, type_name: Option<&str>) -> bool {
         let type_name = type_name.unwrap_or("unknown");
         let is = |all: &[String], has: &str| all.is_empty() || all.iter().any(|one| one == has);

@@ -1,4 +1,4 @@
-//! What containers have and use.
+//! Metrics of containers: their allocation and usage.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use super::{MOST, OTHERS, Samples, Sheet, bytes, flag, place, ratio};
 use crate::domain::quantity::Mebibytes;
 use crate::domain::sharing::usage::{DeviceUsage, Percent, Tenant, UnitUsage};
 
-/// A container on a unit in numbers.
+/// Numbers of one container on a unit.
 #[derive(Debug, Clone, Default)]
 struct Counted {
     allocated: Option<f64>,
@@ -30,7 +30,7 @@ pub(super) fn containers(sheet: &mut Sheet<'_, '_>, devices: &[DeviceUsage]) -> 
         let mut labels = place(device, unit);
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let names = if at < MOST {
-            // A pod of which only the UID is known goes by it.
+            // A pod of which only the UID is known is identified by it.
             let pod = tenant.pod.as_ref().or(tenant.uid.as_ref()).cloned();
             (
                 text(&tenant.namespace),

@@ -1,4 +1,4 @@
-//! What is measured of devices.
+//! Metrics of devices.
 
 use std::fmt;
 
@@ -71,7 +71,7 @@ pub(super) fn devices(
     )
 }
 
-/// All there is, what is used, and what the driver keeps.
+/// Writes total, used and driver-reserved memory.
 pub(super) fn memory(
     sheet: &mut Sheet<'_, '_>,
     whose: &str,
@@ -95,7 +95,7 @@ pub(super) fn memory(
     Ok(())
 }
 
-/// Name, help, and what it is of a reading; in base units.
+/// Name, help text, and accessor of a reading's metric, in base units.
 type Measure = (&'static str, &'static str, fn(&Vitals) -> Option<f64>);
 
 pub(super) fn vitals(sheet: &mut Sheet<'_, '_>, readings: &[Reading]) -> fmt::Result {
@@ -163,7 +163,7 @@ fn clocks(sheet: &mut Sheet<'_, '_>, readings: &[Reading]) -> fmt::Result {
     )
 }
 
-/// Whether rows of memory wait to be remapped, or could not be.
+/// Writes whether rows of memory are pending a remap, or could not be remapped.
 fn rows(sheet: &mut Sheet<'_, '_>, readings: &[Reading]) -> fmt::Result {
     let rows = |value: fn(bool, bool) -> bool| {
         readings
@@ -191,7 +191,7 @@ fn rows(sheet: &mut Sheet<'_, '_>, readings: &[Reading]) -> fmt::Result {
     )
 }
 
-/// Two numbers of a reading by their words.
+/// Two numbers of a reading with their label values.
 type Both = [(&'static str, Option<u64>); 2];
 
 pub(super) fn counted(sheet: &mut Sheet<'_, '_>, readings: &[Reading]) -> fmt::Result {

@@ -1,4 +1,4 @@
-//! What is to be known of a device before its units are given out, and what becomes of those of one that does not answer.
+//! Preconditions of offering a device's units, and the handling of devices that do not respond.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::domain::reconcile::Status;
 use crate::domain::sharing::health::{Health, Monitor};
 use crate::domain::sharing::{Offer, Offers, ResourceName, Unit, offer};
 
-/// Takes in how devices are, and what they report.
+/// Records the devices' condition and the Xids that they report.
 pub(super) fn take_in(monitor: &mut Monitor, scene: &Scene<'_>) {
     if scene.is_read {
         monitor.see(scene.now, scene.inventory, scene.xids);
@@ -20,14 +20,14 @@ pub(super) fn take_in(monitor: &mut Monitor, scene: &Scene<'_>) {
     }
 }
 
-/// Whether a device's partitioning is what it should be, where anything is asked of it.
+/// Returns whether the partitioning of the target's device is as desired; true if no partitioning is requested.
 pub(super) fn is_in_force(target: &DeviceTarget, status: &Status) -> bool {
     let mut devices = status.devices.iter();
     let device = devices.find(|device| device.pci == target.pci);
     target.mig.is_none() || device.is_some_and(|device| Reason::Applied.is(device.state))
 }
 
-/// Whether it stays what it is until somebody does something.
+/// Returns whether the device's change has ended in a state that does not resolve by itself.
 pub(super) fn has_failed(target: &DeviceTarget, status: &Status) -> bool {
     let mut devices = status.devices.iter();
     let device = devices.find(|device| device.pci == target.pci);
@@ -42,8 +42,9 @@ pub(super) fn has_failed(target: &DeviceTarget, status: &Status) -> bool {
     })
 }
 
-/// Whether its change waits for others, such as for pods that run for weeks. What is given out of it meanwhile is in the change's
-/// way like what blocks it now: it looks again when the gate is closed, and destroys nothing that somebody was given (I1).
+/// Returns whether the device's change is blocked, such as by pods that run for weeks. Units allocated meanwhile block
+/// the change like the current holders: it scans again once the gate is closed, and never destroys an allocated
+/// instance (I1).
 pub(super) fn is_blocked(target: &DeviceTarget, status: &Status) -> bool {
     let mut devices = status.devices.iter();
     let device = devices.find(|device| device.pci == target.pci);
@@ -57,7 +58,7 @@ pub(super) fn leave_out(offers: &mut Offers, devices: &BTreeSet<PciAddress>) {
     offers.resources.retain(|offer| !offer.units.is_empty());
 }
 
-/// Why nothing is given out of a device that was given out before; `None` where it answers, or is gone and nobody has it.
+/// Returns why a previously offered device is not offered; `None` if it responds, or is gone and not allocated.
 pub(super) fn why_away(inventory: &Inventory, pci: PciAddress, is_held: bool) -> Option<String> {
     if !matches!(inventory.nvml, NvmlState::Ready(_)) {
         return Some("the driver does not answer".to_owned());
@@ -71,7 +72,7 @@ pub(super) fn why_away(inventory: &Inventory, pci: PciAddress, is_held: bool) ->
     }
 }
 
-/// How a unit is of which nothing is asked, and which only pods still have.
+/// Returns the health of a unit that is no longer desired and that only pods still hold.
 pub(super) fn left(inventory: &Inventory, unit: &Unit, monitor: &Monitor) -> Health {
     match offer::find(inventory, &unit.uuid) {
         Some(_) => monitor.health(unit),

@@ -1,8 +1,8 @@
-//! How devices were shared when their partitioning was last what it should be: while that is changed they stay shared so, also
-//! when the agent is started again in between.
+//! The last effective sharing of devices: while their partitioning is changed they remain shared as before, also
+//! across a restart of the agent.
 //!
-//! It is kept in the state directory as a file of layouts, of which each is called like the device that it is of: a card in the
-//! place of another one is not taken for it.
+//! It is stored in the state directory as a layouts file with one layout per device, named for its UUID: a card that
+//! replaces another one does not inherit its sharing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -23,34 +23,34 @@ use crate::domain::reconcile::Status;
 use crate::files;
 use crate::wire::layouts;
 
-/// In the state directory.
+/// File name in the state directory.
 const NAME: &str = "shared";
 const DRAFT: &str = "shared.draft";
 const MODE: u32 = 0o600;
-/// Of a node with sixteen devices it is some ten kilobytes.
+/// Maximum size; a node with sixteen devices needs some ten kilobytes.
 const LONGEST: u64 = 1 << 20;
 
-/// What is asked of devices.
+/// Desired sharing of the devices.
 pub(super) struct Asked {
     pub(super) targets: Targets,
-    /// Devices whose partitioning is not what it should be: they keep the sharing they had.
+    /// Devices whose partitioning is not as desired yet: they keep their previous sharing.
     pub(super) waiting: Vec<PciAddress>,
-    /// Those of them of which nobody knows how they were shared: nothing new is given out of them.
+    /// The subset of `waiting` whose previous sharing is not known: none of their units are newly offered.
     pub(super) unknown: BTreeSet<PciAddress>,
 }
 
-/// How devices were shared when their partitioning was last what it should be.
+/// Sharing of each device when its partitioning was last as desired.
 #[derive(Debug)]
 pub(super) struct Past {
     had: BTreeMap<PciAddress, Option<TimeSlicing>>,
-    /// The state directory; `None` where there is none.
+    /// The state directory; `None` without one.
     folder: Option<PathBuf>,
-    /// The same by UUID, and that of the agent before; `None` as long as the state directory may be another agent's.
+    /// The same by UUID, including that of an earlier agent; `None` while another agent may own the state directory.
     kept: Option<BTreeMap<String, TimeSlicing>>,
 }
 
 impl Past {
-    /// What an agent before has left in this folder is looked up once the folder is ours.
+    /// Creates the record. The file of an earlier agent is read once this process owns the directory.
     pub(super) fn new(folder: Option<PathBuf>) -> Self {
         Self {
             had: BTreeMap::new(),
@@ -59,10 +59,10 @@ impl Past {
         }
     }
 
-    /// What is asked of devices, where those whose partitioning is not what it should be keep the sharing they had: both are one
-    /// change. After a start that is only known of what was kept, and it counts where the change cannot go on by itself: one that is
-    /// about to begin would be held up by whoever was given something of it now. Of all others nothing new is given out before their
-    /// change is made or has failed.
+    /// Returns the desired sharing. Devices whose partitioning is not as desired keep their previous sharing, because
+    /// both are one change. After a start only the stored record knows it, and it counts if the change cannot proceed
+    /// by itself: units allocated now would block a change that is about to begin. No units of any other such device
+    /// are newly offered before their change is made or has failed.
     pub(super) fn asked(&mut self, scene: Scene<'_>, is_ours: bool) -> Asked {
         let mut all = Asked {
             targets: Targets::default(),
@@ -104,7 +104,7 @@ impl Past {
         all
     }
 
-    /// Devices shared as they were when their partitioning was last what it should be.
+    /// Returns targets with each device's previous sharing.
     fn kept_targets(&self, inventory: &Inventory) -> Targets {
         let devices = inventory.devices.iter().filter_map(|device| {
             Some(DeviceTarget {
@@ -124,7 +124,7 @@ impl Past {
         self.kept.as_ref()?.get(&uuid(inventory, pci)?).cloned()
     }
 
-    /// Writes down what is new.
+    /// Stores changes.
     fn keep(&mut self, inventory: &Inventory) {
         let Some(kept) = &mut self.kept else { return };
         let mut now = kept.clone();
@@ -136,7 +136,7 @@ impl Past {
         if now == *kept {
             return;
         }
-        // Cards that are away for good are forgotten when there is something to be written.
+        // Cards that were removed are dropped from the record when there is something to write.
         let is_there = |uuid: &String| {
             let mut devices = inventory.devices.iter();
             devices.any(|device| device.uuid.as_ref().is_some_and(|one| one.as_str() == uuid))
@@ -144,7 +144,7 @@ impl Past {
         now.retain(|uuid, _| is_there(uuid));
         *kept = now;
         if let Err(reason) = self.write() {
-            // What stood there before is not so any more. Nor can it be taken away where nothing can be written.
+            // The previous content is outdated. Removing it may fail as well if nothing can be written.
             let _or_it_is_old = self.path().map(|path| durable::remove(&path));
             warn!(
                 "how devices are shared is not kept for an agent that is started later: {reason}"
@@ -180,7 +180,7 @@ impl Past {
         Some(self.folder.as_ref()?.join(NAME))
     }
 
-    /// What an agent before has kept; nothing where that cannot be read.
+    /// Reads the record of an earlier agent; empty if it cannot be read.
     fn read(&self) -> BTreeMap<String, TimeSlicing> {
         let Some(path) = self.path() else {
             return BTreeMap::new();
@@ -212,7 +212,8 @@ impl Past {
     }
 }
 
-/// Whether the layout that is chosen could not be looked up since this agent was started, as where the file of layouts is broken.
+/// Returns whether the selected layout could not be resolved since this agent started, for example because the layouts
+/// file is invalid.
 pub(super) fn is_unusable(status: &Status) -> bool {
     let is_failed = status.state.is_some_and(|state| Reason::Failed.is(state));
     status.layout.is_some() && status.asked.is_none() && is_failed
@@ -228,7 +229,7 @@ fn uuid(inventory: &Inventory, pci: PciAddress) -> Option<String> {
     Some(device.uuid.as_ref()?.as_str().to_owned())
 }
 
-/// As it can be written: nothing shared is the same as nothing said of it.
+/// Normalizes sharing for storage: an empty sharing is the same as none.
 fn plain(had: Option<&TimeSlicing>) -> TimeSlicing {
     match had {
         Some(had) if had.shares_anything() => had.clone().without_places(),
@@ -319,7 +320,7 @@ mod tests {
         past.kept = Some(BTreeMap::new());
         past.had = [(pci(1), Some(by(2)))].into();
         past.keep(&inventory(&[A]));
-        // As good as a full disk, and root cannot write to it either.
+        // Fails like a full disk, and unlike a mode also for root.
         fs::create_dir(folder.path().join(DRAFT)).unwrap();
         past.had = [(pci(1), Some(by(4)))].into();
         past.keep(&inventory(&[A]));

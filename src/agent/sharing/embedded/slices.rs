@@ -1,4 +1,4 @@
-//! Has NVIDIA's program set how long turns are: beside the loop, one call at a time.
+//! Runs `nvidia-smi` to set time slices: outside the loop, one call at a time.
 
 use std::future::pending;
 use std::path::PathBuf;
@@ -12,20 +12,20 @@ use tracing::info;
 use crate::apply::program;
 use crate::domain::sharing::slice::{Order, Scene, Slices};
 
-/// What a call came to, once it has ended.
+/// Result of a call, once it has ended.
 type Answer = Option<Result<(), String>>;
 
-/// Who has it set.
+/// Runs the calls that set time slices.
 #[derive(Debug)]
 pub(super) struct Setter {
     program: PathBuf,
     slices: Slices,
-    /// With the task that waits for it.
+    /// The running call, with the task that waits for it.
     running: Option<(Order, watch::Receiver<Answer>, JoinSet<()>)>,
 }
 
 impl Setter {
-    /// By this program, by its whole path.
+    /// Creates a setter that runs `program`, an absolute path.
     pub(super) fn new(program: PathBuf) -> Self {
         Self {
             program,
@@ -34,8 +34,8 @@ impl Setter {
         }
     }
 
-    /// Takes in a call that has ended, always: as long as it is not, [`Setter::changed`] is ready again at once. Then starts what is
-    /// due, where it is known what there shall be.
+    /// Always collects a call that has ended: until then [`Setter::changed`] is immediately ready again. Then starts
+    /// the call that is due, if the desired time slices are known.
     pub(super) fn look(&mut self, now: Duration, scene: Option<Scene<'_>>) {
         self.take(now);
         if let Some(order) = scene.and_then(|scene| self.slices.look(now, scene)) {
@@ -44,12 +44,12 @@ impl Setter {
         }
     }
 
-    /// How it stands.
+    /// Returns the time slices' state.
     pub(super) fn slices(&self) -> &Slices {
         &self.slices
     }
 
-    /// Waits until a call has ended. Safe to drop and call again.
+    /// Waits until a call has ended. Cancel-safe.
     pub(super) async fn changed(&mut self) {
         match &mut self.running {
             Some((_, answer, _)) => {

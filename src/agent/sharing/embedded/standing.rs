@@ -1,4 +1,4 @@
-//! How far what is given out is what shall be, and what is in the way.
+//! Difference between the effective and the desired offer, and the faults that cause it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +14,10 @@ use crate::domain::sharing::status::{Mode, ResourceStatus, SharingStatus, UnitSt
 use crate::domain::sharing::{Offer, Offers, ResourceName, Unit};
 use crate::k8s::device_plugin::{Report, Told};
 
-/// Pods that are named; more are counted.
+/// Maximum number of pods that are named in a message; more are only counted.
 const NAMED: usize = 5;
 
-/// Everything that is to be seen.
+/// Everything that the status is computed from.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sight<'a> {
     pub(super) scene: Scene<'a>,
@@ -25,23 +25,23 @@ pub(super) struct Sight<'a> {
     pub(super) listing: &'a Listing,
     pub(super) report: &'a Report,
     pub(super) told: &'a Told,
-    /// Devices whose partitioning is not what it should be.
+    /// Devices whose partitioning is not as desired.
     pub(super) waiting: &'a [PciAddress],
-    /// Those of them of which nothing new is given out.
+    /// The subset of `waiting` whose units are not newly offered.
     pub(super) unknown: &'a BTreeSet<PciAddress>,
     pub(super) warnings: &'a [String],
-    /// Why containers would not get what they are given.
+    /// Why containers would not receive their devices.
     pub(super) undelivered: Option<&'a str>,
-    /// Faults that keep nothing else from being offered: devices that fail, devices that the MIG strategy leaves out, and time slices of
-    /// the wrong length.
+    /// Faults that do not affect other offers: failing devices, devices that the MIG strategy excludes, and wrong time
+    /// slices.
     pub(super) beside: [Option<&'a Fault>; 3],
     pub(super) is_decided: bool,
 }
 
-/// Why what is asked is not in force.
+/// Reason why the desired offer is not effective.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fault {
-    /// Whether it is for others to end it, so that no deadline counts.
+    /// Whether only others can resolve it, so that no deadline applies.
     is_patient: bool,
     reason: Reason,
     message: String,
@@ -65,7 +65,7 @@ impl Fault {
     }
 }
 
-/// Whose turns are not as long as they shall be. All is given out all the same.
+/// Returns the fault of devices with wrong time slices. Everything is offered nevertheless.
 pub(super) fn turns(inventory: &Inventory, slices: &Slices) -> Option<Fault> {
     let mut pending = Vec::new();
     let mut refused: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
@@ -108,7 +108,7 @@ fn cannot_be_read(device: &Device) -> bool {
     }
 }
 
-/// Devices that cannot be allocated because they fail. The warnings have the reason for each.
+/// Returns the fault of devices that cannot be allocated because they fail. The warnings contain the reason for each.
 pub(super) fn failing(inventory: &Inventory) -> Option<Fault> {
     let devices = inventory.devices.iter();
     let failing =
@@ -122,7 +122,7 @@ pub(super) fn failing(inventory: &Inventory) -> Option<Fault> {
     })
 }
 
-/// Devices of which nothing is offered because the MIG strategy does not fit.
+/// Returns the fault of devices that are not offered because the MIG strategy does not fit.
 pub(super) fn unoffered(inventory: &Inventory, devices: &BTreeSet<PciAddress>) -> Option<Fault> {
     let words = |pci: &PciAddress| Words::new(inventory, *pci).device(*pci);
     let all: Vec<String> = devices.iter().map(words).collect();
@@ -137,7 +137,7 @@ pub(super) fn unoffered(inventory: &Inventory, devices: &BTreeSet<PciAddress>) -
 }
 
 impl Sight<'_> {
-    /// What is in the way, the most important first.
+    /// Returns the most important fault.
     pub(super) fn fault(&self) -> Option<Fault> {
         if let Some(rival) = self
             .report
@@ -191,7 +191,7 @@ impl Sight<'_> {
         })
     }
 
-    /// What kubelet or the Node does not know of a resource.
+    /// Returns what kubelet or the Node does not know of a resource yet.
     fn untold(&self, name: &ResourceName, listed: &Listed) -> Option<Fault> {
         let standing = self.report.resources.get(name);
         if let Some(trouble) = standing.and_then(|standing| standing.trouble.clone()) {
@@ -279,7 +279,7 @@ impl Sight<'_> {
         Some(view.allocatable.get(name.as_str()).copied().unwrap_or(0))
     }
 
-    /// The status for everybody who asks.
+    /// Computes the status.
     pub(super) fn status(&self, fault: Option<&Fault>, is_late: bool) -> SharingStatus {
         let mut all = fault.into_iter().chain(self.beside.into_iter().flatten());
         let fault = all.next();
@@ -319,7 +319,7 @@ impl Sight<'_> {
         let items: Vec<&Item> = items.filter(|item| item.id.uuid() == unit.uuid).collect();
         let first = items.first();
         let health = first.map_or_else(|| self.unlisted(), |item| item.health.clone());
-        // What pods have of it is not withheld.
+        // A unit's allocated replicas are not withheld.
         let is_withheld = !items.is_empty() && items.iter().all(|item| item.is_withheld);
         UnitStatus {
             uuid: unit.uuid.clone(),
@@ -333,7 +333,8 @@ impl Sight<'_> {
         }
     }
 
-    /// Why nothing of a unit is listed: of what was not listed before nothing is as long as it is not known who has it.
+    /// Returns why a unit is not listed: units that were not listed before are not listed until the allocations are
+    /// known.
     fn unlisted(&self) -> Health {
         let why = if self.is_decided {
             "it is not known who has what"
@@ -360,7 +361,7 @@ mod tests {
         PciAddress::new(0, 7, 0, 0).unwrap()
     }
 
-    /// A GPU for two.
+    /// An offer of one GPU with two replicas.
     fn offer() -> Offer {
         let unit = Unit {
             uuid: UUID.to_owned(),
@@ -378,7 +379,7 @@ mod tests {
         }
     }
 
-    /// The health that the status has of that GPU.
+    /// Returns the health of that GPU in the status.
     fn health(is_decided: bool, listing: &Listing) -> Health {
         let inventory = Inventory {
             neuron: None,
@@ -443,7 +444,7 @@ mod tests {
             }
         };
         assert_eq!(health(true, &listing([false, false])), Health::Healthy);
-        // A pod has the first.
+        // A pod holds the first.
         assert_eq!(health(true, &listing([false, true])), Health::Healthy);
         assert!(!health(true, &listing([true, true])).is_healthy());
     }

@@ -1,11 +1,11 @@
-//! Since when it waits for what is asked.
+//! Tests of the time since which the desired offer is not effective.
 
 use super::*;
 use crate::agent::sharing::machine::{Host, Places};
 use crate::domain::sharing::Offer;
 use crate::k8s::device_plugin::delivery::Delivery;
 
-/// Whoever gives out, and nothing was asked yet.
+/// A backend without any desired offer yet.
 fn giver() -> Embedded {
     let nowhere = PathBuf::from("/nowhere");
     let places = Places {
@@ -28,7 +28,7 @@ fn giver() -> Embedded {
     Embedded::new((Arc::default(), Arc::new(answer)), report, told, rules)
 }
 
-/// These GPUs, each for so many.
+/// An offer of `gpus` with `replicas` each.
 fn offers(gpus: &[&str], replicas: u32) -> Offers {
     let units = gpus.iter().map(|uuid| Unit {
         uuid: (*uuid).to_owned(),
@@ -58,13 +58,13 @@ fn it_has_waited_since_the_same_was_wanted_and_not_in_force() {
     let by_four = offers(&["GPU-a", "GPU-b"], 4);
     assert_eq!(waited(true, &by_four, 10), 0);
     assert_eq!(waited(true, &by_four, 70), 60);
-    // A GPU was exchanged: as many are wanted as before.
+    // A GPU was replaced: the desired number is the same.
     assert_eq!(waited(true, &offers(&["GPU-a", "GPU-c"], 4), 100), 90);
-    // Something else is wanted, which has its own time.
+    // A different desired number has its own time.
     assert_eq!(waited(true, &offers(&["GPU-a", "GPU-c"], 2), 110), 0);
     assert_eq!(waited(true, &by_four, 120), 0);
     assert_eq!(waited(true, &by_four, 300), 180);
-    // It is in force, and what comes after that is another matter.
+    // The offer is effective; a later delay counts from its own start.
     assert_eq!(waited(false, &by_four, 301), 0);
     assert_eq!(waited(true, &by_four, 400), 0);
     assert_eq!(waited(true, &by_four, 401), 1);

@@ -1,4 +1,4 @@
-//! What is told and kept while nothing can be handed over.
+//! Tests of the configuration that remains in place while none can be applied.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn giver() -> HandOff {
     HandOff::new(terms, None)
 }
 
-/// A Node whose label is this, and which has so many of `nvidia.com/gpu`.
+/// A Node with this label, and this capacity of `nvidia.com/gpu`.
 fn node(label: &str, capacity: u64) -> View {
     let mut view = View::default();
     view.labels
@@ -36,7 +36,7 @@ fn node(label: &str, capacity: u64) -> View {
     view
 }
 
-/// One GPU by four.
+/// An offer of one GPU with four replicas.
 fn offers() -> Offers {
     Offers {
         resources: vec![Offer {
@@ -78,7 +78,7 @@ fn the_key_that_the_label_names_is_told_while_nothing_else_is_known() {
     let mut giver = giver();
     assert_eq!(look(&mut giver, None).status, None);
     let view = node(KEY, 4);
-    // Also while the API server is away.
+    // Also while the API server is unreachable.
     for seen in [Some(&view), None] {
         let outcome = look(&mut giver, seen);
         let status = outcome.status.unwrap();

@@ -1,4 +1,4 @@
-//! An aggregator without a mind of its own: each stream is handed to the test.
+//! A scripted aggregator: each stream is handed to the test.
 
 use std::convert::Infallible;
 
@@ -25,23 +25,23 @@ pub(super) fn identity() -> Identity {
     }
 }
 
-/// Where the streams arrive.
+/// Receiver of the streams.
 pub(super) struct Fake {
     peers: mpsc::UnboundedReceiver<Peer>,
 }
 
-/// The service that a server offers.
+/// The gRPC service.
 #[derive(Debug, Clone)]
 pub(super) struct Service {
     peers: mpsc::UnboundedSender<Peer>,
-    /// What those who come are told, where nobody is let in.
+    /// Status that every stream is rejected with, if it is set.
     closed: Option<Status>,
 }
 
 /// One stream. Dropping it ends it.
 #[derive(Debug)]
 pub(super) struct Peer {
-    /// The authorization it showed.
+    /// The `authorization` header of the request.
     pub(super) shown: Option<String>,
     from: Streaming<v1::FromAgent>,
     to: mpsc::Sender<Result<v1::ToAgent, Status>>,
@@ -57,7 +57,7 @@ impl Fake {
         (Self { peers }, service)
     }
 
-    /// The next stream.
+    /// Returns the next stream.
     pub(super) async fn peer(&mut self) -> Peer {
         self.peers.recv().await.unwrap()
     }
@@ -69,7 +69,7 @@ impl Peer {
         parse_from_agent(message.expect("the agent ended the stream")).unwrap()
     }
 
-    /// The greeting, which is of the node of [`identity`].
+    /// Receives the greeting and checks that it is from the node of [`identity`].
     pub(super) async fn greeting(&mut self) -> Hello {
         let incoming = self.hears().await;
         let Incoming::Hello {
@@ -91,7 +91,7 @@ impl Peer {
         self.to.send(Err(status)).await.unwrap();
     }
 
-    /// Whether the agent ended the stream as one does, after whatever it still had to say.
+    /// Returns whether the agent closed the stream properly, after any remaining messages.
     pub(super) async fn sees_the_end(&mut self) -> bool {
         loop {
             match self.from.message().await {
@@ -102,7 +102,7 @@ impl Peer {
         }
     }
 
-    /// Whether the stream ended, in whatever way; `false` for a heartbeat.
+    /// Returns whether the stream ended in any way; `false` for a heartbeat.
     pub(super) async fn sees_the_end_or_a_heartbeat(&mut self) -> bool {
         match self.from.message().await {
             Ok(Some(message)) => {
@@ -150,7 +150,7 @@ impl Fleet for Service {
 }
 
 impl Service {
-    /// The same with its door closed: streams end before they begin, and the test has them all the same.
+    /// Makes the service reject every stream, which the test still receives.
     pub(super) fn closed(self, status: Status) -> Self {
         Self {
             closed: Some(status),

@@ -1,4 +1,4 @@
-//! Connections as they are made in earnest: TCP and TLS, with certificates of the tests' own.
+//! Tests with real TCP and TLS connections, and certificates that the tests generate.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::agent::uplink::dial::Aggregator;
 use crate::config::agent::{Security, UplinkSettings};
 use crate::domain::error::chain;
 
-/// Somebody who vouches for servers.
+/// A certificate authority.
 struct Authority {
     params: CertificateParams,
     key: KeyPair,
@@ -38,7 +38,7 @@ impl Authority {
         self.params.self_signed(&self.key).unwrap().pem()
     }
 
-    /// A server that proves to be `name`.
+    /// Creates a TLS acceptor with a certificate for `name`.
     fn server(&self, name: &str) -> TlsAcceptor {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
@@ -57,14 +57,14 @@ impl Authority {
     }
 }
 
-/// Serves TLS on a port of this machine until the runtime ends.
+/// Serves TLS on a local port until the runtime ends.
 async fn serve_tls(acceptor: TlsAcceptor, service: Service) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
         loop {
             let (tcp, _) = listener.accept().await.unwrap();
-            // Who does not trust the certificate goes away in the middle.
+            // A client that does not trust the certificate aborts the handshake.
             if let Ok(tls) = acceptor.accept(tcp).await {
                 tokio::spawn(service.clone().serve(tls));
             }
@@ -96,7 +96,7 @@ fn file(folder: &TempDir, content: &str) -> PathBuf {
     path
 }
 
-/// Why there is no connection.
+/// Returns why the connection failed.
 async fn refusal(aggregator: &Aggregator) -> String {
     chain(&aggregator.dial().await.expect_err("connected"))
 }
@@ -113,10 +113,10 @@ async fn only_an_aggregator_that_the_ca_vouches_for_is_reported_to() {
 
     let said = refusal(&trusted).await;
     assert!(said.contains("UnknownIssuer"), "{said}");
-    // The file is replaced, and the next attempt knows it.
+    // The next attempt uses the replaced file.
     fs::write(&ca, other.pem() + &good.pem()).unwrap();
     assert!(trusted.dial().await.is_ok());
-    // Trusted, and not who was meant.
+    // Trusted, but for another name.
     let said = refusal(&aggregator(&url, by(&ca, "another.octavo"))).await;
     assert!(said.contains("not valid for name"), "{said}");
 
@@ -152,7 +152,7 @@ async fn an_aggregator_that_comes_back_at_its_address_is_found_again() {
         let service = service.clone();
         tokio::spawn(async move {
             let (tcp, _) = listener.accept().await.unwrap();
-            // The listener goes with the connection.
+            // The listener is dropped with the connection.
             service.serve(tcp).await;
         })
     };
@@ -201,7 +201,7 @@ async fn the_token_is_shown_as_it_is_in_its_file_when_a_connection_is_made() {
     tokio::spawn(uplink.run());
     let (peer, _receiver) = first(&mut fake).await;
     assert_eq!(peer.shown.as_deref(), Some("Bearer head.first.sign"));
-    // As kubelet replaces it.
+    // Replaced as kubelet does it.
     fs::write(&token, "head.second.sign").unwrap();
     drop(peer);
     let peer = fake.peer().await;

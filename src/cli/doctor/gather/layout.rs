@@ -1,4 +1,4 @@
-//! How far the node is on the way to its layout: as its agent says through its socket, or else as was left in its folder.
+//! Layout status of the node: as its agent reports it through its socket, or else as stored in its state directory.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ pub(super) async fn layout(settings: &DoctorSettings) -> Told<Option<Layout>> {
     look(folder.display().to_string(), move || left(&folder, in_pod)).await
 }
 
-/// `None` where no agent listens.
+/// Requests the status from the agent; `None` if none listens.
 async fn of_agent(folder: &Path) -> Told<Option<Layout>> {
     let agent = apply::connect(folder)
         .await

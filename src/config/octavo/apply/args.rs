@@ -1,4 +1,4 @@
-//! What a person may type to change this node.
+//! Command-line arguments of the commands that change this node.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,16 +1,16 @@
-//! Scripts that complete commands and flags.
+//! Shell completion scripts.
 
 use clap::CommandFactory;
 
 use super::{NvidiaMigPartedArgs, OctavoArgs, mig_parted};
 use crate::config::octavo::Shell;
 
-/// The script that completes `octavo` in `shell`.
+/// Returns the script that completes `octavo` in `shell`.
 pub fn completion_script(shell: Shell) -> String {
     script(shell, (&mut OctavoArgs::command(), "octavo"))
 }
 
-/// The script that completes `nvidia-mig-parted` in `shell`.
+/// Returns the script that completes `nvidia-mig-parted` in `shell`.
 pub fn mig_parted_completion_script(shell: Shell) -> String {
     let mut command = NvidiaMigPartedArgs::command();
     script(shell, (&mut command, mig_parted::NAME))

@@ -1,4 +1,4 @@
-//! What `octavo inspect` and `octavo labels` may be asked.
+//! Command-line arguments of `octavo inspect` and `octavo labels`.
 
 use std::path::PathBuf;
 

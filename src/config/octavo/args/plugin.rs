@@ -1,16 +1,16 @@
-//! The program as kubectl's command `octavo`.
+//! The program as the kubectl plugin `octavo`.
 
-/// The name under which kubectl finds a program as its command `octavo`.
+/// File name under which kubectl finds a program as its plugin `octavo`.
 pub(super) const PLUGIN: &str = "kubectl-octavo";
 
-/// Usage and examples as they are typed where kubectl starts this program.
-/// Source: "Extend kubectl with plugins" in the documentation of Kubernetes; krew's naming guide.
+/// Rewrites usage and examples for a program that kubectl starts. Source: "Extend kubectl with plugins" in the
+/// documentation of Kubernetes; krew's naming guide.
 pub(super) fn as_plugin(command: clap::Command) -> clap::Command {
     let reworded = |command: clap::Command| {
         let Some(help) = command.get_after_long_help() else {
             return command;
         };
-        // What is typed stands after a blank, a backtick or a bracket, and goes on with a command.
+        // A command line in the help follows a blank, a backtick or a bracket, and continues with a command.
         let help = [" ", "`", "("]
             .into_iter()
             .fold(help.to_string(), |help, before| {

@@ -1,4 +1,4 @@
-//! Where an inventory is read from, as a person may say it.
+//! Command-line arguments for the source of an inventory.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ pub(in crate::config::octavo) struct SourceArgs {
 }
 
 impl SourceArgs {
-    /// A catalogue of one's own.
+    /// Returns the administrator's catalog.
     pub(in crate::config::octavo) fn catalog(&self) -> Option<Input> {
         self.hardware.catalog.clone().map(Input::File)
     }

@@ -1,4 +1,4 @@
-//! What a person may type about the catalogue.
+//! Command-line arguments of `octavo catalog`.
 
 use std::path::PathBuf;
 

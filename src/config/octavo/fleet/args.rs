@@ -1,4 +1,4 @@
-//! What a person may type to ask about the fleet, as clap reads it.
+//! Command-line arguments of the commands about the fleet.
 
 use std::num::NonZeroUsize;
 
@@ -216,7 +216,7 @@ impl From<OutputArgs> for Printed {
 }
 
 impl NodesArgs {
-    /// What is asked for, and whether to follow what changes.
+    /// Resolves the settings, and whether to watch for changes.
     pub(in crate::config::octavo) fn resolve(self) -> (NodesSettings, bool) {
         let settings = NodesSettings {
             server: self.server.into(),

@@ -1,4 +1,4 @@
-//! Settings of `octavo availability`, and what a person may type for them.
+//! Settings of `octavo availability`, and its command-line arguments.
 
 use clap::Args;
 
@@ -22,7 +22,7 @@ Examples:
 
 Free is what the scheduler would place: as many more pods that ask for one unit and nothing else.";
 
-/// What `octavo availability` runs on.
+/// Settings of `octavo availability`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AvailabilitySettings {
     server: ServerSettings,
@@ -55,17 +55,17 @@ pub(in crate::config::octavo) struct AvailabilityArgs {
 }
 
 impl AvailabilitySettings {
-    /// The aggregator.
+    /// Returns the aggregator.
     pub fn server(&self) -> &ServerSettings {
         &self.server
     }
 
-    /// How the answer is printed.
+    /// Returns the output format.
     pub fn printed(&self) -> Printed {
         self.printed
     }
 
-    /// Names and values of the aggregator's parameters.
+    /// Returns the names and values of the aggregator's parameters.
     pub fn parameters(&self) -> Vec<(&'static str, String)> {
         let several = [("type", &self.types), ("resource", &self.resources)];
         let several = several

@@ -1,4 +1,4 @@
-//! What a person may type about layouts.
+//! Command-line arguments of the commands about layouts.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! What a person may type after `nvidia-mig-parted`. Names, short names and variables are those of mig-parted v0.15.0,
-//! `cmd/nvidia-mig-parted`; what it does not have is under the headings of our own commands.
+//! Command-line arguments of `nvidia-mig-parted`. Names, short names and variables are those of mig-parted v0.15.0,
+//! `cmd/nvidia-mig-parted`; additional ones are below the headings of Octavo's own commands.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -345,7 +345,7 @@ pub(super) enum Format {
     Yaml,
 }
 
-/// As Go's `strconv.ParseBool` reads one.
+/// Parses a boolean like Go's `strconv.ParseBool`.
 fn boolean(text: &str) -> Result<bool, &'static str> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),

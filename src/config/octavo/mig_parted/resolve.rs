@@ -1,4 +1,4 @@
-//! From what was typed to settings.
+//! Resolution of command-line arguments to settings.
 
 use super::args::{
     ApplyArgs, AssertArgs, ConfigArgs, ExportArgs, Format, GenerateArgs, HooksArgs, MigPartedArgs,

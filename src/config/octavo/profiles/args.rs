@@ -1,4 +1,4 @@
-//! What a person may type about hardware profiles, as clap reads it.
+//! Command-line arguments of `octavo profiles`.
 
 use std::env;
 use std::path::PathBuf;
@@ -226,7 +226,7 @@ fn list(args: ListArgs, names: Vec<String>) -> ListSettings {
     }
 }
 
-/// Where kubectl looks when nobody says.
+/// Returns kubectl's default kubeconfig.
 fn usual() -> Option<PathBuf> {
     let path = env::home_dir()?.join(".kube/config");
     path.is_file().then_some(path)

@@ -1,4 +1,4 @@
-//! What a person may type about sharing.
+//! Command-line arguments of `octavo sharing`.
 
 use std::path::PathBuf;
 
