@@ -1,8 +1,8 @@
 //! Messages, clients and servers generated from the definitions in `proto`.
 //!
 //! Only `wire` accesses the contents of the status stream messages (`proto/octavo/v1`); agent and aggregator only
-//! transport them. Only `k8s` uses the kubelet's APIs (`proto/kubelet`): it queries which pod has which device, and it
-//! offers devices to the kubelet.
+//! transport them. Only `k8s` uses the kubelet's APIs (`proto/kubelet`), to query which pod has which device and to
+//! offer devices to the kubelet. The demo additionally implements the kubelet's side.
 
 use std::fmt;
 use std::marker::PhantomData;
