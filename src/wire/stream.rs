@@ -263,7 +263,7 @@ pub fn parse_to_agent(message: v1::ToAgent) -> Result<ToAgent, StreamError> {
     })
 }
 
-/// Shortens a text and removes control characters, which a terminal could interpret.
+/// Shortens a text and replaces control characters, which a terminal could interpret.
 fn tamed(text: &str) -> String {
     let text = text.chars().take(LONGEST);
     text.map(|c| if c.is_control() { ' ' } else { c }).collect()
