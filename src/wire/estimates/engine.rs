@@ -63,7 +63,7 @@ pub struct Said {
     pub source: String,
     /// Assumptions behind the estimates.
     pub assumptions: Vec<String>,
-    /// Estimates by type and count, each with a flag that tells whether it was interpolated.
+    /// Estimates by type and count, each with a flag that is set if it was interpolated.
     pub figures: BTreeMap<(String, u32), (Figure, bool)>,
 }
 
