@@ -25,7 +25,7 @@ pub mod v1 {
     tonic::include_proto!("octavo.v1");
 }
 
-/// The kubelet's package `v1`: the PodResources API, which reports the devices allocated to pods.
+/// The kubelet's package `v1`: the `PodResources` API, which reports the devices allocated to pods.
 #[expect(
     missing_docs,
     clippy::pedantic,
