@@ -1,5 +1,5 @@
-//! Turns `data/accelerators.json` into a constant table, and `proto/` into code: what ships has nothing to read, and nothing
-//! to fail on.
+//! Build script: generates the constant accelerator tables from `data/accelerators.json` and the gRPC code from
+//! `proto/`. The compiled program therefore reads no data file at run time.
 
 #[path = "build/catalogue.rs"]
 mod catalogue;
@@ -12,10 +12,10 @@ use std::{env, fs};
 
 const CATALOGUE: &str = "data/accelerators.json";
 const PROTOS: [&str; 2] = ["octavo/v1/fleet.proto", "octavo/v1/status.proto"];
-/// Kubelet's, whose packages are called `v1beta1` and `v1`.
+/// The kubelet's definitions. Their packages are named `v1beta1` and `v1`.
 const DEVICE_PLUGIN: &str = "kubelet/deviceplugin/v1beta1/api.proto";
 const POD_RESOURCES: &str = "kubelet/podresources/v1/api.proto";
-/// Encodes and decodes with small buffers; see there.
+/// Codec with small buffers, see `SmallBuffers` in `src/proto.rs`.
 const CODEC: &str = "crate::proto::SmallBuffers";
 
 #[expect(
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     tonic_prost_build::configure()
         .codec_path(CODEC)
         .bytes(".octavo.v1")
-        // In the order of their keys: equal labels are equal bytes.
+        // Sorted maps make the encoding deterministic: equal labels produce equal bytes.
         .btree_map(".octavo.v1")
         .emit_rerun_if_changed(false)
         .compile_fds(protox::compile(PROTOS, ["proto"])?)?;
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .compile_fds(protox::compile([DEVICE_PLUGIN], ["proto"])?)?;
     tonic_prost_build::configure()
         .emit_rerun_if_changed(false)
-        // A kubelet of a test that answers one call need not answer the other: as an old one would.
+        // Lets a test kubelet implement only one of the two calls, as older kubelets do.
         .generate_default_stubs(true)
         .compile_fds(protox::compile([POD_RESOURCES], ["proto"])?)?;
     Ok(())

@@ -1,4 +1,4 @@
-//! The catalogue's form, and the Rust it becomes. A wrong entry fails the build and is named.
+//! Format of the catalog data file, and generation of its Rust table. An invalid entry fails the build with its ID.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -6,8 +6,8 @@ use std::fmt::Write;
 
 use serde::Deserialize;
 
-/// Words in an id that say how a part is mounted, not what it is: a type is what people and selectors use, and to them an
-/// H200 is an H200.
+/// Words in an ID that describe the form factor. A type does not contain them, because users and node selectors do not
+/// distinguish form factors: an H200 is an H200.
 const FORM_FACTORS: &[&str] = &[
     "sxm2", "sxm3", "sxm4", "sxm5", "sxm6", "pcie", "nvl", "server", "fhhl", "dgxs",
 ];
@@ -19,7 +19,7 @@ struct Catalogue {
     not_accelerators: Vec<Other>,
 }
 
-/// What looks like an accelerator and is none.
+/// A device that resembles an accelerator but is not one.
 #[derive(Deserialize)]
 struct Other {
     id: String,
@@ -55,7 +55,7 @@ struct Link {
     gbs_per_device: Option<f64>,
 }
 
-/// The Rust text of the table in `json`.
+/// Generates the Rust source of the tables in `json`.
 pub(crate) fn table(json: &str) -> Result<String, Box<dyn Error>> {
     let catalogue: Catalogue = serde_json::from_str(json)?;
     let mut text = String::from("const TABLE: &[Facts] = &[\n");
@@ -153,7 +153,7 @@ impl Accelerator {
         })
     }
 
-    /// The type without its memory: the id without form factor and size.
+    /// Type without memory size: the ID without form factor and size.
     fn model(&self) -> String {
         let size = self.memory_gb.map(|size| format!("{size}gb"));
         let words: Vec<&str> = self
@@ -183,7 +183,7 @@ impl Accelerator {
         })
     }
 
-    /// In thousands set apart, as a person would write a constant.
+    /// With thousands separators, as in a handwritten constant.
     fn visible_memory(&self) -> String {
         match self.memory_mib {
             Some(mib) => format!("Some({}_{:03})", mib / 1000, mib % 1000),
@@ -224,7 +224,7 @@ impl Accelerator {
     }
 }
 
-/// `10de:20b2`, or with the subsystem's ids behind it.
+/// Converts `10de:20b2`, optionally followed by the subsystem IDs.
 fn pci_id(text: &str) -> Result<String, Box<dyn Error>> {
     let parts: Vec<u16> = text
         .split(':')

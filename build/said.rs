@@ -1,5 +1,5 @@
-//! Who says what of each product, and what others call it: the tables behind `octavo catalog`. A fact without a source, or a
-//! source that nobody knows, fails the build and is named.
+//! Generation of the tables behind `octavo catalog`: the facts about each product with their sources, and the product's
+//! aliases. A fact without a source, or an unknown source, fails the build with its name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -8,7 +8,7 @@ use std::fmt::Write;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Facts: their key here, and how the program calls them.
+/// Facts: key in the data file and variant name in the program.
 const FACTS: &[(&str, &str)] = &[
     ("architecture", "Architecture"),
     ("form_factor", "FormFactor"),
@@ -35,7 +35,7 @@ const FACTS: &[(&str, &str)] = &[
     ("pci_ids", "PciIds"),
 ];
 
-/// Whose word a name may be: the key here, and how the program calls it.
+/// Kinds of aliases: key in the data file and variant name in the program.
 const KINDS: &[(&str, &str)] = &[
     ("driver", "Driver"),
     ("gfd", "Gfd"),
@@ -48,7 +48,7 @@ const KINDS: &[(&str, &str)] = &[
     ("text", "Text"),
 ];
 
-/// Sources of drivers' names, the best first.
+/// Sources of driver names, best first.
 const NAMING: &[&str] = &["S18", "S28", "S19", "S14", "S15", "S5"];
 
 #[derive(Deserialize)]
@@ -90,10 +90,10 @@ struct Alias {
     sources: Vec<String>,
 }
 
-/// Whose word it is and the word -> whom it names and who says so.
+/// Maps the kind and the text of an alias to the SKUs that it refers to, each with its sources.
 type Names = BTreeMap<(String, String), BTreeMap<String, BTreeSet<String>>>;
 
-/// The Rust text of the tables in `json`.
+/// Generates the Rust source of the tables in `json`.
 pub(crate) fn tables(json: &str) -> Result<String, Box<dyn Error>> {
     let catalogue: Catalogue = serde_json::from_str(json)?;
     let mut names = Names::new();
@@ -133,7 +133,7 @@ pub(crate) fn tables(json: &str) -> Result<String, Box<dyn Error>> {
     Ok(text)
 }
 
-/// Whether all that is cited and named is there.
+/// Checks that all cited sources and referenced SKUs exist.
 fn known(catalogue: &Catalogue, names: &Names) -> Result<(), Box<dyn Error>> {
     let ids: Result<BTreeSet<&str>, String> = catalogue
         .accelerators
@@ -180,7 +180,7 @@ fn names_of(product: &BTreeMap<String, Value>, names: &mut Names) -> Result<(), 
         said.extend(sources.iter().cloned());
     };
     let by_driver = product.get("name_from").is_none();
-    // Amazon's driver leaves the maker out.
+    // Amazon's driver omits the vendor.
     let name = match product.get("neuron_sysfs_device_name") {
         Some(_) => word(product, "neuron_sysfs_device_name")?,
         None => word(product, "name")?,
@@ -200,7 +200,7 @@ fn names_of(product: &BTreeMap<String, Value>, names: &mut Names) -> Result<(), 
         add(&alias.kind, &alias.text, &alias.sources);
     }
     if word(product, "vendor")? == "nvidia" {
-        // gpu-feature-discovery puts a hyphen for each blank of the driver's name.
+        // gpu-feature-discovery replaces each space in the driver's name with a hyphen.
         let of_driver: Vec<(String, Vec<String>)> = names
             .iter()
             .filter(|((kind, _), whom)| kind == "driver" && whom.contains_key(sku))
@@ -294,7 +294,7 @@ fn said(
     Ok(text)
 }
 
-/// The clouds' machines that have it.
+/// Cloud instance types with the product.
 fn shapes(catalogue: &Catalogue, sku: &str) -> Result<String, Box<dyn Error>> {
     let mut text = String::from("    ], shapes: &[\n");
     for (cloud, instance) in catalogue
@@ -316,7 +316,7 @@ fn shapes(catalogue: &Catalogue, sku: &str) -> Result<String, Box<dyn Error>> {
     Ok(text)
 }
 
-/// A fact's value; parts of the interconnect are facts of their own.
+/// Value of a fact. The attributes of the interconnect are separate facts.
 fn value<'a>(product: &'a BTreeMap<String, Value>, key: &str) -> Option<&'a Value> {
     let link = product.get("interconnect");
     let found = match key {
@@ -345,7 +345,7 @@ fn told(value: &Value) -> Result<String, Box<dyn Error>> {
     })
 }
 
-/// A number as a person would write a constant: digits of long ones set apart.
+/// A number formatted like a handwritten constant, with separators in long ones.
 struct Literal(f64);
 
 impl std::fmt::Debug for Literal {

@@ -1,7 +1,7 @@
-//! Layouts that can be asked for by name: a file's, read again when it was replaced, and those made for a node's devices.
+//! Layouts by name: from a file that is reloaded when it is replaced, or generated for the devices of a node.
 //!
-//! A file that is broken when the program starts is an error, or there are no layouts until it is repaired. One that breaks later leaves
-//! the layouts before in use. Everything that uses them reports it.
+//! If the file is invalid at startup, opening it either fails or yields no layouts until the file is fixed. If it
+//! becomes invalid later, the last valid layouts stay in use. Every consumer reports both cases.
 
 pub mod catalogue;
 mod choice;
@@ -23,69 +23,69 @@ pub use self::stamp::Stamp;
 use crate::domain::layout::Layouts;
 use crate::wire::layouts::{self, LayoutError};
 
-/// A file of a thousand layouts is less.
+/// Size limit. A file with a thousand layouts is smaller.
 const LONGEST: u64 = 4 << 20;
 
-/// The layouts of one file, or of none.
+/// The layouts of one file, or none.
 #[derive(Debug, Default)]
 pub struct Book {
     file: Option<Kept<Option<Read>, BookError>>,
 }
 
-/// Layouts, and what the file's content is known by.
+/// Parsed layouts and the hash of the file's content.
 type Read = (Arc<Layouts>, String);
 
-/// The layouts as they are now.
+/// The current layouts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Current {
-    /// Those of the file, if there is one.
+    /// Layouts of the file, if one is configured.
     pub layouts: Option<Arc<Layouts>>,
-    /// The file's content: the first digits of its SHA-256, as `sha256sum` prints it.
+    /// Hash of the file's content: the first digits of its SHA-256, as printed by `sha256sum`.
     pub hash: Option<String>,
-    /// Why they may not be what the file says now.
+    /// Why the layouts may differ from the current content of the file.
     pub notice: Option<String>,
 }
 
-/// Why a file of layouts cannot be used.
+/// Error while loading a file of layouts.
 #[derive(Debug, Error)]
 pub enum BookError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the layouts in {}", .path.display())]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: io::Error,
     },
-    /// What a text without a file says cannot be.
+    /// A text that does not come from a file is invalid.
     #[error("cannot use these layouts: {}", listed(.0))]
     Text(Vec<LayoutError>),
-    /// What it says cannot be.
+    /// The content of the file is invalid.
     #[error("cannot use the layouts in {}: {}", .path.display(), listed(.errors))]
     Wrong {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// All that is wrong; never empty.
+        /// All errors; never empty.
         errors: Vec<LayoutError>,
     },
 }
 
 impl Book {
-    /// The layouts in `path`.
+    /// Opens the layouts in `path`.
     pub fn open(path: &Path) -> Result<Self, BookError> {
         Ok(Self {
             file: Some(Kept::open(path, "layouts", read)?),
         })
     }
 
-    /// The same; there are no layouts until the file can be used.
+    /// Opens the layouts in `path`. If the file is invalid, there are no layouts until it is fixed.
     pub fn open_or_empty(path: &Path) -> Self {
         Self {
             file: Some(Kept::open_or_empty(path, "layouts", read)),
         }
     }
 
-    /// The layouts as they are in the file now, or were when it could last be used.
+    /// Returns the layouts of the file, or the last valid ones if the file is now invalid.
     pub fn current(&self) -> Current {
         let Some(kept) = &self.file else {
             return Current::default();
@@ -101,7 +101,7 @@ impl Book {
 }
 
 impl Current {
-    /// The layouts of a file that is somewhere else.
+    /// Parses layouts that were read elsewhere.
     pub fn of(text: &str) -> Result<Self, BookError> {
         let parsed = layouts::parse(text).map_err(BookError::Text)?;
         Ok(Self {
@@ -133,7 +133,7 @@ fn hash(text: &str) -> String {
     bytes.fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
-/// The first few, each with its place.
+/// Formats the first few errors, each with its line.
 fn listed(errors: &[LayoutError]) -> String {
     const SHOWN: usize = 3;
     let mut shown: Vec<String> = errors

@@ -1,7 +1,8 @@
-//! Bounded reads of regular files and directories; never for writing.
+//! Bounded reads of regular files and directories. Nothing in this module writes.
 //!
-//! The files belong to kernels, drivers, hosts and administrators, and anything may be in their place. A FIFO or a device is refused with a
-//! typed error before a byte of it is read, so that a reader never waits for a writer. A file that is too long is refused, not cut.
+//! The files belong to kernels, drivers, hosts and administrators, so any kind of file may exist at a given path. A
+//! FIFO or a device is rejected with a typed error before any byte is read, so that a reader never blocks waiting for a
+//! writer. A file over the size limit is rejected, not truncated.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -11,22 +12,22 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use thiserror::Error;
 
-/// Why a file cannot be read.
+/// Error while reading a file.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// It does not exist.
+    /// The file does not exist.
     #[error("{0}")]
     Missing(io::Error),
-    /// It exists and cannot be read, most often for lack of permission.
+    /// The file exists but cannot be read, most often because of missing permissions.
     #[error("{0}")]
     Failed(io::Error),
-    /// It is a directory, a FIFO, a socket or a device.
+    /// The path is a directory, a FIFO, a socket or a device.
     #[error("it is no regular file")]
     NotAFile,
-    /// It has more bytes than the limit.
+    /// The file is larger than the limit in bytes.
     #[error("it is longer than {}", size(*.0))]
     TooLong(u64),
-    /// Its bytes are not UTF-8.
+    /// The content is not valid UTF-8.
     #[error("it is not text")]
     NotText,
 }
@@ -53,7 +54,7 @@ impl From<ReadError> for io::Error {
     }
 }
 
-/// Whether the error says that the file does not exist.
+/// Reports whether the error means that the file does not exist.
 pub(crate) fn is_missing(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -61,7 +62,7 @@ pub(crate) fn is_missing(error: &io::Error) -> bool {
     )
 }
 
-/// Opens a regular file for reading. Opening a FIFO does not wait for a writer: it is refused.
+/// Opens a regular file for reading. Opening a FIFO fails instead of waiting for a writer.
 pub(crate) fn open(path: &Path) -> Result<File, ReadError> {
     let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or(0);
     let file = OpenOptions::new()
@@ -75,14 +76,14 @@ pub(crate) fn open(path: &Path) -> Result<File, ReadError> {
     }
 }
 
-/// The first `limit` bytes of a file.
+/// Reads the first `limit` bytes of a file.
 pub(crate) fn beginning(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
     let mut bytes = Vec::new();
     open(path)?.take(limit).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// All bytes of a file that has at most `limit` of them.
+/// Reads a whole file of at most `limit` bytes.
 pub(crate) fn bytes(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
     let bytes = beginning(path, limit.saturating_add(1))?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > limit {
@@ -91,13 +92,13 @@ pub(crate) fn bytes(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
     Ok(bytes)
 }
 
-/// The text of a file that has at most `limit` bytes, unchanged.
+/// Reads a whole UTF-8 file of at most `limit` bytes.
 pub(crate) fn text(path: &Path, limit: u64) -> Result<String, ReadError> {
     String::from_utf8(bytes(path, limit)?).map_err(|_| ReadError::NotText)
 }
 
-/// The names of the first `most` entries of a directory, sorted; empty if the directory does not exist. Names that are not UTF-8 are left
-/// out. A directory that cannot be read to its end is an error.
+/// Returns the sorted names of the first `most` entries of a directory, or an empty list if the directory does not
+/// exist. Skips names that are not UTF-8. Fails if the directory cannot be read to its end.
 pub(crate) fn names(folder: &Path, most: usize) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,

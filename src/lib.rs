@@ -1,22 +1,24 @@
-//! Octavo partitions, shares, labels and reports the accelerators of a Kubernetes fleet.
+//! Octavo partitions, time-slices, labels and reports the accelerators of a Kubernetes fleet.
 //!
-//! A map of the crate, in reading order:
+//! The modules, in reading order:
 //!
-//! - [`domain`] is what Octavo knows and decides: plain data and pure functions, no I/O of any kind. Start with
-//!   [`domain::inventory`] (what a node has) and [`domain::labels`] (what it says of itself).
-//! - [`files`] reads regular files within a bound.
-//! - [`config`] reads arguments and environment into settings; nothing else does.
-//! - [`hw`] is the hardware's edge: NVML behind one thread with a deadline on every call, the PCI bus through sysfs.
-//! - [`k8s`] asks Kubernetes: which pod was given which device.
-//! - [`wire`] turns domain values into JSON and messages, and back; [`proto`] is the generated half of the messages.
-//! - [`book`] is a file of layouts that is read again when it was replaced; [`apply`] carries plans out, with journal and lock.
-//! - [`agent`] is the node's shell: look, compile, publish, again; its uplink keeps the aggregator informed.
-//! - [`aggregator`] is the fleet's shell: receives all agents, serves what it knows.
-//! - [`cli`] renders domain values for a person.
+//! - [`domain`] holds the data model and the decisions: plain data and pure functions without I/O. Start with
+//!   [`domain::inventory`] (the accelerators of a node) and [`domain::labels`] (the node labels).
+//! - [`files`] reads regular files up to a size limit.
+//! - [`config`] parses arguments and environment variables into settings. No other module reads them.
+//! - [`hw`] accesses the hardware: NVML on one thread with a deadline for every call, and the PCI bus through sysfs.
+//! - [`k8s`] talks to Kubernetes, for example to find out which pod a device is allocated to.
+//! - [`wire`] converts domain values to and from JSON and Protobuf; [`proto`] contains the generated Protobuf code.
+//! - [`book`] loads files of layouts and reloads them when they are replaced; [`apply`] executes plans, with a journal
+//!   and a lock.
+//! - [`agent`] is the node agent: it scans, reconciles and publishes in a loop, and its uplink reports to the
+//!   aggregator.
+//! - [`aggregator`] is the fleet service: it receives the status of all agents and serves it over HTTP.
+//! - [`cli`] renders domain values for the terminal.
 //! - [`telemetry`] sets up logging.
 //!
-//! The programs are in `src/bin`: they parse, build the adapters, and run. Who may use whom is written in
-//! `ARCHITECTURE.md` and enforced by `tests/it/tidy.rs`.
+//! The programs are in `src/bin`: they parse settings, create the adapters and run. The allowed dependencies between
+//! modules are listed in `ARCHITECTURE.md` and enforced by `tests/it/tidy.rs`.
 
 pub mod agent;
 pub mod aggregator;

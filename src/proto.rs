@@ -1,7 +1,8 @@
-//! What is generated of the definitions in `proto`: messages, clients and servers.
+//! Messages, clients and servers generated from the definitions in `proto`.
 //!
-//! Of the status stream (`proto/octavo/v1`) only `wire` looks inside the messages; agent and aggregator move them. Of
-//! kubelet's (`proto/kubelet`) only `k8s` does: which pod has which device is asked, and devices are offered to it by tests.
+//! Only `wire` accesses the contents of the status stream messages (`proto/octavo/v1`); agent and aggregator only
+//! transport them. Only `k8s` uses the kubelet's APIs (`proto/kubelet`), to query which pod has which device and to
+//! offer devices to the kubelet. The demo additionally implements the kubelet's side.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -24,7 +25,7 @@ pub mod v1 {
     tonic::include_proto!("octavo.v1");
 }
 
-/// Kubelet's package `v1`: who was given which device.
+/// The kubelet's package `v1`: the `PodResources` API, which reports the devices allocated to pods.
 #[expect(
     missing_docs,
     clippy::pedantic,
@@ -37,7 +38,7 @@ pub mod pod_resources {
     tonic::include_proto!("v1");
 }
 
-/// Kubelet's package `v1beta1`: how a program offers devices to it.
+/// The kubelet's package `v1beta1`: the device plugin API, through which a plugin offers devices to the kubelet.
 #[expect(
     missing_docs,
     clippy::all,
@@ -51,10 +52,10 @@ pub mod device_plugin {
     tonic::include_proto!("v1beta1");
 }
 
-/// Bytes a stream's buffer starts with: a heartbeat or an acknowledgement, and not tonic's 8 KiB, because an aggregator
-/// holds two buffers for each of its agents.
+/// Initial buffer size of a stream: enough for a heartbeat or an acknowledgement. tonic's default is 8 KiB, but an
+/// aggregator holds two buffers per agent.
 const BUFFER: usize = 512;
-/// Where tonic hands an encoder's buffer to the connection.
+/// Buffer size at which tonic passes encoded messages to the connection.
 const YIELD_AT: usize = 8 * 1024;
 
 /// The Protobuf codec with small buffers.

@@ -1,7 +1,6 @@
-//! How the programs log: lines on standard error, for people or for a collector. How metrics are written is in
-//! [`exposition`].
+//! Logging to standard error, as text or as JSON for a log collector. [`exposition`] encodes metrics.
 //!
-//! Standard output belongs to a program's answer (labels, tables), so nothing here writes to it.
+//! Standard output is reserved for the program's results (labels, tables), so nothing here writes to it.
 
 pub mod exposition;
 
@@ -17,7 +16,7 @@ use tracing_subscriber::{Layer, Registry, reload};
 
 use crate::config::log::{LogFormat, LogLevel, LogSettings};
 
-/// Turns the log's level while a program runs. Clones turn the same.
+/// Changes the log level of a running program. Clones control the same logger.
 #[derive(Debug, Clone)]
 pub struct Level {
     handle: reload::Handle<Targets, Registry>,
@@ -25,7 +24,7 @@ pub struct Level {
     now: Arc<Mutex<Option<String>>>,
 }
 
-/// Starts logging. Called once, by `main`; a second call changes nothing.
+/// Initializes logging. Called once, by `main`; a second call has no effect.
 pub fn start(settings: &LogSettings) -> Level {
     let usual = match settings.filter() {
         Some(filter) => filter.clone(),
@@ -40,7 +39,7 @@ pub fn start(settings: &LogSettings) -> Level {
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().boxed(),
     };
-    // A subscriber that is there already is the caller's own, and stays.
+    // Keeps a subscriber that the caller has already installed.
     let _already_started = tracing_subscriber::registry()
         .with(targets)
         .with(lines)
@@ -53,7 +52,7 @@ pub fn start(settings: &LogSettings) -> Level {
 }
 
 impl Level {
-    /// Logs from `level` on; without one, or with one that is none, as the settings say.
+    /// Sets the log level. Without a level, or with an invalid one, the level of the settings applies.
     pub fn set(&self, level: Option<&str>) {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         if now.as_deref() == level {
@@ -68,13 +67,13 @@ impl Level {
             Some((known, level)) => (targets(filter(known)), level),
             None => (self.usual.clone(), "of the settings"),
         };
-        // Nobody logs, where somebody else had started to before us.
+        // Reloading fails if another subscriber was installed before ours; then this logger is not in use.
         if self.handle.reload(wanted).is_ok() {
             info!("logging from level {said} on");
         }
     }
 
-    /// Between `debug` and the settings' level.
+    /// Switches between `debug` and the level of the settings.
     pub fn toggle(&self) {
         let known = self
             .now
@@ -85,7 +84,7 @@ impl Level {
     }
 }
 
-/// What the libraries say of their work is for those who look for the reason of something: what comes of it we say ourselves.
+/// Logs of libraries are for debugging only. Octavo logs their relevant errors itself.
 fn targets(level: LevelFilter) -> Targets {
     let of_others = match level {
         LevelFilter::TRACE => LevelFilter::TRACE,

@@ -1,8 +1,9 @@
-//! The forms in which domain values leave and enter the program: JSON, YAML, and the messages of the status stream.
+//! Serialization of domain values: JSON, YAML, and the messages of the status stream.
 //!
-//! Wire types are not domain types: they are what is promised to others, so they change only by addition, while the
-//! domain changes freely. `From` leads out and cannot fail; `TryFrom` leads in and names the place of what is wrong.
-//! Called by the command line, by both ends of the stream, and by tests that read recorded machines.
+//! Wire types are separate from domain types. They are a public contract and only grow by addition, while the domain
+//! types change freely. `From` converts to the wire type and cannot fail; `TryFrom` converts from it and reports the
+//! location of an error. Used by the command line, by both ends of the status stream, and by tests that read recorded
+//! machines.
 
 pub mod api;
 pub mod availability;

@@ -1,4 +1,4 @@
-//! An administrator's own catalogue, read once when a program starts.
+//! The administrator's catalog overlay, read once at startup.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,34 +9,34 @@ use crate::domain::accelerators::Catalogue;
 use crate::files;
 use crate::wire::layouts::catalogue::parse;
 
-/// A file of a thousand products is less.
+/// Size limit. A file with a thousand products is smaller.
 const LONGEST: u64 = 4 << 20;
 
-/// Why a catalogue cannot be used.
+/// Error while loading a catalog overlay.
 #[derive(Debug, Error)]
 pub enum CatalogueError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the catalogue {}", .path.display())]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: io::Error,
     },
-    /// What it says cannot be.
+    /// The content of the file is invalid.
     #[error("cannot use the catalogue {}: {}", .path.display(), .errors.join("; "))]
     Wrong {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// All that is wrong, each with its line and column; never empty.
+        /// All errors, each with line and column; never empty.
         errors: Vec<String>,
     },
 }
 
-/// The built-in catalogue with the file over it.
+/// Returns the built-in catalog merged with the overlay in `path`.
 ///
 /// # Errors
-/// The file cannot be read, or what it says cannot be: nothing of it is used then.
+/// Fails if the file cannot be read or any part of it is invalid. An invalid overlay is never applied partially.
 pub fn read(path: &Path) -> Result<Catalogue, CatalogueError> {
     let text = text(path).map_err(|source| CatalogueError::Read {
         path: path.to_owned(),

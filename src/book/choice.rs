@@ -1,5 +1,5 @@
-//! A layout by its name: those of the file, and those made for the very devices of a node, such as `all-balanced`; a file's
-//! layout hides a made one of the same name.
+//! Layout lookup by name. A node can use the layouts of the file and layouts generated for its devices, such as
+//! `all-balanced`. A layout in the file hides a generated layout of the same name.
 
 use thiserror::Error;
 
@@ -7,17 +7,17 @@ use super::Current;
 use crate::domain::inventory::Inventory;
 use crate::domain::layout::{Dialect, Layout, Layouts, Resolved, RuleError, generate, resolve};
 
-/// The names of layouts that can be asked for, in their order.
+/// Names of the available layouts, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Names {
-    /// Those of the file.
+    /// Layouts of the file.
     pub file: Vec<String>,
-    /// Those made for the node's devices and not hidden by the file's.
+    /// Layouts generated for the node's devices and not hidden by the file.
     pub made: Vec<String>,
 }
 
 impl Names {
-    /// The first few of them.
+    /// Lists the first few names.
     fn told(&self) -> String {
         const SHOWN: usize = 8;
         let all: Vec<&str> = self
@@ -38,32 +38,32 @@ impl Names {
     }
 }
 
-/// Why a name means nothing on a node.
+/// Why a layout name cannot be used on a node.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ChoiceError {
-    /// Nothing has this name.
+    /// No layout has this name.
     #[error("there is no layout {name:?} for this node; {}", .known.told())]
     NoSuchLayout {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What could be.
+        /// The available names.
         known: Names,
     },
-    /// The file cannot be used, and may have a layout of this name.
+    /// The layout file is invalid, so the layout may exist in it.
     #[error("{0}")]
     Unusable(String),
-    /// The layout cannot be meant for this node.
+    /// The layout does not fit this node.
     #[error("layout {name:?} does not suit this node: {}", joined(.errors))]
     Rules {
         /// The layout.
         name: String,
-        /// All that is wrong with it; never empty.
+        /// All violated rules; never empty.
         errors: Vec<RuleError>,
     },
 }
 
 impl Current {
-    /// The layouts that can be asked for on a node that has this.
+    /// Names of the layouts available on a node with this inventory.
     pub fn names(&self, inventory: &Inventory) -> Names {
         let of = |layouts: &Layouts| -> Vec<String> {
             let layouts = layouts.layouts.iter();
@@ -75,8 +75,8 @@ impl Current {
         Names { file, made }
     }
 
-    /// What the layout `name` asks of a node that has this. Layouts are only made where the file has none of this name, as that
-    /// takes longer.
+    /// Resolves the layout `name` for a node with this inventory. Layouts are generated only if the file has none of
+    /// this name, because generating them takes longer.
     pub fn meant(&self, name: &str, inventory: &Inventory) -> Result<Resolved, ChoiceError> {
         if let (None, Some(notice)) = (&self.layouts, &self.notice) {
             return Err(ChoiceError::Unusable(notice.clone()));

@@ -1,7 +1,8 @@
-//! A file that is read again when it was replaced.
+//! A file that is reloaded when it is replaced.
 //!
-//! Layouts, prices and hardware profiles are each one of these. A file that is broken when it is opened is an error, or is waited for. One
-//! that breaks later leaves in use what was read before. A notice reports it in both cases.
+//! Layouts, prices and hardware profiles use it. If the file is invalid when it is opened, opening fails or the content
+//! stays empty until the file is fixed. If it becomes invalid later, the last valid content stays in use. A notice
+//! reports both cases.
 
 use std::error::Error;
 use std::io;
@@ -14,11 +15,11 @@ use super::stamp::Stamp;
 use crate::domain::error::chain;
 use crate::files;
 
-/// What a file says, as `read` reads it.
+/// The content of a file, parsed by `read` and reloaded on change.
 #[derive(Debug)]
 pub(super) struct Kept<T, E> {
     path: PathBuf,
-    /// What is in it, in a word for people: `layouts`.
+    /// Plural noun for messages, such as `layouts`.
     what: &'static str,
     read: fn(&Path) -> Result<T, E>,
     page: Mutex<Page<T>>,
@@ -27,7 +28,7 @@ pub(super) struct Kept<T, E> {
 #[derive(Debug)]
 struct Page<T> {
     content: T,
-    /// Of the file that was read last, be it in vain.
+    /// Stamp of the file at the last attempt to read it, successful or not.
     stamp: Option<Stamp>,
     wrong: Option<String>,
     /// Whether the file was ever read successfully.
@@ -40,7 +41,7 @@ impl<T: Clone, E: Error> Kept<T, E> {
         what: &'static str,
         read: fn(&Path) -> Result<T, E>,
     ) -> Result<Self, E> {
-        // Before the file is read: what is written meanwhile is then another file.
+        // Taken before reading, so that a write during the read is detected as a change.
         let stamp = Stamp::of(path);
         let page = Page {
             content: read(path)?,
@@ -56,7 +57,7 @@ impl<T: Clone, E: Error> Kept<T, E> {
         })
     }
 
-    /// The same; the content is empty until the file can be used.
+    /// Opens the file. If it is invalid, the content is the default until the file is fixed.
     pub(super) fn open_or_empty(
         path: &Path,
         what: &'static str,
@@ -86,7 +87,7 @@ impl<T: Clone, E: Error> Kept<T, E> {
         }
     }
 
-    /// What the file says now, or said when it could last be used; and why that may not be what it says now.
+    /// Returns the content of the file, or the last valid content together with the reason why it may be outdated.
     pub(super) fn current(&self) -> (T, Option<String>) {
         let mut page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = Stamp::of(&self.path);
@@ -124,7 +125,7 @@ impl<T> Page<T> {
     }
 }
 
-/// The text of a regular file of at most `longest` bytes.
+/// Reads a regular file of at most `longest` bytes as text.
 pub(super) fn text(path: &Path, longest: u64) -> io::Result<String> {
     Ok(files::text(path, longest)?)
 }

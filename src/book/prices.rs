@@ -1,7 +1,7 @@
-//! A price book, read again when it was replaced: a new price holds for the next answer.
+//! A price book, reloaded when its file is replaced: a new price applies to the next response.
 //!
-//! Opened when the aggregator starts, asked by whatever shows what something costs. As with layouts, a file that is broken at
-//! the start is an error, and one that breaks later leaves the prices before in use, which every answer says.
+//! The aggregator opens it at startup and uses it wherever a cost is shown. As with layouts, an invalid file at startup
+//! is an error. If the file becomes invalid later, the last valid prices stay in use and every response reports that.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::domain::price::PriceBook;
 use crate::wire::layouts::LayoutError;
 use crate::wire::layouts::prices::parse;
 
-/// What the reader takes at most is a megabyte.
+/// Size limit, 1 MiB: the same as that of the parser.
 const LONGEST: u64 = 1 << 20;
 
 /// The prices of one file, or none.
@@ -23,45 +23,45 @@ pub struct Prices {
     file: Option<Kept<Arc<PriceBook>, PricesError>>,
 }
 
-/// The prices as they are now.
+/// The current prices.
 #[derive(Debug, Clone, Default)]
 pub struct CurrentPrices {
-    /// Those of the file, if there is one.
+    /// Prices of the file, if one is configured.
     pub book: Option<Arc<PriceBook>>,
-    /// Why they may not be what the file says now.
+    /// Why the prices may differ from the current content of the file.
     pub notice: Option<String>,
 }
 
-/// Why a price book cannot be used.
+/// Error while loading a price book.
 #[derive(Debug, Error)]
 pub enum PricesError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the price book {}", .path.display())]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: io::Error,
     },
-    /// What it says cannot be.
+    /// The content of the file is invalid.
     #[error("cannot use the price book {}: {}", .path.display(), listed(.errors))]
     Wrong {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// All that is wrong; never empty.
+        /// All errors; never empty.
         errors: Vec<LayoutError>,
     },
 }
 
 impl Prices {
-    /// The prices in `path`.
+    /// Opens the prices in `path`.
     pub fn open(path: &Path) -> Result<Self, PricesError> {
         Ok(Self {
             file: Some(Kept::open(path, "prices", read)?),
         })
     }
 
-    /// The prices as they are in the file now, or were when it could last be used.
+    /// Returns the prices of the file, or the last valid ones if the file is now invalid.
     pub fn current(&self) -> CurrentPrices {
         let Some(kept) = &self.file else {
             return CurrentPrices::default();
@@ -86,7 +86,7 @@ fn read(path: &Path) -> Result<Arc<PriceBook>, PricesError> {
     Ok(Arc::new(book))
 }
 
-/// The first few, each with its place.
+/// Formats the first few errors, each with its line.
 fn listed(errors: &[LayoutError]) -> String {
     const SHOWN: usize = 5;
     let shown = errors.iter().take(SHOWN);
@@ -111,7 +111,7 @@ mod tests {
         let text = format!(
             "apiVersion: octavo.dev/v1\nkind: PriceBook\ncurrency: USD\nprices:\n- {{type: a-b, perHour: {price}}}\n"
         );
-        // Another file in its place, as a ConfigMap is replaced.
+        // Replaces the file instead of writing to it, as the kubelet does with a mounted ConfigMap.
         let beside = path.with_extension("new");
         fs::write(&beside, text).unwrap();
         fs::rename(&beside, path).unwrap();

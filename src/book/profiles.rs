@@ -1,7 +1,7 @@
-//! A file of hardware profiles, for clusters that do not know such objects; read again when it was replaced.
+//! A file of hardware profiles, for clusters without these custom resources. It is reloaded when it is replaced.
 //!
-//! As with layouts, a file that is broken at the start is an error of whoever starts the program, and one that breaks later
-//! leaves the profiles before in use, and everything that is said of them says so.
+//! As with layouts, an invalid file at startup is an error. If the file becomes invalid later, the last valid profiles
+//! stay in use and every response about them reports that.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,34 +18,34 @@ use crate::wire::hardware_profiles::{FileError, parse};
 #[derive(Debug)]
 pub struct ProfileBook(Kept<Arc<Vec<HardwareProfile>>, ProfilesError>);
 
-/// Why a file of profiles cannot be used.
+/// Error while loading a file of hardware profiles.
 #[derive(Debug, Error)]
 pub enum ProfilesError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the profiles in {}", .path.display())]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: io::Error,
     },
-    /// What it says cannot be.
+    /// The content of the file is invalid.
     #[error("cannot use the profiles in {}", .path.display())]
     Wrong {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The first error in it.
         source: FileError,
     },
 }
 
 impl ProfileBook {
-    /// The profiles in `path`.
+    /// Opens the profiles in `path`.
     pub fn open(path: &Path) -> Result<Self, ProfilesError> {
         Kept::open(path, "profiles", read).map(Self)
     }
 
-    /// The profiles as they are in the file now, or were when it could last be used; and why they may not be what it says now.
+    /// Returns the profiles of the file, or the last valid ones together with the reason why they may be outdated.
     pub fn current(&self) -> (Arc<Vec<HardwareProfile>>, Option<String>) {
         self.0.current()
     }

@@ -1,9 +1,10 @@
-//! Whether a file was replaced: what differs between two looks at it.
+//! Detection of replaced files: the attributes that differ between two versions of a file.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// A file as it was at one moment. Another one under the same name has another inode, length or time.
+/// Identity of a file at one point in time. A replacement under the same name has another inode, length or modification
+/// time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     length: u64,
@@ -12,7 +13,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Of the file that is at `path` now; `None` when there is none.
+    /// Returns the stamp of the file at `path`, or `None` if it does not exist.
     pub fn of(path: &Path) -> Option<Self> {
         let data = std::fs::metadata(path).ok()?;
         Some(Self {

@@ -1,4 +1,4 @@
-//! Metrics as text, in the form that the reader prefers.
+//! Metrics encoding, in the text format negotiated with the scraper.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,7 +12,7 @@ const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Source: OpenMetrics 1.0, "Overall structure".
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// All of `registry` for a reader with these values of `Accept`: the content type, and the text.
+/// Encodes all metrics of `registry` for a client with these `Accept` values. Returns the content type and the text.
 pub fn write<'a>(
     registry: &Registry,
     accepted: impl Iterator<Item = &'a str>,
@@ -20,7 +20,7 @@ pub fn write<'a>(
     write_all([registry], accepted)
 }
 
-/// The same of several, which have no name in common.
+/// Encodes the metrics of several registries, which must not share a metric name.
 pub fn write_all<'a, 'b>(
     registries: impl IntoIterator<Item = &'b Registry>,
     mut accepted: impl Iterator<Item = &'a str>,
@@ -39,8 +39,8 @@ pub fn write_all<'a, 'b>(
     )
 }
 
-/// OpenMetrics text in the older form, in which a counter is described under the name that its samples have. A person with
-/// `curl` and `promtool check metrics` read that one.
+/// Converts OpenMetrics text to the older Prometheus format, in which `TYPE` and `HELP` of a counter carry the suffix
+/// `_total`. `curl` and `promtool check metrics` expect that format.
 fn plain(open: &str) -> String {
     let described = |line: &'_ str| {
         let (what, rest) = line.strip_prefix("# ")?.split_once(' ')?;

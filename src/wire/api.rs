@@ -1,7 +1,7 @@
-//! The JSON of the REST API: what the aggregator serves and the command line reads.
+//! The JSON of the REST API, written by the aggregator and read by the command line.
 //!
-//! Fields are only ever added, so a reader passes over those it does not know. Units are in the names; what is not known is
-//! left out. Times are RFC 3339, in UTC.
+//! Fields are only ever added, so readers must ignore unknown ones. Field names include the unit; unknown values are
+//! omitted. Times are RFC 3339, in UTC.
 
 mod layout;
 mod progress;
@@ -21,7 +21,7 @@ use crate::domain::fleet::{Counts, Partitions, TypeCounts};
 use crate::domain::id::TypeName;
 use crate::domain::quantity::Mebibytes;
 
-/// Version and kind of every document here.
+/// API version of every document in this module.
 pub const API_VERSION: &str = "octavo.dev/v1";
 
 /// Nodes, ordered as asked for.
@@ -314,7 +314,7 @@ pub enum Event {
     },
 }
 
-/// What aggregators meant that did not say it.
+/// Default of `source` for aggregators that predate the field.
 fn agent() -> String {
     Source::Agent.as_str().to_owned()
 }

@@ -1,4 +1,4 @@
-//! What is to be had, as JSON: what the aggregator serves and the command line reads. What is not known is left out.
+//! Availability as JSON, written by the aggregator and read by the command line. Unknown values are omitted.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -141,7 +141,7 @@ pub struct WaitJson {
 }
 
 impl AvailabilityRow {
-    /// Of what was counted by this.
+    /// Converts a row that was counted on the given basis.
     pub fn of(row: &Row, basis: Basis) -> Self {
         let key = &row.key;
         let (requested, in_use) = match basis {
@@ -174,7 +174,7 @@ impl AvailabilityRow {
         }
     }
 
-    /// What somebody has of it.
+    /// Units that are allocated to pods, or in use if no cluster is watched.
     pub fn taken(&self) -> u64 {
         self.requested.or(self.in_use).unwrap_or(0)
     }
@@ -186,7 +186,7 @@ impl AvailabilityRow {
         unknown.fold(0, |all, one| all.saturating_add(one.count))
     }
 
-    /// All that is of no use.
+    /// All unavailable units.
     pub fn unusable_units(&self) -> u64 {
         let counts = self.unusable.iter().map(|one| one.count);
         counts.fold(0, u64::saturating_add)
@@ -258,7 +258,7 @@ impl From<Wait> for WaitJson {
     }
 }
 
-/// A time of day. One that no calendar has is left out.
+/// RFC 3339 time. A value outside the supported range is omitted.
 fn told(seconds: i64) -> Option<String> {
     let time = Timestamp::from_second(seconds).ok()?;
     Some(time.to_string())

@@ -1,4 +1,4 @@
-//! Products of the catalogue and answers to names, as documents.
+//! Catalog products and name lookup results as JSON documents.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::domain::accelerators::{Catalogue, Fact, Lookup, Offer, Product, Value};
 use crate::domain::id::Sku;
 
-/// All that is known of one product.
+/// A product of the catalog with all of its facts.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProductDocument<'a> {
@@ -21,7 +21,7 @@ pub struct ProductDocument<'a> {
     facts: BTreeMap<&'static str, FactDocument<'a>>,
     aliases: Vec<AliasDocument<'a>>,
     instances: Vec<OfferDocument<'a>>,
-    /// The citations behind all keys above.
+    /// Citations for all source keys used above.
     sources: BTreeMap<&'a str, &'a str>,
 }
 
@@ -65,14 +65,14 @@ struct OfferDocument<'a> {
     sources: &'a [String],
 }
 
-/// The answer to a name.
+/// The result of a name lookup.
 #[derive(Debug, Serialize)]
 pub struct AnswerDocument<'a> {
     text: &'a str,
     answer: &'static str,
-    /// Whom it means, or may mean.
+    /// Accelerators that the name refers to, or may refer to.
     accelerators: Vec<RowDocument<'a>>,
-    /// Where it means nobody: whose names look like it.
+    /// Similar names, if the name is unknown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     near: Vec<&'a str>,
 }
@@ -87,7 +87,7 @@ struct RowDocument<'a> {
 }
 
 impl<'a> ProductDocument<'a> {
-    /// `product` with the citations of its sources.
+    /// Creates the document of `product`, with the citations of its sources.
     pub fn new(product: &'a Product, catalogue: &'a Catalogue) -> Self {
         let facts = product.facts.iter().map(|(field, fact)| {
             let document = FactDocument {
@@ -121,7 +121,7 @@ impl<'a> ProductDocument<'a> {
 }
 
 impl<'a> AnswerDocument<'a> {
-    /// What `lookup` says of `text`.
+    /// Creates the document of the `lookup` result for `text`.
     pub fn new(text: &'a str, lookup: &'a Lookup, catalogue: &'a Catalogue) -> Self {
         let (answer, found, near): (_, &[Sku], &[Sku]) = match lookup {
             Lookup::Found(sku) => ("found", std::slice::from_ref(sku), &[]),
@@ -144,7 +144,7 @@ impl<'a> AnswerDocument<'a> {
     }
 }
 
-/// Keys of all sources that something is cited from, in order.
+/// Keys of all sources cited by the product, in order.
 pub fn cited(product: &Product) -> Vec<&str> {
     let facts = product.facts.values().flat_map(|fact| &fact.sources);
     let aliases = product.aliases.iter().flat_map(|alias| &alias.sources);
@@ -155,7 +155,7 @@ pub fn cited(product: &Product) -> Vec<&str> {
         .map(String::as_str)
         .collect();
     let mut keys: Vec<&str> = keys.into_iter().collect();
-    // S2 before S10.
+    // Sorts by length first, so that S2 comes before S10.
     keys.sort_by_key(|key| (key.len(), *key));
     keys
 }
@@ -168,7 +168,7 @@ fn value(fact: &Fact) -> ValueDocument<'_> {
     }
 }
 
-/// Whole numbers are written as such.
+/// Writes a whole number without a decimal point.
 fn number<'a>(number: f64) -> ValueDocument<'a> {
     let text = number.to_string();
     text.parse()

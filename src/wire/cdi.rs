@@ -1,11 +1,12 @@
-//! Our description of devices for container runtimes that know CDI, and what is taken over from NVIDIA's.
+//! The CDI specification of our devices, and the container edits taken over from NVIDIA's specification.
 //!
-//! Source: Container Device Interface 1.1.0, `SPEC.md`. What is said here is in the specification since 0.3.0, and that version
-//! is named: a runtime refuses a description whose version it does not know, and one that names less than it uses.
+//! Source: Container Device Interface 1.1.0, `SPEC.md`. Everything used here exists since version 0.3.0, which is the
+//! version we declare. A runtime rejects a specification with a version that it does not know, or with features that
+//! are newer than the declared version.
 //!
-//! The driver's libraries are not known here: which there are, where a container looks for them and what has to be run
-//! then is what `nvidia-ctk cdi generate` finds out. Where its description lies beside ours, what that does for every
-//! container is done for ours too. Its devices are not used: it is not written again when partitions change.
+//! The driver's libraries are not known here: `nvidia-ctk cdi generate` determines which libraries exist, where to
+//! mount them and which hooks to run. If its specification is present next to ours, its global container edits are
+//! applied to our devices too. Its devices are not used, because it is not regenerated when partitions change.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -16,25 +17,25 @@ use crate::domain::sharing::delivery::{
     DeviceFile, Files, KIND, NOTHING, PERMISSIONS, UndeliverableError, VISIBLE, cdi_name,
 };
 
-/// The kind of the devices that `nvidia-ctk` describes.
+/// Kind of the devices described by `nvidia-ctk`.
 const NVIDIA: &str = "nvidia.com/gpu";
-/// The least version that has what we say.
+/// Lowest CDI version that supports everything we write.
 const LEAST: (u32, u32, u32) = (0, 3, 0);
 
-/// What NVIDIA's description does for every container, and the version that it needs.
+/// Global container edits of NVIDIA's specification, and the CDI version they require.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DriverEdits {
     version: (u32, u32, u32),
     edits: Map<String, Value>,
 }
 
-/// Why a description cannot be made.
+/// Error while creating a CDI specification.
 #[derive(Debug, Error)]
 pub enum CdiError {
-    /// A unit has no file.
+    /// A unit has no device file.
     #[error(transparent)]
     Undeliverable(#[from] UndeliverableError),
-    /// It could not be written down.
+    /// The specification cannot be serialized.
     #[error("cannot write a CDI description as JSON")]
     Json(#[source] serde_json::Error),
 }
@@ -93,7 +94,7 @@ impl From<&DeviceFile> for Node {
 }
 
 impl DriverEdits {
-    /// Of a description of NVIDIA's, in JSON or YAML; `None` where it is something else.
+    /// Parses NVIDIA's specification, in JSON or YAML. Returns `None` for anything else.
     pub fn read(text: &str) -> Option<Self> {
         let read: Foreign = serde_saphyr::from_str(text).ok()?;
         let mut parts = read.cdi_version.split('.').map(str::parse);
@@ -106,7 +107,7 @@ impl DriverEdits {
     }
 }
 
-/// Our description of these units, each once. It ends with a line feed.
+/// Writes our specification of these units, without duplicates. The text ends with a line feed.
 pub fn describe(
     units: &[Unit],
     files: &Files,
@@ -137,7 +138,7 @@ pub fn describe(
     Ok(text)
 }
 
-/// What every container gets: NVIDIA's edits, and ours where they do not say the same.
+/// Container edits for every container: NVIDIA's, and ours where they differ.
 fn common(
     files: &Files,
     driver: Option<&DriverEdits>,
@@ -150,7 +151,7 @@ fn common(
         Some(_) | None => Vec::new(),
     };
     let mut variables = list(&mut edits, "env");
-    // Else NVIDIA's runtime would give what the image asks for beside what was allocated.
+    // Otherwise NVIDIA's runtime would add the devices requested by the image to the allocated ones.
     variables.retain(|variable| {
         let text = variable.as_str().unwrap_or_default();
         text.split('=').next() != Some(VISIBLE)
@@ -278,7 +279,7 @@ containerEdits:
         let nodes = edits["deviceNodes"].as_array().unwrap();
         let paths: Vec<&Value> = nodes.iter().map(|node| &node["path"]).collect();
         assert_eq!(paths, ["/dev/nvidia-modeset", "/dev/nvidiactl"]);
-        // None of its devices.
+        // NVIDIA's own devices are not taken over.
         assert_eq!(told["devices"].as_array().unwrap().len(), 1);
     }
 

@@ -1,7 +1,8 @@
-//! What the GPUs of a node had, in the form of NVIDIA's mig-parted, so that either tool restores what the other wrote.
+//! Checkpoint of a node's MIG state in the format of NVIDIA's mig-parted, so that either tool can restore what the
+//! other wrote.
 //!
-//! Source: mig-parted v0.15.0, `pkg/mig/state` and `cmd/nvidia-mig-parted/checkpoint`: field names are Go's, and both kinds of
-//! profiles are numbers of NVML's enumerations and not a driver's ids.
+//! Source: mig-parted v0.15.0, `pkg/mig/state` and `cmd/nvidia-mig-parted/checkpoint`. Field names follow Go's default.
+//! Profile IDs of GPU instances and compute instances are values of NVML's enumerations, not the driver's profile IDs.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -14,39 +15,38 @@ use crate::domain::layout::{DeviceTarget, InstanceTarget, MigTarget, Place, Targ
 
 const VERSION: &str = "v1";
 
-/// Compute slices of NVML's compute-instance profiles, by their numbers. Source: `nvml.h`,
-/// `NVML_COMPUTE_INSTANCE_PROFILE_*`.
+/// Compute slices by NVML compute instance profile number. Source: `nvml.h`, `NVML_COMPUTE_INSTANCE_PROFILE_*`.
 const COMPUTE_SLICES: [u32; 8] = [1, 2, 3, 4, 7, 8, 6, 1];
 
-/// Why there is no checkpoint, or one cannot be used.
+/// Error while writing or reading a checkpoint.
 #[derive(Debug, Error)]
 pub enum CheckpointError {
-    /// It is not in this form.
+    /// The text is not a checkpoint.
     #[error("it is no checkpoint")]
     Json(#[source] serde_json::Error),
-    /// It is of another version.
+    /// The version is not supported.
     #[error("it is of version {0:?}, and this program knows {VERSION}")]
     Version(String),
-    /// A GPU of it is not here.
+    /// A GPU of the checkpoint is not on this node.
     #[error("this node has no GPU {0}")]
     NoSuchDevice(String),
-    /// A GPU is there twice.
+    /// A GPU occurs twice.
     #[error("GPU {0} is in it twice")]
     Twice(String),
-    /// The device cannot be partitioned.
+    /// The GPU does not support MIG, or does not report whether it does.
     #[error("GPU {0} cannot be partitioned, or does not tell")]
     NotCapable(String),
-    /// The device does not offer a profile.
+    /// The GPU does not offer a profile.
     #[error("GPU {uuid} offers no {kind} profile {number}")]
     NoSuchProfile {
-        /// The device.
+        /// UUID of the GPU.
         uuid: String,
         /// `GPU instance` or `compute instance`.
         kind: &'static str,
-        /// NVML's number of it.
+        /// NVML's profile number.
         number: u32,
     },
-    /// Nobody tells all that a device has.
+    /// The partitions of a GPU are not completely known.
     #[error("nobody tells all the partitions of the GPU at {0}")]
     Untold(String),
 }
@@ -98,7 +98,7 @@ struct ComputeState {
     engine: u32,
 }
 
-/// The checkpoint of a node: every MIG-capable GPU of it.
+/// Writes the checkpoint of a node: the state of every MIG-capable GPU.
 pub fn write(inventory: &Inventory) -> Result<String, CheckpointError> {
     let mut devices = Vec::new();
     for device in &inventory.devices {
@@ -132,7 +132,7 @@ pub fn write(inventory: &Inventory) -> Result<String, CheckpointError> {
     Ok(text)
 }
 
-/// What a checkpoint asks of the devices of a node, each instance in its place.
+/// Reads the targets of a checkpoint, each instance with its placement.
 pub fn read(text: &str, inventory: &Inventory) -> Result<Targets, CheckpointError> {
     let document: Document = serde_json::from_str(text).map_err(CheckpointError::Json)?;
     if document.version != VERSION {
@@ -193,7 +193,7 @@ fn device_in(wanted: DeviceState, inventory: &Inventory) -> Result<DeviceTarget,
     let mig = if wanted.mig_mode == 0 {
         MigTarget::Disabled
     } else if state.catalog.profiles().is_empty() {
-        // Older drivers tell nothing of profiles before MIG mode is on; then it is read once more.
+        // Older drivers list no profiles until MIG mode is enabled. The checkpoint is then read again.
         MigTarget::Enabled(Vec::new())
     } else {
         let all = wanted.gpu_instances.unwrap_or_default().into_iter();

@@ -1,18 +1,18 @@
-//! What `octavo doctor -o json` prints: findings, `octavo.dev/v1` `Diagnosis`.
+//! The output of `octavo doctor -o json`: findings, as `octavo.dev/v1` `Diagnosis`.
 //!
-//! Checks are only ever added, so their words are texts to whoever reads; all else is strict.
+//! New checks may be added at any time, so readers treat check names as free text. All other fields are strict.
 
 use serde::{Deserialize, Serialize};
 
 use crate::domain::doctor::{Finding, Verdict};
 
-/// Findings as a document.
+/// The document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Document {
     api_version: ApiVersion,
     kind: Kind,
-    /// In the order in which they were made.
+    /// In the order of the checks.
     pub findings: Vec<FindingJson>,
 }
 
@@ -20,32 +20,32 @@ pub struct Document {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FindingJson {
-    /// What was looked at.
+    /// Name of the check.
     pub check: String,
     /// `node`, the PCI address of a device, `neuron<N>`, or a resource.
     pub subject: String,
-    /// How it is.
+    /// The verdict.
     pub verdict: VerdictJson,
-    /// What was read, and where.
+    /// The observed values and their sources.
     pub evidence: String,
-    /// What to do; left out where there is nothing to be done.
+    /// Recommended action, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }
 
-/// How it is.
+/// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VerdictJson {
-    /// There is nothing here that it could be said of.
+    /// The check does not apply to this node.
     NotApplicable,
-    /// As it should be.
+    /// The check passed.
     Ok,
-    /// Nobody tells.
+    /// The required information is not available.
     Unknown,
-    /// Somebody should look.
+    /// Needs attention.
     Warning,
-    /// Pods do not get what is there.
+    /// Existing devices are not available to pods.
     Failing,
 }
 
@@ -60,7 +60,7 @@ enum Kind {
     Diagnosis,
 }
 
-/// Reads the JSON form.
+/// Parses the JSON document.
 pub fn parse(text: &str) -> Result<Document, serde_json::Error> {
     serde_json::from_str(text)
 }

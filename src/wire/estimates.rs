@@ -1,7 +1,8 @@
-//! The JSON of estimates: what is asked and answered over REST, and what an engine of somebody else's is asked and answers.
+//! The JSON of estimates: requests and responses of the REST API, and those exchanged with an external estimation
+//! engine.
 //!
-//! What people ask is read strictly. What an engine answers may have more fields, and is not believed: a figure that is no time,
-//! an interval upside down, or hardware that nobody asked for makes the whole answer worthless.
+//! User requests are parsed strictly. Responses of an engine may have additional fields and are validated: an invalid
+//! figure, an interval whose bounds are reversed, or hardware that was not requested invalidates the whole response.
 
 mod engine;
 mod of_profile;
@@ -19,7 +20,7 @@ use crate::domain::estimate::{
 use crate::domain::matching::{RequestError, type_named};
 use crate::domain::price::{self, PurchaseOption};
 
-/// Most lines of devices in one request, or of types of the fleet that are answered.
+/// Maximum number of device lines in a request, and of types in a response for the whole fleet.
 pub const MOST_ITEMS: usize = 64;
 
 /// What shall be estimated.
@@ -170,7 +171,7 @@ pub struct CostRangeJson {
 }
 
 impl EstimateRequest {
-    /// What shall run.
+    /// Converts and validates the workload.
     pub fn workload(&self) -> Result<Workload, RequestError> {
         match &self.workload {
             WorkloadJson::Training {
@@ -198,7 +199,7 @@ impl EstimateRequest {
         }
     }
 
-    /// On what, where that was said.
+    /// Converts and validates the requested devices, if any.
     pub fn devices(&self) -> Result<Option<Vec<Devices>>, RequestError> {
         let Some(lines) = &self.devices else {
             return Ok(None);
@@ -223,7 +224,7 @@ impl EstimateRequest {
         Ok(Some(all))
     }
 
-    /// By which price a cost is reckoned.
+    /// The purchase option used to calculate costs.
     pub fn option(&self) -> Result<PurchaseOption, RequestError> {
         let parsed = self.purchase_option.as_deref().map(str::parse).transpose();
         let parsed = parsed.map_err(|error: crate::domain::price::PriceError| {
@@ -233,7 +234,7 @@ impl EstimateRequest {
     }
 }
 
-/// As tokens or as samples, and not both.
+/// Number of tokens, given either directly or as samples times tokens per sample.
 fn tokens_said(
     tokens: Option<f64>,
     samples: Option<f64>,
@@ -250,7 +251,7 @@ fn tokens_said(
 }
 
 impl WorkloadJson {
-    /// The same with its tokens told, so that an engine need not reckon them.
+    /// Sets `tokens` to the number calculated in `meant`, so that an engine does not have to derive it from samples.
     #[must_use]
     pub fn with_tokens_of(mut self, meant: &Workload) -> Self {
         if let (Self::Training { tokens, .. }, Workload::Training { tokens: all, .. }) =
@@ -261,7 +262,7 @@ impl WorkloadJson {
         self
     }
 
-    /// What of it the rule of thumb does not look at, by name.
+    /// Lists the given fields that the built-in estimate ignores.
     pub fn passed_over(&self) -> Vec<&'static str> {
         let (name, step) = match self {
             Self::Training { model, batch, .. } => (model.is_some(), batch.is_some()),
@@ -275,7 +276,7 @@ impl WorkloadJson {
 }
 
 impl EstimateRow {
-    /// The time or speed for a person; `None` where there is none that can be.
+    /// Formats the time or speed for display. Returns `None` if neither is a valid interval.
     pub fn said(&self) -> Option<String> {
         let interval = |told: IntervalJson| Interval::new(told.low, told.high).ok();
         let time = self.seconds.and_then(interval).map(words::time);
@@ -283,7 +284,7 @@ impl EstimateRow {
     }
 }
 
-/// `4,000 to 9,600 USD a run`.
+/// Formats a cost such as `4,000 to 9,600 USD a run`.
 impl fmt::Display for CostRangeJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (low, high) = price::estimated(&self.low, &self.high);

@@ -1,16 +1,16 @@
-//! Hardware profiles as the API server and files have them, and as the aggregator serves them.
+//! Hardware profiles as Kubernetes objects, in files, and in the REST API.
 //!
 //! ```text
-//! read.rs      objects of all three kinds, as far as they can be read
-//! write.rs     a new object of the kind that is made today
-//! diff.rs      what one that is there and one that shall be differ in
-//! document.rs  what the API answers
-//! events.rs    what its stream of changes sends
-//! order.rs     what a new one shall be
+//! read.rs      parses objects of all three kinds, tolerating errors
+//! write.rs     writes an object of the kind that is created today
+//! diff.rs      compares an existing object with the desired one
+//! document.rs  responses of the API
+//! events.rs    events of the API's change stream
+//! order.rs     requests to create a profile
 //! ```
 //!
-//! Profiles are other people's: what is not known in them is passed over, and what cannot be read is told with its place instead of
-//! hiding the profile. Only a file, which is ours to refuse, is an error.
+//! Profiles belong to other users. Unknown fields are ignored, and a field that cannot be parsed is reported with its
+//! path instead of hiding the profile. Only in a file, which Octavo is free to reject, is it an error.
 
 mod diff;
 pub mod document;
@@ -29,54 +29,54 @@ pub use self::read::read;
 pub use self::write::{annotate, object, yaml};
 use crate::domain::hardware_profile::{HardwareProfile, ProfileKey, ProfileKind};
 
-/// Profiles of one file.
+/// Maximum number of profiles in a file.
 pub const MOST: usize = 2000;
 
-/// Why a file of profiles cannot be used.
+/// Error while loading a file of hardware profiles.
 #[derive(Debug, Error)]
 pub enum FileError {
-    /// It is no YAML.
+    /// The text is not YAML.
     #[error("it is not YAML")]
     Syntax(#[source] Box<serde_saphyr::Error>),
-    /// A document is none of the kinds that are read.
+    /// A document is not of a supported kind.
     #[error(
         "document {document} is no HardwareProfile: it has apiVersion {version:?} and kind {kind:?}"
     )]
     Kind {
-        /// Which, counted from 1.
+        /// Number of the document, from 1.
         document: usize,
-        /// What it says.
+        /// Its `apiVersion`.
         version: String,
-        /// What it says.
+        /// Its `kind`.
         kind: String,
     },
-    /// A document cannot be read.
+    /// A field of a document cannot be parsed.
     #[error("document {document}, {key}: {problem}")]
     Field {
-        /// Which, counted from 1.
+        /// Number of the document, from 1.
         document: usize,
         /// The profile.
         key: ProfileKey,
-        /// The first of what is wrong, after its place.
+        /// The first problem, with its path.
         problem: String,
     },
     /// A profile has no name.
     #[error("document {0} has no metadata.name")]
     NoName(usize),
-    /// Two have the same name.
+    /// Two profiles have the same name.
     #[error("document {document} is {key} again")]
     Twice {
-        /// Which, counted from 1.
+        /// Number of the document, from 1.
         document: usize,
         /// The profile.
         key: ProfileKey,
     },
-    /// There are too many.
+    /// The file has too many profiles.
     #[error("there are more than {MOST} profiles in it")]
     TooMany,
 }
 
-/// The profiles of a file: YAML documents, each an object as the API server has it.
+/// Parses a file of profiles: YAML documents, each a Kubernetes object.
 pub fn parse(text: &str) -> Result<Vec<HardwareProfile>, FileError> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text.trim_start_matches('\u{feff}'))
         .map_err(|error| FileError::Syntax(Box::new(error)))?;
@@ -117,7 +117,7 @@ pub fn parse(text: &str) -> Result<Vec<HardwareProfile>, FileError> {
     Ok(profiles)
 }
 
-/// The kind that an object says it is of.
+/// Returns the kind that matches the object's `apiVersion` and `kind`.
 fn kind(object: &Value) -> Option<ProfileKind> {
     let (version, kind) = (text_of(object, "apiVersion"), text_of(object, "kind"));
     let mut all = ProfileKind::ALL.into_iter();

@@ -1,66 +1,66 @@
-//! What was done to a node's partitions, one JSON object a line, in the order in which it was done.
+//! The history of changes to a node's partitions, one JSON object per line in chronological order.
 
 use serde::{Deserialize, Serialize};
 
-/// One apply that has ended.
+/// A completed attempt to apply a layout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Attempt {
-    /// When it began, by RFC 3339.
+    /// Start time, in RFC 3339.
     pub time: String,
-    /// The plan's id, which log, journal and status have too.
+    /// ID of the plan, also used in the log, the journal and the status.
     pub plan: String,
-    /// The layout's name.
+    /// Name of the layout.
     pub layout: String,
-    /// Who did it: `agent` or `command`.
+    /// Origin of the attempt: `agent` or `command`.
     pub by: String,
-    /// From the first look to the last, in milliseconds.
+    /// Total duration in milliseconds, including the scans before and after.
     pub duration_ms: u64,
-    /// The devices that were changed, or should have been.
+    /// Devices that were changed, or whose change failed.
     pub devices: Vec<DeviceAttempt>,
 }
 
-/// What became of one device.
+/// Result for one device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceAttempt {
-    /// Its PCI address.
+    /// PCI address.
     pub pci: String,
-    /// `applied`, `blocked`, `infeasible`, `rolled-back`, `failed`, `needs-reset`, `yielded`.
+    /// `applied`, `blocked`, `infeasible`, `rolled-back`, `failed`, `needs-reset` or `yielded`.
     pub result: String,
-    /// Why, where there is something to explain.
+    /// Explanation, if any.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// GPU instances destroyed.
+    /// Number of GPU instances destroyed.
     pub destroyed: u32,
-    /// GPU instances created.
+    /// Number of GPU instances created.
     pub created: u32,
-    /// Calls made again.
+    /// Number of retried calls.
     #[serde(default)]
     pub retries: u32,
-    /// Whether what it had was brought back, or tried to be.
+    /// Whether a rollback was attempted, successful or not.
     #[serde(default)]
     pub rolled_back: bool,
-    /// How long it took, in milliseconds.
+    /// Duration in milliseconds.
     pub duration_ms: u64,
-    /// How much of that was spent in calls to the driver.
+    /// Part of the duration spent in driver calls, in milliseconds.
     pub hardware_ms: u64,
 }
 
-/// An attempt as a line, with its end.
+/// Serializes an attempt as a line, including the line feed.
 pub fn line(attempt: &Attempt) -> String {
-    // Texts and numbers: there is nothing that JSON does not have.
+    // Serialization cannot fail: the type contains only strings, numbers, booleans and lists.
     let mut text = serde_json::to_string(attempt).unwrap_or_default();
     text.push('\n');
     text
 }
 
-/// All attempts in `text`, the oldest first. A line that was torn, or that a later version wrote, is passed over.
+/// Parses all attempts in `text`, oldest first. Skips lines that are incomplete or were written by a later version.
 pub fn parse(text: &str) -> Vec<Attempt> {
     text.lines().filter_map(read).collect()
 }
 
-/// The last of these, without a look at those before it.
+/// Parses only the last valid attempt in `text`.
 pub fn last(text: &str) -> Option<Attempt> {
     text.lines().rev().find_map(read)
 }

@@ -1,6 +1,6 @@
-//! Files of hooks: programs that mig-parted runs around a change. Source: mig-parted v0.15.0, `api/hooks/v1`.
+//! Hook files: programs that mig-parted runs before and after a change. Source: mig-parted v0.15.0, `api/hooks/v1`.
 //!
-//! What it passes over in silence is an error: a key or a hook that it does not know is one that never runs.
+//! mig-parted silently ignores unknown keys and hooks. Here they are errors, because such a hook would never run.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,13 +14,13 @@ const VERSION: &str = "v1";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Moment {
-    /// Before anything.
+    /// At the start of an apply.
     ApplyStart,
-    /// Before a MIG mode changes.
+    /// Before a MIG mode change.
     PreApplyMode,
     /// Before partitions change.
     PreApplyConfig,
-    /// After everything, whatever came of it.
+    /// At the end of an apply, whether it succeeded or not.
     ApplyExit,
 }
 
@@ -28,32 +28,32 @@ pub enum Moment {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hook {
-    /// Where it runs; nothing for where this program runs.
+    /// Working directory; by default that of this program.
     #[serde(default)]
     pub workdir: Option<PathBuf>,
     /// The program.
     pub command: String,
-    /// Its arguments.
+    /// Arguments.
     #[serde(default)]
     pub args: Option<Vec<String>>,
-    /// Its environment.
+    /// Environment variables.
     #[serde(default)]
     pub envs: Option<BTreeMap<String, String>>,
 }
 
-/// All hooks, in their order.
+/// The hooks of a file, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Hooks {
     moments: BTreeMap<Moment, Vec<Hook>>,
 }
 
-/// Why a file of hooks cannot be used.
+/// Error while parsing a hook file.
 #[derive(Debug, Error)]
 pub enum HooksError {
-    /// It is not in this form.
+    /// The text does not have the expected format.
     #[error("{0}")]
     Form(String),
-    /// It is of another version.
+    /// The version is not supported.
     #[error("it is of version {0:?}, and this program knows {VERSION}")]
     Version(String),
     /// A hook has no program.
@@ -71,7 +71,7 @@ struct Document {
 }
 
 impl Hooks {
-    /// Those of a file.
+    /// Parses a hook file.
     pub fn parse(text: &str) -> Result<Self, HooksError> {
         let document: Document =
             serde_saphyr::from_str(text).map_err(|error| HooksError::Form(error.to_string()))?;
@@ -89,7 +89,7 @@ impl Hooks {
         Ok(Self { moments })
     }
 
-    /// Those of a moment.
+    /// Returns the hooks that run at `moment`.
     pub fn at(&self, moment: Moment) -> &[Hook] {
         self.moments.get(&moment).map_or(&[], Vec::as_slice)
     }

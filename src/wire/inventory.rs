@@ -1,9 +1,9 @@
-//! The JSON and YAML form of an inventory, `octavo.dev/v1` `Inventory`.
+//! The JSON and YAML format of an inventory, `octavo.dev/v1` `Inventory`.
 //!
-//! It is what `octavo inspect -o json` prints, what `--from FILE` reads and how machines are recorded as fixtures. Units
-//! are in the names (`memoryMiB`), ids of configuration space are hexadecimal texts as `lspci` prints them, and what is
-//! not known is left out rather than `null`. Reading is strict: a key nobody knows is an error, because it is most likely
-//! a misspelt one that would otherwise be lost.
+//! It is written by `octavo inspect -o json`, read by `--from FILE`, and used to record machines as fixtures. Field
+//! names include the unit (`memoryMiB`), IDs from the PCI configuration space are hexadecimal as printed by `lspci`,
+//! and unknown values are omitted instead of `null`. Parsing is strict: an unknown key is an error, because it is most
+//! likely a typo whose value would be lost.
 
 mod amd;
 mod error;
@@ -37,21 +37,21 @@ pub struct Document {
     devices: Vec<DeviceJson>,
 }
 
-/// Why a text is no inventory.
+/// Error while parsing an inventory.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// It is no JSON, or has another shape.
+    /// The text is not valid JSON for this format.
     #[error("not an inventory in JSON")]
     Json(#[source] serde_json::Error),
-    /// It is no YAML, or has another shape.
+    /// The text is not valid YAML for this format.
     #[error("not an inventory in YAML")]
     Yaml(#[source] Box<serde_saphyr::Error>),
-    /// Its shape is right and a value in it is not.
+    /// A value is invalid.
     #[error("the inventory holds a value that cannot be")]
     Field(#[source] FieldError),
 }
 
-/// Reads an inventory in either form; a text that starts with `{` is JSON.
+/// Parses an inventory in either format. A text that starts with `{` is JSON.
 pub fn parse(text: &str) -> Result<Inventory, ReadError> {
     let document: Document = if text.trim_start().starts_with('{') {
         serde_json::from_str(text).map_err(ReadError::Json)?

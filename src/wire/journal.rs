@@ -1,11 +1,11 @@
-//! The journal's form on disk: a line that says how long the rest is and what it hashes to, and the rest in JSON.
+//! The journal's file format: a header line with the length and hash of the body, followed by the body in JSON.
 //!
 //! ```text
 //! octavo-journal 1 214 9c1f0e63a1b2c3d4
 //! {"plan":"...","layout":"...","devices":[...]}
 //! ```
 //!
-//! A file that was torn, cut, overwritten or written by a later version is told from a whole one, and each from the others.
+//! An incomplete, overwritten or damaged file, or one written by a later version, is detected and reported as such.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -18,30 +18,30 @@ use crate::domain::stream::Digest;
 const NAME: &str = "octavo-journal";
 const VERSION: u32 = 1;
 
-/// Why a journal cannot be used.
+/// Error while parsing a journal.
 #[derive(Debug, Error)]
 pub enum JournalError {
-    /// Its first line is not one of ours.
+    /// The first line is not a journal header.
     #[error("it does not begin as a journal does")]
     NotAJournal,
-    /// It was written by a later version.
+    /// The file was written by a later version.
     #[error("it is of version {0}, and this program knows version {VERSION}")]
     Version(u32),
-    /// It ends too early, or goes on too long.
+    /// The length of the body differs from the header.
     #[error("it has {found} bytes after its first line instead of {wanted}: it was torn or cut")]
     Length {
-        /// How many there should be.
+        /// Expected length in bytes.
         wanted: usize,
-        /// How many there are.
+        /// Actual length in bytes.
         found: usize,
     },
-    /// Its bytes are not those that were written.
+    /// The hash of the body differs from the header.
     #[error("its content is not what was written: the hash differs")]
     Hash,
-    /// It is whole and means nothing.
+    /// The body is intact but cannot be parsed.
     #[error("cannot read its content")]
     Content(#[source] serde_json::Error),
-    /// A value in it cannot be.
+    /// A value is invalid.
     #[error("its content has an impossible value: {0}")]
     Value(String),
 }
@@ -60,10 +60,10 @@ struct EntryJson {
     pci: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     uuid: Option<String>,
-    /// Absent where it is the record's own, as earlier versions write it.
+    /// Absent if it is the same as in the record, as in files of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     plan: Option<String>,
-    /// Likewise.
+    /// Absent if it is the same as in the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     layout: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -89,7 +89,7 @@ struct InstanceJson {
     size: Option<u32>,
 }
 
-/// The text of a journal.
+/// Serializes a journal.
 pub fn write(record: &Record) -> String {
     let body = RecordJson {
         plan: record.plan.clone(),
@@ -100,13 +100,13 @@ pub fn write(record: &Record) -> String {
             .map(|entry| entry_out(record, entry))
             .collect(),
     };
-    // Numbers, texts and lists: there is nothing that JSON does not have.
+    // Serialization cannot fail: the type contains only numbers, strings and lists.
     let body = serde_json::to_string(&body).unwrap_or_default();
     let hash = Digest::of(body.as_bytes());
     format!("{NAME} {VERSION} {} {hash:016x}\n{body}", body.len())
 }
 
-/// What a journal says.
+/// Parses a journal.
 pub fn parse(bytes: &[u8]) -> Result<Record, JournalError> {
     let end = bytes.iter().position(|byte| *byte == b'\n');
     let (head, rest) = bytes.split_at(end.ok_or(JournalError::NotAJournal)?);
@@ -278,7 +278,7 @@ mod tests {
             for bit in [1, 0x20, 0x80] {
                 let mut other = bytes.to_vec();
                 other[at] ^= bit;
-                // A hash in capitals is the same number and not the same text.
+                // A hash in upper case is the same number but a different text.
                 assert!(parse(&other).is_err(), "byte {at} with bit {bit:#x}");
             }
         }

@@ -1,8 +1,8 @@
-//! Label sets as people have them at hand: what `octavo labels` printed, a feature file of Node Feature Discovery, or a
-//! Node from `kubectl get node -o json`.
+//! Parsing of label sets in several formats: the output of `octavo labels`, a feature file of Node Feature Discovery,
+//! or a Node from `kubectl get node -o json`.
 //!
-//! Only reading lives here; writing labels is the sinks' business. A Node carries labels of many owners; whose they are
-//! is the caller's question.
+//! Writing labels is implemented by the label sinks. A Node also carries labels of other owners; the caller has to
+//! filter them.
 
 use std::collections::BTreeMap;
 
@@ -11,45 +11,45 @@ use thiserror::Error;
 
 use crate::domain::labels::LabelKey;
 
-/// Why a text is no label set.
+/// Error while parsing a label set.
 #[derive(Debug, Error)]
 pub enum LabelsError {
-    /// It starts with `{` and is no JSON.
+    /// The text starts with `{` but is not JSON.
     #[error("not JSON, although it starts with a brace")]
     Json(#[source] serde_json::Error),
-    /// It looks like YAML and is none.
+    /// The text looks like YAML but is not.
     #[error("not YAML, although it has a line with a key and a colon")]
     Yaml(#[source] Box<serde_saphyr::Error>),
-    /// A line that is neither empty, a comment nor a label.
+    /// A line that is neither empty nor a comment nor a label.
     #[error("line {line}: {text:?} is not a label like key=value")]
     Line {
-        /// Its number, from one.
+        /// Number of the line, from 1.
         line: usize,
         /// The line.
         text: String,
     },
-    /// A label whose value is no text.
+    /// A label whose value is not a string.
     #[error("the value of {key:?} is not a text; in JSON and YAML it needs quotes")]
     NotText {
-        /// The label's key.
+        /// Key of the label.
         key: String,
     },
-    /// An object that is neither a label set nor carries one.
+    /// An object that is neither a label set nor a Node with labels.
     #[error("neither an object of labels nor a Node with metadata.labels")]
     NoLabels,
-    /// Two lines with the same key.
+    /// Two lines have the same key.
     #[error("line {line}: {key:?} is there twice")]
     Twice {
-        /// The second one's number, from one.
+        /// Number of the second line, from 1.
         line: usize,
-        /// The label's key.
+        /// Key of the label.
         key: String,
     },
 }
 
-/// Reads a label set in whichever of its forms.
+/// Parses a label set, detecting the format.
 pub fn parse(text: &str) -> Result<BTreeMap<String, String>, LabelsError> {
-    // Editors on other systems put a mark there.
+    // Some editors prepend a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim_start().starts_with('{') {
         return from_object(serde_json::from_str(text).map_err(LabelsError::Json)?);
@@ -66,7 +66,7 @@ fn is_content(line: &str) -> bool {
     !line.is_empty() && !line.starts_with('#')
 }
 
-/// `key=value` lines with comments; a bare key means `true`, as Node Feature Discovery has it.
+/// Parses `key=value` lines with comments. A key without a value means `true`, as in Node Feature Discovery.
 fn from_lines(text: &str) -> Result<BTreeMap<String, String>, LabelsError> {
     let mut labels = BTreeMap::new();
     for (number, line) in text.lines().map(str::trim).enumerate() {

@@ -1,8 +1,9 @@
-//! Layout files: text to [`Layouts`] in three dialects, and back in two of them.
+//! Layout files: parsing into [`Layouts`] from three dialects, and writing two of them.
 //!
-//! A file is read in two steps: YAML (JSON is YAML) to a tree whose nodes know their places, with bounds on depth and size,
-//! and the tree to layouts. The reader goes on after a mistake, so that a person sees all of them at once. What
-//! mig-parted passes over in silence is an error here, or a warning where the meaning is certain (`docs/layouts.md`).
+//! Parsing has two steps. First, YAML (of which JSON is a subset) is parsed into a tree with source positions, with
+//! limits on depth and size. Then the tree is converted to layouts. The second step continues after an error, so that
+//! all errors are reported at once. Keys that mig-parted silently ignores are errors here, or warnings if their meaning
+//! is clear (`docs/layouts.md`).
 
 pub mod catalogue;
 mod device_plugin;
@@ -30,48 +31,49 @@ pub use self::write::{CannotWrite, write, write_json};
 use crate::domain::layout::{Layouts, Place, Rule, TimeSlicing};
 use crate::domain::near;
 
-/// Version of our dialect.
+/// `apiVersion` of our dialect.
 const API_VERSION: &str = "octavo.dev/v1";
 
-/// Kind of our dialect.
+/// `kind` of our dialect.
 const KIND: &str = "Layouts";
 
-/// Keys of mig-parted's dialect at the top.
+/// Top-level keys of mig-parted's dialect.
 const MIG_PARTED_KEYS: &[&str] = &["version", "mig-configs"];
 
-/// Keys of the device plugin's configuration at the top.
+/// Top-level keys of the device plugin's configuration.
 const DEVICE_PLUGIN_KEYS: &[&str] = &["version", "flags", "resources", "sharing", "imex"];
 
-/// Keys that only the device plugin's configuration has.
+/// Top-level keys that exist only in the device plugin's configuration.
 const ONLY_DEVICE_PLUGIN: &[&str] = &["flags", "resources", "sharing", "imex"];
 
-/// Keys of our dialect at the top.
+/// Top-level keys of our dialect.
 const OCTAVO_KEYS: &[&str] = &["apiVersion", "kind", "layouts"];
 
-/// Keys of all dialects at the top.
+/// Top-level keys of all dialects.
 const ALL_TOP_KEYS: [&[&str]; 3] = [OCTAVO_KEYS, MIG_PARTED_KEYS, DEVICE_PLUGIN_KEYS];
 
-/// A layout file that was read.
+/// A parsed layout file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parsed {
-    /// What it says.
+    /// The layouts.
     pub layouts: Layouts,
-    /// What the author should know, in the order of the file.
+    /// Warnings, in the order of the file.
     pub warnings: Vec<LayoutWarning>,
 }
 
-/// Reads a layout file of any dialect.
+/// Parses a layout file of any dialect.
 ///
 /// # Errors
-/// All that is wrong with it, in the order of the file: at least one, at most [`LayoutProblem::MOST`] and a last one that
-/// says that there are more. A text that is no YAML has one error, because what follows it means nothing.
+/// Returns all errors in the order of the file: at least one, and at most [`LayoutProblem::MOST`] followed by one that
+/// reports that there are more. A text that is not YAML has exactly one error, because everything after it would be
+/// meaningless.
 pub fn parse(text: &str) -> Result<Parsed, Vec<LayoutError>> {
     let mut findings = Findings::default();
     let layouts = read(text, &mut findings);
     findings.finish(layouts)
 }
 
-/// The same without its places: what two files say when they say the same.
+/// Removes source positions, so that equal layouts of different files compare equal.
 #[must_use]
 pub fn without_places(mut layouts: Layouts) -> Layouts {
     for layout in &mut layouts.layouts {
@@ -98,7 +100,7 @@ fn read(text: &str, findings: &mut Findings) -> Option<Layouts> {
         findings.error(root.place, LayoutProblem::NoDialect);
         return None;
     };
-    // `version` is mig-parted's as well as the device plugin's.
+    // `version` is a key of both mig-parted and the device plugin.
     let plugin = first_of(entries, ONLY_DEVICE_PLUGIN).or_else(|| meant_for_plugin(entries));
     let theirs = first_of(entries, MIG_PARTED_KEYS).or(plugin);
     let mig_configs = first_of(entries, &["mig-configs"]);
@@ -117,8 +119,8 @@ fn read(text: &str, findings: &mut Findings) -> Option<Layouts> {
     None
 }
 
-/// Of a file that is no other dialect's, the first key that was meant for the device plugin's configuration: misspelt, or at the top
-/// instead of in its section.
+/// In a file without keys of another dialect, returns the first key that was meant for the device plugin's
+/// configuration: a misspelled key, or a key at the top level instead of in its section.
 fn meant_for_plugin(entries: &[Entry]) -> Option<&Entry> {
     if first_of(entries, OCTAVO_KEYS).is_some() || first_of(entries, &["mig-configs"]).is_some() {
         return None;
@@ -135,7 +137,8 @@ fn first_of<'n>(entries: &'n [Entry], keys: &[&str]) -> Option<&'n Entry> {
     entries.iter().find(|entry| keys.contains(&&*entry.key))
 }
 
-/// The two keys that each file of ours begins with; of `kind` how it is written, and what it is.
+/// Checks `apiVersion` and `kind`, the first two keys of every Octavo file. The last pair is an example for `kind` and
+/// its value.
 fn expect_head(
     file: (Place, &[Entry]),
     what: &'static str,
@@ -153,7 +156,7 @@ fn expect_head(
     }
 }
 
-/// The value of a key that several dialects have: a name and a text that it must be.
+/// Checks a key with a fixed value.
 fn expect_text(node: &Node, key: &'static str, expected: &'static str, findings: &mut Findings) {
     let said = match &node.value {
         Value::Scalar(scalar) => scalar.text.as_str(),

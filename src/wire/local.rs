@@ -1,6 +1,6 @@
-//! What the agent and a command on the same node say to each other through the agent's socket: one JSON object a line. The
-//! command says one, the agent answers with [`Answer::Accepted`] or [`Answer::Refused`], and then says where the node stands
-//! whenever that changes, until the command goes.
+//! Messages between the agent and a command on the same node, sent over the agent's socket as one JSON object per line.
+//! The command sends one request. The agent answers with [`Answer::Accepted`] or [`Answer::Refused`], and then sends
+//! the node's status on every change until the command disconnects.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,147 +10,148 @@ use crate::domain::fleet::SharingReport;
 use crate::domain::reason::Reason;
 use crate::domain::reconcile;
 
-/// The socket's name in the agent's state directory.
+/// Name of the socket in the agent's state directory.
 pub const SOCKET: &str = "agent.sock";
-/// Longest line that is read: a file of layouts is in it.
+/// Maximum line length in bytes. A request contains a whole layout file.
 pub const LONGEST_LINE: usize = 6 << 20;
 
-/// What a command asks for.
+/// Request of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Request {
-    /// Give the node a layout, until another one is chosen by hand or this choice is forgotten.
+    /// Applies a layout until another one is chosen manually or this choice is discarded.
     Apply(Choice),
-    /// Go back to the layout that the agent's settings name.
+    /// Discards the manual choice and returns to the layout of the agent's settings.
     Forget {},
-    /// Say where the node stands.
+    /// Subscribes to the status of the node.
     Watch {},
-    /// Say who has what of the node's devices; answered with [`Answer::Usage`] now and whenever it was looked at again.
+    /// Subscribes to the usage of the node's devices. Answered with [`Answer::Usage`], immediately and after every
+    /// refresh.
     Usage {},
 }
 
-/// A layout that was chosen by hand.
+/// A manually chosen layout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Choice {
-    /// Its name.
+    /// Name of the layout.
     pub layout: String,
-    /// The file it is in, whole; without it the agent's own file, or the layouts that are generated for the node.
+    /// Content of the layout file. By default, the layout comes from the agent's own file or is generated for the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layouts: Option<String>,
-    /// A checkpoint, whole, instead of a layout; then the name is for people.
+    /// Content of a checkpoint to restore instead of a layout. The name is then only displayed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<String>,
 }
 
 impl Choice {
-    /// What a checkpoint is called where a layout has its name.
+    /// Layout name displayed for a checkpoint.
     pub const CHECKPOINT: &str = "(checkpoint)";
 }
 
-/// What the agent says.
+/// Response of the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Answer {
-    /// It will be done; what is said with this generation or a later one has taken it in.
+    /// The request is accepted. Every status with this generation or a later one takes it into account.
     Accepted {
-        /// Grows with each choice.
+        /// Increases with every choice.
         generation: u64,
     },
-    /// It will not be done.
+    /// The request is rejected.
     Refused {
-        /// Why, in words for a person.
+        /// Human-readable reason.
         reason: String,
     },
-    /// Where the node stands.
+    /// The status of the node.
     Status(Box<Status>),
-    /// Who has what.
+    /// The usage of the node's devices.
     Usage(UsageJson),
 }
 
-/// Where a node stands with regard to its layout.
+/// Layout status of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
-    /// The layout it shall have.
+    /// The desired layout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout: Option<String>,
-    /// Whether it was chosen by hand.
+    /// Whether the layout was chosen manually.
     #[serde(default)]
     pub by_hand: bool,
-    /// The last choice that was looked at from beginning to end.
+    /// The last choice that was fully evaluated.
     #[serde(default)]
     pub generation: u64,
-    /// The last plan that was carried out.
+    /// ID of the last executed plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
-    /// The state that most needs attention.
+    /// The device state that most needs attention.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// What is wrong with the layout, the journal or the state directory.
+    /// Problem with the layout, the journal or the state directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notice: Option<String>,
-    /// What is done about pods in the way, in words for a person.
+    /// Human-readable progress of draining the pods that block a change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<String>,
-    /// How far what is given out to pods is what shall be; absent where nobody says.
+    /// Sharing status of the node's resources; absent if sharing is not managed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharing: Option<SharingJson>,
-    /// The devices that something is asked of.
+    /// Devices in the scope of the layout.
     #[serde(default)]
     pub devices: Vec<Device>,
-    /// Devices that were changed for another layout, whose change was interrupted before this one was chosen.
+    /// Devices whose change to another layout was interrupted before this one was chosen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interrupted: Vec<InterruptedChange>,
 }
 
-/// How an interrupted change of a device ended.
+/// Outcome of an interrupted change of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InterruptedChange {
-    /// Its PCI address.
+    /// PCI address.
     pub pci: String,
-    /// What people call it: `GPU 3`.
+    /// Display name: `GPU 3`.
     pub name: String,
     /// The layout of the interrupted change.
     pub layout: String,
-    /// How its last attempt ended: a device's `state`.
+    /// State after the last attempt, as in a device's `state`.
     pub state: String,
-    /// Why, where there is something to explain.
+    /// Explanation, if any.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
 
-/// Where a device stands.
+/// Layout status of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Device {
-    /// Its PCI address.
+    /// PCI address.
     pub pci: String,
-    /// What people call it: `GPU 3`.
+    /// Display name: `GPU 3`.
     pub name: String,
     /// `applied`, `pending`, `applying`, `blocked`, `infeasible`, `rolled-back`, `failed`, `needs-reset`, `drifted`,
     /// `yielded`.
     pub state: String,
-    /// Why, where there is something to explain.
+    /// Explanation, if any.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// How far it is, while it is being changed.
+    /// Progress of the current change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
 }
 
-/// How far a device is.
+/// Progress of a device's change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Progress {
-    /// What is being done.
+    /// The current step.
     pub doing: String,
-    /// Steps of the present plan that are done.
+    /// Number of completed steps of the current plan.
     pub done: usize,
-    /// Steps that it has.
+    /// Total number of steps.
     pub steps: usize,
-    /// Whether what it had is being brought back.
+    /// Whether the change is being rolled back.
     pub back: bool,
 }
 
@@ -194,7 +195,7 @@ impl From<&reconcile::Status> for Status {
 }
 
 impl Status {
-    /// Whether nothing is left to do now, well or badly.
+    /// Reports whether no change is pending or running, regardless of the outcome.
     pub fn is_settled(&self) -> bool {
         let mut devices = self.devices.iter();
         devices.all(|device| {
@@ -203,16 +204,16 @@ impl Status {
         })
     }
 
-    /// Whether every device has what it shall have.
+    /// Reports whether every device has its desired layout.
     pub fn is_applied(&self) -> bool {
         let mut devices = self.devices.iter();
         devices.all(|device| Reason::Applied.is(&device.state))
     }
 }
 
-/// A line, with its end.
+/// Serializes a value as a line, including the line feed.
 pub fn line(value: &impl Serialize) -> String {
-    // Texts and numbers: there is nothing that JSON does not have.
+    // Serialization cannot fail: the types contain only values that JSON supports.
     let mut text = serde_json::to_string(value).unwrap_or_default();
     text.push('\n');
     text

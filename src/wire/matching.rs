@@ -1,7 +1,8 @@
-//! The JSON of matching: what is asked, and what is answered.
+//! The JSON of matching requests and responses.
 //!
-//! A request is read strictly: a key that nobody knows is most likely a misspelt wish, and would otherwise be passed over. An
-//! answer may get more fields. The aggregator reads and writes it, the command line the other way round.
+//! Requests are parsed strictly, because an unknown key is most likely a misspelled requirement that would otherwise be
+//! ignored. Responses may get more fields. The aggregator reads requests and writes responses; the command line does
+//! the opposite.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -258,7 +259,7 @@ fn price<T: std::str::FromStr<Err = crate::domain::price::PriceError>>(
 }
 
 impl MatchAnswer {
-    /// Of what was found in a fleet of this revision, and by what is free there.
+    /// Creates the response for a fleet revision. `free_by` is the source of the free counts.
     pub fn of(answer: Answer, (revision, free_by): (u64, Basis), notices: Vec<String>) -> Self {
         Self {
             api_version: API_VERSION.to_owned(),
@@ -275,7 +276,7 @@ impl MatchAnswer {
 }
 
 impl CostJson {
-    /// So much money for all units, which one of costs `price`.
+    /// Cost of all units together. `price` is the price of one unit.
     pub fn of(all: Amount, price: &Price) -> Self {
         Self {
             per_hour: all.to_string(),

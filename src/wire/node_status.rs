@@ -1,7 +1,7 @@
-//! Where a node stands, as its Node's annotation `octavo.dev/status` says it: JSON for people and programs that look at Nodes.
+//! The node status in the Node's annotation `octavo.dev/status`: JSON for users and programs that read Node objects.
 //!
-//! It changes when something turns and not with every step, and it is never longer than 16 KiB, however many devices there are
-//! and however much there is to say of them.
+//! It changes when a state changes, not with every step. It is never longer than 16 KiB, regardless of the number of
+//! devices and the length of their messages.
 
 use serde::Serialize;
 
@@ -11,14 +11,14 @@ use crate::domain::node::drain::{Name, Standing};
 use crate::domain::reconcile::{DeviceStatus, Status};
 use crate::domain::sharing::SharingStatus;
 
-/// Longest annotation, in bytes.
+/// Maximum length of the annotation, in bytes.
 const LONGEST: usize = 16 << 10;
-/// Longest message of one device, in characters, at first and where that is still too much for all.
+/// Maximum number of characters of a device's message, decreased step by step if the annotation is too long.
 const MESSAGES: [usize; 3] = [600, 120, 0];
-/// How many of those that a drain waits for are named, and how long a reason may be, in characters.
+/// Maximum number of blockers listed for a drain, and maximum number of characters of a reason.
 const MOST_WAITING: usize = 12;
 const LONGEST_REASON: usize = 200;
-/// How many resources and kept ids are told.
+/// Maximum number of resources and of kept device IDs in the annotation.
 const MOST_RESOURCES: usize = 16;
 const MOST_KEPT: usize = 4;
 
@@ -29,7 +29,7 @@ struct NodeStatus<'a> {
     layout: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     chosen_by: Option<&'a str>,
-    /// The file of layouts, by the first digits of its SHA-256.
+    /// First digits of the SHA-256 of the layout file.
     #[serde(skip_serializing_if = "Option::is_none")]
     layouts: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,7 +38,7 @@ struct NodeStatus<'a> {
     state: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
-    /// Keys that somebody else writes.
+    /// Label keys that another writer owns.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left_to_others: Vec<Left<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,7 +46,7 @@ struct NodeStatus<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     sharing: Option<Sharing<'a>>,
     devices: Vec<Device<'a>>,
-    /// Devices for which there was no room.
+    /// Number of devices omitted for size.
     #[serde(skip_serializing_if = "is_zero")]
     more_devices: usize,
 }
@@ -65,7 +65,7 @@ struct Drain<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
     waits_for: Vec<Waiting>,
-    /// Those for whom there was no room.
+    /// Number of blockers omitted for size.
     #[serde(skip_serializing_if = "is_zero")]
     more_waits_for: usize,
 }
@@ -78,10 +78,10 @@ struct Sharing<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
     resources: Vec<Resource<'a>>,
-    /// Ids that pods have and that are given out otherwise than they shall be.
+    /// Device IDs that pods hold and that differ from the desired sharing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     kept: Vec<String>,
-    /// Those for which there was no room.
+    /// Number of device IDs omitted for size.
     #[serde(skip_serializing_if = "is_zero")]
     more_kept: usize,
 }
@@ -121,7 +121,8 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// The annotation's value. Where even the shortest form is too long, devices are left out from the end and counted.
+/// Returns the value of the annotation. If even the shortest messages are too long, devices are omitted from the end
+/// and counted.
 pub fn annotation(
     status: &Status,
     inventory: &Inventory,
@@ -217,7 +218,7 @@ fn draining(standing: &Standing) -> Drain<'_> {
                     Name::Pod(name) => (Some(name), None),
                     Name::Process(name) => (None, Some(name)),
                 };
-                // A name of Kubernetes and a namespace, or a program's path.
+                // A Kubernetes name with its namespace, or the path of a program.
                 let name = |name: Option<&String>| name.map(|name| cut(name, 320));
                 Waiting {
                     pod: name(pod),
@@ -239,7 +240,7 @@ fn chosen_by(status: &Status) -> Option<&str> {
     })
 }
 
-/// What a device has, in the order of its slices: `3g.40gb,2g.20gb`, or `disabled` for a whole GPU.
+/// Partitions of a device in the order of their slices: `3g.40gb,2g.20gb`, or `disabled` for a whole GPU.
 fn geometry(device: &DeviceStatus, inventory: &Inventory) -> Option<String> {
     let mut devices = inventory.devices.iter();
     let known = devices.find(|known| known.pci == device.pci)?;
@@ -327,7 +328,7 @@ mod tests {
         assert_eq!(text, r#"{"devices":[]}"#);
     }
 
-    /// Texts of this length, and so many ids that are kept.
+    /// Sharing status with texts of this length and this number of kept device IDs.
     fn shared(length: usize, kept: usize) -> SharingStatus {
         let kept_one = Kept {
             id: ShareId::replica("GPU-5fd4087b-86f3-7a43-b711-4771313afc50", 5),

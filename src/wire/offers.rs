@@ -1,6 +1,7 @@
-//! What a node gives out, as a document: what `octavo sharing check -o json` prints; and what a Node says it offers.
+//! Resources advertised by a node, as printed by `octavo sharing check -o json`, and parsing of a Node's allocatable
+//! resources.
 //!
-//! Fields are only ever added, and what does not apply, or is not known, is left out.
+//! Fields are only ever added. Values that do not apply or are unknown are omitted.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use crate::domain::quantity::Mebibytes;
 use crate::domain::sharing::forecast::unmade;
 use crate::domain::sharing::{Offer, Offers, ResourceName, ShareId, Unit};
 
-/// What a node gives out under a layout.
+/// Resources that a node advertises under a layout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Document {
@@ -21,25 +22,25 @@ pub struct Document {
     pub api_version: String,
     /// `Sharing`.
     pub kind: String,
-    /// The layout.
+    /// Name of the layout.
     pub layout: String,
     /// Ordered by name.
     pub resources: Vec<ResourceJson>,
-    /// All labels that the node carries then.
+    /// All node labels under the layout.
     pub labels: BTreeMap<String, String>,
-    /// What a person may not have meant, in sentences.
+    /// Human-readable warnings about possible mistakes.
     pub warnings: Vec<String>,
 }
 
-/// What is given out under one name.
+/// A resource advertised by the node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceJson {
-    /// The name.
+    /// Name of the resource.
     pub name: String,
-    /// How many there are.
+    /// Number of devices advertised to the kubelet.
     pub count: usize,
-    /// Whether a container that asks for more than one is refused.
+    /// Whether a container that requests more than one is rejected.
     pub fail_requests_greater_than_one: bool,
     /// Ordered by device, then by instance.
     pub units: Vec<UnitJson>,
@@ -49,28 +50,29 @@ pub struct ResourceJson {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnitJson {
-    /// Its UUID; absent for a partition that is not made yet.
+    /// UUID; absent for a partition that does not exist yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uuid: Option<String>,
     /// PCI address of the device.
     pub device: String,
-    /// A partition's profile.
+    /// MIG profile of a partition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// How many share it; absent where one has it alone.
+    /// Number of replicas; absent if the unit is not time-sliced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u32>,
-    /// Its memory in MiB.
+    /// Memory in MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_mib: Option<u64>,
-    /// How much of it each may use, in MiB, so that all can.
+    /// Fair share of memory per replica, in MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fair_share_mib: Option<u64>,
-    /// What kubelet is given. Of a partition that is not made yet the UUID stands as `MIG-(new 1)`.
+    /// Device IDs advertised to the kubelet. A partition that does not exist yet has the placeholder UUID
+    /// `MIG-(new 1)`.
     pub ids: Vec<String>,
 }
 
-/// The document.
+/// Creates the document.
 pub fn document(layout: &str, offers: &Offers, labels: &LabelSet, warnings: &[String]) -> Document {
     let labels = labels.iter();
     Document {
@@ -111,7 +113,7 @@ impl From<&Unit> for UnitJson {
     }
 }
 
-/// An id for a person: of a partition that is not made yet there is no UUID.
+/// Formats a device ID for display. A partition that does not exist yet has no UUID.
 pub fn id(id: &ShareId) -> String {
     match (unmade(id.uuid()), id.number()) {
         (None, _) => id.to_string(),
@@ -120,19 +122,19 @@ pub fn id(id: &ShareId) -> String {
     }
 }
 
-/// Why a text does not say what a Node offers.
+/// Error while reading the allocatable resources of a Node.
 #[derive(Debug, Error)]
 pub enum NodeError {
-    /// Neither JSON nor YAML.
+    /// The text is neither JSON nor YAML.
     #[error("neither JSON nor YAML")]
     Syntax(#[source] Box<serde_saphyr::Error>),
-    /// No Node.
+    /// The text is not a Node.
     #[error("there is no status.allocatable in it, as a Node from kubectl has it")]
     NoNode,
-    /// A count that is none.
+    /// A count is not a number.
     #[error("{name} in status.allocatable is {count:?}, which is no count of devices")]
     Count {
-        /// The resource.
+        /// Name of the resource.
         name: String,
         /// The value.
         count: String,
@@ -149,12 +151,12 @@ struct NodeStatusJson {
     allocatable: Option<BTreeMap<String, String>>,
 }
 
-/// What a Node offers of NVIDIA's resources, as `kubectl get node -o json` or `-o yaml` prints it.
+/// Reads the allocatable NVIDIA resources of a Node, as printed by `kubectl get node -o json` or `-o yaml`.
 ///
 /// # Errors
-/// Where the text is no Node.
+/// Fails if the text is not a Node.
 pub fn allocatable(text: &str) -> Result<BTreeMap<ResourceName, u64>, NodeError> {
-    // JSON is YAML.
+    // YAML is a superset of JSON.
     let node: NodeJson = serde_saphyr::from_str(text.trim_start_matches('\u{feff}'))
         .map_err(|error| NodeError::Syntax(Box::new(error)))?;
     let status = node.status.and_then(|status| status.allocatable);

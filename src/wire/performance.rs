@@ -1,12 +1,12 @@
-//! Performance rows of a model catalogue, as far as they tell how fast a model writes.
+//! Performance rows of a model catalog that contain a decoding speed.
 //!
-//! Rows are those of [`slo`](super::slo). `tps_mean` is tokens a second, on average: the name that Open Data Hub's dashboard reads of a
-//! row (opendatahub-io/odh-dashboard, the table of hardware configurations).
+//! The rows have the format of [`slo`](super::slo). `tps_mean` is the mean number of tokens per second. The name is the
+//! one that Open Data Hub's dashboard reads (opendatahub-io/odh-dashboard, the table of hardware configurations).
 
 use super::slo::{RowJson, rows};
 use crate::domain::matching::{Measured, RequestError};
 
-/// What rows measured of tokens a second; those that did not are passed over.
+/// Returns the rows with a measured speed in tokens per second, skipping the others.
 pub fn measured(given: Vec<RowJson>) -> Result<Vec<Measured>, RequestError> {
     let field = "performance";
     let speeds: Vec<Option<serde_json::Value>> = given
@@ -23,7 +23,7 @@ pub fn measured(given: Vec<RowJson>) -> Result<Vec<Measured>, RequestError> {
         let tokens_per_second = speed.ok_or_else(|| {
             RequestError::new(field, format!("row {at}: tps_mean is a number from 0"))
         })?;
-        // A row of no speed is one whose speed was not measured.
+        // Zero means that the speed was not measured.
         if tokens_per_second > 0.0 {
             all.push(Measured {
                 hardware: row.hardware,

@@ -1,8 +1,8 @@
-//! The JSON and YAML form of a plan, `octavo.dev/v1` `Plan`: what would happen to a node if a layout were put in force.
+//! The JSON and YAML format of a plan, `octavo.dev/v1` `Plan`: the changes that applying a layout to a node would make.
 //!
-//! It is what `octavo plan -o json` prints and what the aggregator answers a dry run with. Fields are only ever added, so a
-//! reader passes over those it does not know. What does not apply, or is not known, is left out. Messages are sentences for a
-//! person and may change; everything else is for programs. `docs/plan-document.md` describes the fields.
+//! It is printed by `octavo plan -o json` and returned by the aggregator for a dry run. Fields are only ever added, so
+//! readers must ignore unknown ones. Values that do not apply or are unknown are omitted. Messages are human-readable
+//! sentences and may change; all other fields are for programs. `docs/plan-document.md` describes the fields.
 
 mod blocked;
 mod refused;

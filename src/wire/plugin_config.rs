@@ -1,7 +1,9 @@
-//! The configuration of NVIDIA's device plugin, `version: v1`, as we write it: the same bytes for the same sharing, under a key
-//! that says what they are.
+//! The configuration that we write for NVIDIA's device plugin, `version: v1`. Equal sharing produces equal bytes, and
+//! the key identifies the content.
 //!
-//! What is read back is what we would have written, to the byte, and nothing else: whoever sends one through the aggregator can
+//! Parsing accepts only what we would have written, byte for byte. A configuration sent through the aggregator can
+//! therefore contain nothing that [`PluginConfig`] cannot represent. Source: NVIDIA k8s-device-plugin v0.20.0,
+//! `api/config/v1`.
 //! say no more to the plugin than [`PluginConfig`] has words for. Source: NVIDIA k8s-device-plugin v0.20.0, `api/config/v1`.
 
 use std::fmt::Write as _;
@@ -15,31 +17,31 @@ use crate::domain::sharing::ResourceName;
 use crate::domain::sharing::diagnosis;
 use crate::domain::sharing::hand_off::{PluginConfig, Replicated};
 
-/// How our keys begin.
+/// Prefix of our keys.
 pub const PREFIX: &str = "octavo-";
-/// Longest configuration, in bytes: some sixty resources.
+/// Maximum size of a configuration, in bytes: about sixty resources.
 pub const LONGEST: usize = 4096;
-/// Source: Kubernetes, values of labels: 63.
+/// Maximum length of a label value. Source: Kubernetes.
 const LONGEST_KEY: usize = 63;
-/// Bytes of the digest in a key; twice as many digits.
+/// Bytes of the digest in a key, each written as two digits.
 const DIGEST: usize = 4;
 
-/// Why a key and its text are not taken.
+/// Why a key and its configuration are rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NotOurs {
-    /// The key is not of our making.
+    /// The key does not have our format.
     #[error("a key is called octavo-LAYOUT-DIGEST and has at most 63 characters")]
     Key,
-    /// The text is too long.
+    /// The configuration is too long.
     #[error("a configuration has at most {LONGEST} bytes, and this has {0}")]
     Long(usize),
-    /// The text cannot be read.
+    /// The configuration cannot be parsed.
     #[error("the configuration cannot be read: {0}")]
     Form(String),
-    /// The text says something else than sharing, or says it otherwise.
+    /// The configuration contains more than sharing, or is formatted differently.
     #[error("the configuration is not what an agent would have written")]
     Other,
-    /// The key is that of another text.
+    /// The digest in the key is that of another configuration.
     #[error("the key is not the one of this configuration")]
     Digest,
 }
@@ -80,7 +82,7 @@ struct Resource {
     replicas: u32,
 }
 
-/// The text.
+/// Writes the configuration.
 pub fn text(config: &PluginConfig) -> String {
     let mut text = format!(
         "version: v1\nflags:\n  migStrategy: {}\nsharing:\n  timeSlicing:\n    renameByDefault: {}\n    \
@@ -90,13 +92,13 @@ pub fn text(config: &PluginConfig) -> String {
         config.fail_requests_greater_than_one,
     );
     for Replicated { name, replicas } in &config.resources {
-        // Nothing that is written to a String fails.
+        // Writing to a `String` cannot fail.
         let _written = writeln!(text, "    - name: {name}\n      replicas: {replicas}");
     }
     text
 }
 
-/// The key of a text that a layout asks for: also good as a label's value.
+/// Returns the key of a configuration that the layout requires. The key is also a valid label value.
 pub fn key(layout: &str, text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
     let room = LONGEST_KEY.saturating_sub(PREFIX.len() + 1 + 2 * DIGEST);
@@ -105,7 +107,7 @@ pub fn key(layout: &str, text: &str) -> String {
     format!("{PREFIX}{safe}-{}", digits(text))
 }
 
-/// What this is, where an agent may have written it.
+/// Parses a configuration that an agent may have written.
 pub fn read(key: &str, text: &str) -> Result<PluginConfig, NotOurs> {
     let name = key.strip_prefix(PREFIX).ok_or(NotOurs::Key)?;
     let (layout, said) = name.rsplit_once('-').ok_or(NotOurs::Key)?;
@@ -149,7 +151,7 @@ fn config(document: Document) -> Option<PluginConfig> {
     })
 }
 
-/// The first digits of its SHA-256.
+/// First digits of the text's SHA-256.
 fn digits(text: &str) -> String {
     let digest = digest(&SHA256, text.as_bytes());
     let mut digits = String::new();
@@ -159,7 +161,7 @@ fn digits(text: &str) -> String {
     digits
 }
 
-/// What a peer sent is not told at length.
+/// Shortens error messages about input from a peer.
 fn first_line(error: &dyn std::error::Error) -> String {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! How far what a node gives out is what shall be, as JSON.
+//! Sharing status of a node's resources, as JSON.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

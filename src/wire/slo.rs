@@ -1,7 +1,7 @@
-//! The JSON of service objectives: measured rows of a model catalogue, and which of them meet what is asked.
+//! The JSON of service level objectives: measured rows of a model catalog, and the rows that meet the objectives.
 //!
-//! Rows are taken as the model catalogue of Open Data Hub serves them (`hardware_type`, `hardware_count`, `requests_per_second`, and
-//! latencies by name); what else they have is passed over, because it is the catalogue's own. Objectives are read strictly.
+//! Rows have the format of Open Data Hub's model catalog (`hardware_type`, `hardware_count`, `requests_per_second`, and
+//! latencies by name). Other fields belong to the catalog and are ignored. Objectives are parsed strictly.
 
 mod catalogue;
 
@@ -17,15 +17,15 @@ use crate::domain::matching::RequestError;
 use crate::domain::price::{Currency, PriceError, shown};
 use crate::domain::slo::{Hardware, Judged, Objectives, Row};
 
-/// Most rows of one question.
+/// Maximum number of rows in a request.
 pub const MOST_ROWS: usize = 1000;
-/// Most objectives of latency.
+/// Maximum number of latency objectives.
 const MOST_LATENCIES: usize = 32;
-/// The longest name of hardware.
+/// Maximum length of a hardware name.
 const LONGEST_NAME: usize = 64;
-/// Most devices of one copy.
+/// Maximum number of devices per replica of the service.
 const MOST_DEVICES: u64 = 100_000;
-/// What latencies are called.
+/// Prefixes of latency names.
 const LATENCIES: [&str; 3] = ["ttft_", "itl_", "e2e_"];
 
 /// What is asked.
@@ -138,7 +138,7 @@ pub struct SloProfile {
 }
 
 impl SloProfile {
-    /// `opendatahub/premium`.
+    /// Namespace and name: `opendatahub/premium`.
     pub fn key(&self) -> String {
         match self.namespace.as_str() {
             "" => self.name.clone(),
@@ -148,7 +148,7 @@ impl SloProfile {
 }
 
 impl SloRow {
-    /// What a person can pick for it and what that means: `Premium GPU (opendatahub/premium) - 4 available - 5.00 USD/h - keeps all`.
+    /// Describes the matching profiles: `Premium GPU (opendatahub/premium) - 4 available - 5.00 USD/h - keeps all`.
     pub fn offers(&self) -> Vec<String> {
         let cost = match (&self.per_hour, &self.currency) {
             (Some(price), Some(currency)) => format!("{} {currency}/h", shown(price)),
@@ -216,7 +216,7 @@ impl TryFrom<ObjectivesJson> for Objectives {
     }
 }
 
-/// Rows as they were measured.
+/// Validates and converts measured rows.
 pub fn rows(given: Vec<RowJson>) -> Result<Vec<Row>, RequestError> {
     if given.len() > MOST_ROWS {
         let problem = format!("at most {MOST_ROWS} rows are judged at once");
@@ -226,7 +226,7 @@ pub fn rows(given: Vec<RowJson>) -> Result<Vec<Row>, RequestError> {
     numbered.map(|(at, row)| read(at, row)).collect()
 }
 
-/// `at` is the number of the row, from 1.
+/// Validates and converts a row. `at` is its number, from 1.
 fn read(at: usize, row: RowJson) -> Result<Row, RequestError> {
     let wrong = |problem: String| RequestError::new("rows", format!("row {at}: {problem}"));
     if row.hardware_type.trim().is_empty() || row.hardware_type.len() > LONGEST_NAME {
@@ -240,7 +240,7 @@ fn read(at: usize, row: RowJson) -> Result<Row, RequestError> {
         count.ok_or_else(|| wrong(format!("hardware_count is from 1 to {MOST_DEVICES}")))?;
     let mut latencies = BTreeMap::new();
     for (name, value) in row.more {
-        // What is null was not measured.
+        // Null means that the latency was not measured.
         if !LATENCIES.iter().any(|start| name.starts_with(start)) || value.is_null() {
             continue;
         }
@@ -252,7 +252,7 @@ fn read(at: usize, row: RowJson) -> Result<Row, RequestError> {
     if rps.is_some_and(|rps| rps.is_nan() || rps < 0.0) {
         return Err(wrong("requests_per_second is a number from 0".to_owned()));
     }
-    // A row of no throughput is one whose throughput was not measured.
+    // Zero means that the throughput was not measured.
     let rps = rps.filter(|rps| *rps > 0.0);
     Ok(Row {
         hardware: row.hardware_type,
@@ -274,7 +274,7 @@ fn positive(field: &'static str, number: f64) -> Result<(), RequestError> {
 }
 
 impl SloAnswer {
-    /// Of `rows`, judged, in a fleet that has these types.
+    /// Creates the response from the evaluated `rows`. `here` lists the accelerator types of the fleet.
     pub fn of(
         rows: &[Row],
         judged: Vec<Judged>,

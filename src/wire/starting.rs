@@ -1,4 +1,4 @@
-//! The JSON of a fleet that is still returning after a start of the aggregator.
+//! Progress of the agents' reconnection after a restart of the aggregator, as JSON.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -1,12 +1,11 @@
-//! A node's status as parts of the stream, and back.
+//! Encoding and decoding of a node's status as parts of the stream.
 //!
-//! One part for each thing that changes by itself, so that a process that starts on one device sends that device and
-//! nothing else. What is equal is encoded to equal bytes, because parts are compared and hashed as bytes. A reader passes
-//! over keys and fields it does not know; where it finds a value that cannot be, it refuses the whole status and says
-//! where.
+//! Everything that changes independently is a part of its own, so a process that starts on a device updates only the
+//! part of that device. Encoding is deterministic, because parts are compared and hashed as bytes. The decoder ignores
+//! unknown keys and fields. An invalid value invalidates the whole status, and the error contains its location.
 //!
-//! What is decoded comes from a peer. Every list has a bound, and catalogues are shared, so that a status takes memory in
-//! proportion to its bytes.
+//! Decoded parts come from a peer. Every list has a limit, and profile catalogs are shared, so that the memory use of a
+//! status is proportional to its size in bytes.
 
 mod amd;
 mod error;
@@ -32,12 +31,13 @@ use crate::domain::sharing::usage::Usage;
 use crate::domain::stream::{Content, PartKey, Parts};
 use crate::proto::v1;
 
-/// What is read of every list of a device; many times what any has of instances, profiles, placements, links or problems.
+/// Maximum length of every list of a device: many times the number of instances, profiles, placements, links or
+/// problems of any device.
 pub const MOST: usize = 256;
-/// What is read of a device's processes.
+/// Maximum number of processes of a device.
 pub const MOST_PROCESSES: usize = 4096;
 
-/// What is read of a node's Neuron devices. Source: the driver has room for 64.
+/// Maximum number of Neuron devices of a node. Source: the driver supports 64.
 pub const MOST_NEURON: usize = 64;
 
 const DEVICE: &str = "device/";
@@ -45,23 +45,23 @@ const NEURON: &str = "neuron";
 const NEURON_DEVICE: &str = "neuron/";
 const PROFILES: &str = "profiles/";
 
-/// What a node says of itself.
+/// The status reported by a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
-    /// What it has.
+    /// The devices of the node.
     pub inventory: Inventory,
-    /// What it tells the scheduler.
+    /// The node labels.
     pub labels: LabelSet,
-    /// Where it stands with regard to its layout; `None` where nobody asks anything of its devices.
+    /// The layout status; `None` if the layout of the node is not managed.
     pub layout: Option<LayoutStatus>,
-    /// How far what it gives out is what shall be; `None` where nobody says.
+    /// The sharing status; `None` if sharing is not managed.
     pub sharing: Option<SharingReport>,
-    /// Who has what of it; `None` where nobody looks.
+    /// The usage by pod; `None` if it is not observed.
     pub usage: Option<Usage>,
 }
 
 impl Status {
-    /// Of a node that no agent reports: nothing is known of its devices one by one.
+    /// Status of a node without an agent: its individual devices are unknown.
     pub fn without_agent() -> Self {
         Self {
             inventory: Inventory {
@@ -80,11 +80,11 @@ impl Status {
     }
 }
 
-/// What the MIG-capable devices of one status offer, by the part that says so.
+/// MIG profile catalogs of a status, by the key of their part.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Catalogs(BTreeMap<Box<str>, ProfileCatalog>);
 
-/// A status as parts. A device's vendor is not said: it is that of its PCI ids.
+/// Encodes a status. The vendor of a device is not encoded, because it follows from its PCI IDs.
 pub fn encode(inventory: &Inventory, labels: &LabelSet, layout: Option<&LayoutStatus>) -> Parts {
     let mut parts = vec![
         (
@@ -111,17 +111,17 @@ pub fn encode(inventory: &Inventory, labels: &LabelSet, layout: Option<&LayoutSt
     parts.into_iter().collect()
 }
 
-/// The part `sharing`, to be put beside the others.
+/// Encodes the part `sharing`, to be added to the others.
 pub fn encode_sharing(report: &SharingReport) -> (PartKey, Content) {
     (PartKey::sharing(), content(&sharing::write(report)))
 }
 
-/// The part `usage`, to be put beside the others. A reader takes at most [`LARGEST_USAGE`] bytes of it.
+/// Encodes the part `usage`, to be added to the others. The decoder accepts at most [`LARGEST_USAGE`] bytes.
 pub fn encode_usage(usage: &Usage) -> (PartKey, Content) {
     (PartKey::usage(), content(&usage::write(usage)))
 }
 
-/// The part that says what a device offers; none for an offer of nothing.
+/// Encodes the part with a device's profile catalog. Returns `None` for an empty catalog.
 fn offer(catalog: &ProfileCatalog) -> Option<(PartKey, Content)> {
     if catalog.profiles().is_empty() {
         return None;
@@ -134,7 +134,7 @@ fn content(message: &impl Message) -> Content {
     Content::new(message.encode_to_vec())
 }
 
-/// The status that these parts are.
+/// Decodes a status.
 pub fn decode(parts: &Parts) -> Result<Status, StatusError> {
     let key = PartKey::node();
     let node = parts.get(key.as_str());
@@ -149,9 +149,9 @@ pub fn decode(parts: &Parts) -> Result<Status, StatusError> {
     for (key, content) in device_parts(parts) {
         devices.push(decode_device(key, content, &catalogs)?);
     }
-    // Keys are ordered as texts, and addresses by their numbers.
+    // Keys sort as text, addresses sort numerically.
     devices.sort_by_key(|device| device.pci);
-    // In this order, which is that of a reader of changes too: of several mistakes both name the same.
+    // The same order as for incremental updates, so that both report the same one of several errors.
     let labels = labels.map(decode_labels).transpose()?.unwrap_or_default();
     let layout = layout.map(decode_layout).transpose()?;
     let sharing = sharing.map(decode_sharing).transpose()?;
@@ -170,27 +170,27 @@ pub fn decode(parts: &Parts) -> Result<Status, StatusError> {
     })
 }
 
-/// The part `node`: the machine, and where its link to NVML stands.
+/// Decodes the part `node`: the machine and the state of NVML.
 pub fn decode_node(content: &Content) -> Result<(Machine, NvmlState), StatusError> {
     decode_part(&PartKey::node(), content, read::node)
 }
 
-/// The part `labels`.
+/// Decodes the part `labels`.
 pub fn decode_labels(content: &Content) -> Result<LabelSet, StatusError> {
     decode_part(&PartKey::labels(), content, read::labels)
 }
 
-/// The part `layout`.
+/// Decodes the part `layout`.
 pub fn decode_layout(content: &Content) -> Result<LayoutStatus, StatusError> {
     decode_part(&PartKey::layout(), content, layout::read)
 }
 
-/// The part `sharing`.
+/// Decodes the part `sharing`.
 pub fn decode_sharing(content: &Content) -> Result<SharingReport, StatusError> {
     decode_part(&PartKey::sharing(), content, sharing::read)
 }
 
-/// The part `usage`. It is made of small things, so that its bytes bound what it takes in memory.
+/// Decodes the part `usage`. It consists of small items, so the limit on its bytes also limits its memory use.
 pub fn decode_usage(content: &Content) -> Result<Usage, StatusError> {
     let key = PartKey::usage();
     let length = content.bytes().len();
@@ -200,7 +200,7 @@ pub fn decode_usage(content: &Content) -> Result<Usage, StatusError> {
     decode_part(&key, content, usage::read)
 }
 
-/// The parts `neuron` and `neuron/<number>`; `None` where there is none of them.
+/// Decodes the parts `neuron` and `neuron/<number>`. Returns `None` if there are none.
 pub fn decode_neuron(parts: &Parts) -> Result<Option<Neuron>, StatusError> {
     let key = PartKey::neuron();
     let devices = || neuron_parts(parts).filter(|(found, _)| **found != key);
@@ -222,22 +222,22 @@ pub fn decode_neuron(parts: &Parts) -> Result<Option<Neuron>, StatusError> {
         let device = decode_part(key, content, |message| neuron::read_device(number, message))?;
         all.devices.push(device);
     }
-    // Keys are ordered as texts.
+    // Keys sort as text.
     all.devices.sort_by_key(|device| device.number);
     Ok(Some(all))
 }
 
-/// Which Neuron device's part this is.
+/// Returns the Neuron device number in a key.
 fn neuron_number(key: &PartKey) -> Result<u32, StatusError> {
     let text = key.as_str().strip_prefix(NEURON_DEVICE).unwrap_or_default();
     let number = text.parse().ok();
-    // A number has several spellings, and a device one part.
+    // A number can be spelled in several ways, but each device has only one part.
     number
         .filter(|number| PartKey::neuron_device(*number) == *key)
         .ok_or_else(|| StatusError::part(key, StatusProblem::Number))
 }
 
-/// A part `device/<PCI address>`, of a status that has these catalogues.
+/// Decodes a part `device/<PCI address>`, using the profile catalogs of the same status.
 pub fn decode_device(
     key: &PartKey,
     content: &Content,
@@ -249,32 +249,32 @@ pub fn decode_device(
     })
 }
 
-/// The parts that are devices.
+/// Parts that are devices.
 pub fn device_parts(parts: &Parts) -> impl Iterator<Item = (&PartKey, &Content)> {
     let parts = parts.iter();
     parts.filter(|(key, _)| key.as_str().starts_with(DEVICE))
 }
 
-/// The parts that the Neuron driver speaks in.
+/// Parts of the Neuron driver and its devices.
 pub fn neuron_parts(parts: &Parts) -> impl Iterator<Item = (&PartKey, &Content)> {
     let is_neurons = |key: &str| key == NEURON || key.starts_with(NEURON_DEVICE);
     let parts = parts.iter();
     parts.filter(move |(key, _)| is_neurons(key.as_str()))
 }
 
-/// The parts that say what devices offer.
+/// Parts that are profile catalogs.
 pub fn profile_parts(parts: &Parts) -> impl Iterator<Item = (&PartKey, &Content)> {
     let parts = parts.iter();
     parts.filter(|(key, _)| key.as_str().starts_with(PROFILES))
 }
 
-/// Whose part this is.
+/// Returns the PCI address in a key.
 pub fn device_address(key: &PartKey) -> Result<PciAddress, StatusError> {
     let address = key.as_str().strip_prefix(DEVICE).unwrap_or_default();
     let pci = address
         .parse::<PciAddress>()
         .map_err(|error| StatusError::part(key, error))?;
-    // An address has several spellings, and a device one part.
+    // An address can be spelled in several ways, but each device has only one part.
     if PartKey::device(pci) != *key {
         return Err(StatusError::part(key, StatusProblem::Spelling));
     }
@@ -282,7 +282,7 @@ pub fn device_address(key: &PartKey) -> Result<PciAddress, StatusError> {
 }
 
 impl Catalogs {
-    /// Those of a status.
+    /// Decodes the profile catalogs of a status.
     pub fn decode(parts: &Parts) -> Result<Self, StatusError> {
         let mut catalogs = BTreeMap::new();
         for (key, content) in profile_parts(parts) {

@@ -1,7 +1,8 @@
-//! What agent and aggregator say to each other, as messages and back.
+//! Encoding and decoding of the messages between agent and aggregator.
 //!
-//! Either end takes the other for hostile: whatever cannot be is an error that names the field, and nothing that is kept or
-//! logged is longer than it need be. Of two parts with one key in a message the last is taken, in a snapshot as in a change.
+//! Each side treats the other as untrusted. An invalid message is an error that names the field, and the length of
+//! everything that is stored or logged is limited. If a message has two parts with the same key, the last one applies,
+//! in a snapshot as well as in a delta.
 
 mod error;
 
@@ -20,63 +21,63 @@ use crate::proto::v1;
 use crate::proto::v1::from_agent::Message as Said;
 use crate::proto::v1::to_agent::Message as Answer;
 
-/// Parts of one message, and of one status: more than any node has devices.
+/// Maximum number of parts of a message and of a status: more than the number of devices of any node.
 pub const MOST_PARTS: usize = 1024;
-/// The most bytes that a status may have, keys and contents together ([`Parts::size`]), and a message from an agent in which
-/// it travels. An agent keeps below, an aggregator refuses what is above.
+/// Maximum size of a status in bytes, counting keys and contents ([`Parts::size`]), and of the message that carries it.
+/// An agent stays below it; an aggregator rejects anything above it.
 pub const LARGEST_STATUS: usize = 256 * 1024;
-/// The longest boot id and version, and the longest reason that is kept, in characters.
+/// Maximum number of characters of a boot ID, a version, and a stored reason.
 const LONGEST: usize = 128;
-/// The longest name of a node, in bytes.
+/// Maximum length of a node name, in bytes.
 const LONGEST_NAME: usize = 253;
-/// The shortest and the longest that an agent can be asked to wait; what is asked beyond is cut.
+/// Minimum and maximum delay that an agent can be asked to wait. Other values are clamped.
 const HOLD_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(10));
 
-/// Who speaks, beside the run of the agent.
+/// Identity of the sender, apart from the run of the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The node.
+    /// Name of the node.
     pub node: NodeName,
     /// The agent's version.
     pub agent_version: String,
 }
 
-/// What an agent said.
+/// A message from an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Incoming {
-    /// First on every connection.
+    /// The first message of every connection.
     Hello {
-        /// Who it says it is.
+        /// The claimed identity.
         identity: Identity,
-        /// What it takes this side to know.
+        /// The state that the agent expects the aggregator to have.
         hello: Hello,
     },
     /// The whole status.
     Snapshot {
-        /// Its number.
+        /// Its sequence number.
         seq: u64,
-        /// All of it.
+        /// All parts.
         parts: Parts,
     },
-    /// What changed since the status before.
+    /// The changes since the previous status.
     Delta {
-        /// One more than that of the status before.
+        /// The previous sequence number plus one.
         seq: u64,
-        /// The change.
+        /// The changes.
         change: Change,
-        /// Of the status that results.
+        /// Hash of the resulting status.
         hash: Digest,
     },
-    /// The status that was sent last still holds.
+    /// The last sent status is still valid.
     Heartbeat {
-        /// Its number.
+        /// Its sequence number.
         seq: u64,
         /// Its hash.
         hash: Digest,
     },
 }
 
-/// What an agent says, as a message.
+/// Encodes a message of an agent.
 pub fn encode_from_agent(message: &FromAgent, identity: &Identity) -> v1::FromAgent {
     let said = match message {
         FromAgent::Hello(hello) => Said::Hello(v1::Hello {
@@ -110,7 +111,7 @@ pub fn encode_from_agent(message: &FromAgent, identity: &Identity) -> v1::FromAg
     }
 }
 
-/// A part as a message, which shares its bytes.
+/// Encodes a part. The message shares the part's bytes.
 pub fn part((key, content): (&PartKey, &Content)) -> v1::Part {
     v1::Part {
         key: key.to_string(),
@@ -118,7 +119,7 @@ pub fn part((key, content): (&PartKey, &Content)) -> v1::Part {
     }
 }
 
-/// What the aggregator answers, as a message.
+/// Encodes a message of the aggregator.
 pub fn encode_to_agent(message: &ToAgent) -> v1::ToAgent {
     let answer = match message {
         ToAgent::Ack { seq } => Answer::Ack(v1::Ack { seq: *seq }),
@@ -138,7 +139,7 @@ pub fn encode_to_agent(message: &ToAgent) -> v1::ToAgent {
     }
 }
 
-/// What an agent said.
+/// Parses a message of an agent.
 pub fn parse_from_agent(message: v1::FromAgent) -> Result<Incoming, StreamError> {
     let said = message
         .message
@@ -226,7 +227,7 @@ fn few(field: &str, count: usize) -> Result<(), StreamError> {
     Ok(())
 }
 
-/// A status has a number from 1.
+/// Checks that a sequence number is at least 1.
 fn numbered(seq: u64) -> Result<u64, StreamError> {
     if seq == 0 {
         return Err(StreamError::new("seq", StreamProblem::Unnumbered));
@@ -244,7 +245,7 @@ fn short(field: &str, text: String) -> Result<String, StreamError> {
     Ok(text)
 }
 
-/// What the aggregator answered. Reasons are for a log, so they are made fit for one.
+/// Parses a message of the aggregator. Reasons are sanitized for logging.
 pub fn parse_to_agent(message: v1::ToAgent) -> Result<ToAgent, StreamError> {
     let answer = message
         .message
@@ -262,7 +263,7 @@ pub fn parse_to_agent(message: v1::ToAgent) -> Result<ToAgent, StreamError> {
     })
 }
 
-/// The beginning of a text, without what a terminal could take for a command.
+/// Shortens a text and replaces control characters, which a terminal could interpret.
 fn tamed(text: &str) -> String {
     let text = text.chars().take(LONGEST);
     text.map(|c| if c.is_control() { ' ' } else { c }).collect()

@@ -1,7 +1,7 @@
-//! JSON documents whose objects must be objects.
+//! Strict parsing of JSON objects.
 //!
-//! serde reads a struct from an array too, by position. A client that sends `[8, "80GB"]` would get an answer whose meaning
-//! changes with the next field, so arrays in the place of objects are refused here, at every depth.
+//! serde also reads a struct from an array, by position. A request such as `[8, "80GB"]` would be accepted, and its
+//! meaning would change when a field is added. Arrays in place of objects are therefore rejected at every depth.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-/// Reads one document, in which no array is taken for an object.
+/// Parses one document. An array in place of an object is an error.
 pub fn from_slice<T: DeserializeOwned>(document: &[u8]) -> serde_json::Result<T> {
     let mut reader = serde_json::Deserializer::from_slice(document);
     let value = T::deserialize(Strict(&mut reader))?;
@@ -19,7 +19,7 @@ pub fn from_slice<T: DeserializeOwned>(document: &[u8]) -> serde_json::Result<T>
     Ok(value)
 }
 
-/// Reads a value whose kind a field of its own tells, from an object alone: for `deserialize_with`.
+/// Deserializes an internally tagged enum from an object only; for `deserialize_with`.
 pub(super) fn tagged<'de, T, D>(deserializer: D) -> Result<T, D::Error>
 where
     T: serde::Deserialize<'de>,
@@ -28,7 +28,7 @@ where
     T::deserialize(ObjectOnly(deserializer))
 }
 
-/// What expects any value gets an object.
+/// Deserializer that accepts only an object where any value is expected.
 struct ObjectOnly<D>(D);
 
 impl<'de, D: Deserializer<'de>> Deserializer<'de> for ObjectOnly<D> {
@@ -44,10 +44,10 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for ObjectOnly<D> {
     }
 }
 
-/// A part of serde's protocol whose structs are read from objects alone, and so is everything within.
+/// Wrapper around a part of serde's protocol that reads structs from objects only, at every depth.
 struct Strict<T>(T);
 
-/// Forwards methods without further parameters.
+/// Forwards methods without additional parameters.
 macro_rules! forward {
     ($($method:ident)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
@@ -123,7 +123,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
     }
 }
 
-/// Forwards methods that are given a value.
+/// Forwards methods that take a value.
 macro_rules! visit {
     ($($method:ident: $type:ty),*) => {$(
         fn $method<E: serde::de::Error>(self, value: $type) -> Result<V::Value, E> {

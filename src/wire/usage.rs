@@ -1,4 +1,4 @@
-//! Who has what, as JSON: of a node, and as rows over a fleet. What is not known is left out.
+//! Usage by pod as JSON: of a node, and as rows across the fleet. Unknown values are omitted.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -188,7 +188,7 @@ pub struct UsageSum {
 }
 
 impl UsageSum {
-    /// Of what was counted.
+    /// Creates the sum from the counted allocations.
     pub fn new(namespace: &str, type_name: Option<&TypeName>, held: Held) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -244,7 +244,8 @@ pub struct UsageRow {
 }
 
 impl UsageRow {
-    /// The same, without what tells on which node and device it is: for readers who are not to know. How many shares there are stays.
+    /// Removes everything that identifies the node and the device, for clients that are not authorized to read nodes.
+    /// The number of allocated shares is preserved.
     pub fn hide_where(&mut self) {
         for text in [
             &mut self.node,
@@ -260,13 +261,13 @@ impl UsageRow {
         self.tenant.processes.clear();
     }
 
-    /// How much memory it has a fair claim to: of all that it was given.
+    /// Fair share of memory in MiB, summed over all allocated IDs.
     pub fn share_mib(&self) -> Option<u64> {
         let given = u64::try_from(self.tenant.ids.len()).unwrap_or(u64::MAX);
         Some(self.fair_share_mib?.saturating_mul(given.max(1)))
     }
 
-    /// What orders rows of one node: text that is the same for the same container and unit.
+    /// Sort key of the rows of a node: equal for the same container and unit.
     pub fn key(&self) -> String {
         let tenant = &self.tenant;
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -282,7 +283,7 @@ impl UsageRow {
     }
 }
 
-/// A row for each who has something of the node.
+/// Creates one row per tenant of the node's devices.
 pub fn rows(node: &str, stale: bool, usage: &UsageJson) -> Vec<UsageRow> {
     let units = usage
         .devices
@@ -357,7 +358,7 @@ impl From<&UnitUsage> for UnitUsageJson {
     }
 }
 
-/// A pod's whole UID is nobody's to know who cannot ask for the pod.
+/// Omits the full UID of a pod, which is disclosed only to clients that can read the pod.
 impl From<&Tenant> for TenantJson {
     fn from(tenant: &Tenant) -> Self {
         Self {

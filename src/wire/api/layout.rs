@@ -1,4 +1,4 @@
-//! Layouts of nodes and devices as they are served.
+//! Conversion of node and device layout states to the REST API.
 
 use super::{DeviceLayoutJson, LayoutRow, ProgressJson, StepsJson};
 use crate::domain::fleet::{DeviceLayout, LayoutSummary};

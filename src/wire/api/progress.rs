@@ -1,4 +1,4 @@
-//! How far a change of a node's devices is.
+//! Progress of a layout change on a node's devices.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

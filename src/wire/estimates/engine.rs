@@ -1,4 +1,4 @@
-//! What an engine of somebody else's is asked, and which of its answers are believed.
+//! Requests to an external estimation engine, and validation of its responses.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{DevicesJson, IntervalJson, WorkloadJson};
 use crate::domain::estimate::{Devices, Figure, Interval, IntervalError, Workload};
 use crate::wire::api::API_VERSION;
 
-/// What an engine is asked.
+/// Request to an estimation engine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EngineQuestion {
@@ -17,107 +17,107 @@ pub struct EngineQuestion {
     pub api_version: String,
     /// `EngineQuestion`.
     pub kind: String,
-    /// What shall run.
+    /// The workload.
     pub workload: WorkloadJson,
-    /// On what.
+    /// The devices.
     pub devices: Vec<DevicesJson>,
 }
 
-/// What an engine answers.
+/// Response of an estimation engine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EngineAnswer {
-    /// Who says so.
+    /// Name of the engine.
     pub source: String,
-    /// What it takes for granted.
+    /// Assumptions behind the estimates.
     #[serde(default)]
     pub assumptions: Vec<String>,
-    /// For some or all of what was asked.
+    /// Estimates for some or all of the requested devices.
     pub items: Vec<EngineItem>,
 }
 
-/// What an engine answers for one line.
+/// Estimate for one line of the request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EngineItem {
-    /// Which of the types that were asked for.
+    /// One of the requested types.
     #[serde(rename = "type")]
     pub type_name: String,
-    /// How many of them.
+    /// Number of devices.
     pub count: u32,
-    /// The time of a training.
+    /// Duration of a training.
     #[serde(default)]
     pub seconds: Option<IntervalJson>,
-    /// The speed of one sequence.
+    /// Decoding speed of one sequence.
     #[serde(default)]
     pub tokens_per_second: Option<IntervalJson>,
-    /// Whether it was reckoned from other measurements.
+    /// Whether the estimate was interpolated from other measurements.
     #[serde(default)]
     pub interpolated: bool,
 }
 
-/// What an engine said, once it is believed.
+/// Validated estimates of an engine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Said {
-    /// Who says so.
+    /// Name of the engine.
     pub source: String,
-    /// What it takes for granted.
+    /// Assumptions behind the estimates.
     pub assumptions: Vec<String>,
-    /// By type and count.
+    /// Estimates by type and count, each with a flag that is set if it was interpolated.
     pub figures: BTreeMap<(String, u32), (Figure, bool)>,
 }
 
-/// Why an engine is not believed.
+/// Why the response of an engine is rejected.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum Lie {
-    /// No document.
+    /// The response cannot be parsed.
     #[error("its answer cannot be read: {0}")]
     Unreadable(String),
-    /// A text longer than any honest one, or none.
+    /// A text is empty, contains control characters or is too long.
     #[error("its {what} is empty or has more than {most} characters")]
     Text {
-        /// Which.
+        /// Name of the field.
         what: &'static str,
-        /// The most.
+        /// Maximum length.
         most: usize,
     },
-    /// More than was asked.
+    /// The response has more lines than the request.
     #[error("it answers more than {most} lines")]
     TooMany {
-        /// The most.
+        /// Number of requested lines.
         most: usize,
     },
-    /// Other hardware.
+    /// The response contains hardware that was not requested.
     #[error("it answers for {count} x {type_name}, which was not asked")]
     NotAsked {
-        /// Its type.
+        /// Type of the devices.
         type_name: String,
-        /// How many.
+        /// Number of devices.
         count: u32,
     },
-    /// The same twice.
+    /// The response contains two estimates for the same devices.
     #[error("it answers twice for {count} x {type_name}")]
     Twice {
-        /// The type.
+        /// Type of the devices.
         type_name: String,
-        /// How many.
+        /// Number of devices.
         count: u32,
     },
-    /// A speed for a time, or neither, or both.
+    /// The line does not have exactly the figure of the workload: a time for training, a speed for decoding.
     #[error("for {0} it says no {1}")]
     Figure(String, &'static str),
-    /// No interval.
+    /// The interval is invalid.
     #[error("for {0}: {1}")]
     Interval(String, IntervalError),
 }
 
-/// The longest name of an engine, and the longest assumption of its.
+/// Maximum length of an engine's name and of each assumption.
 const LONGEST_TEXT: usize = 400;
-/// Most assumptions that are passed on.
+/// Maximum number of assumptions that are passed on.
 const MOST_ASSUMPTIONS: usize = 20;
 
 impl EngineQuestion {
-    /// What shall run on what.
+    /// Creates the request for `workload` on `devices`.
     pub fn new(workload: WorkloadJson, devices: &[Devices]) -> Self {
         let devices = devices.iter().map(|one| DevicesJson {
             type_name: one.type_name.to_string(),
@@ -132,7 +132,7 @@ impl EngineQuestion {
     }
 }
 
-/// What an engine said of `workload` on `devices`, if it can be.
+/// Parses and validates an engine's response for `workload` on `devices`.
 pub fn believed(body: &[u8], workload: &Workload, devices: &[Devices]) -> Result<Said, Lie> {
     let answer: EngineAnswer = serde_json::from_slice(body).map_err(|error| {
         let error = error.to_string();

@@ -1,4 +1,4 @@
-//! What one workload of a hardware profile runs on: the question about it that can be estimated.
+//! Derivation of an estimate request from a hardware profile: the devices that one workload of the profile runs on.
 
 use thiserror::Error;
 
@@ -6,29 +6,29 @@ use super::{DevicesJson, MOST_ITEMS};
 use crate::domain::availability::{Shape, is_accelerator};
 use crate::wire::hardware_profiles::document::ProfileRow;
 
-/// Why nothing can be estimated for a profile.
+/// Why a profile has no estimate.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NotOfProfile {
-    /// Nothing that it asks for is a device.
+    /// The profile requests no accelerator.
     #[error("the profile asks for no accelerator")]
     NoAccelerator,
-    /// It asks for several kinds of them.
+    /// The profile requests several kinds of accelerators.
     #[error("the profile asks for several accelerators: {0}")]
     Several(String),
-    /// A partition, a core, or a turn on something.
+    /// The profile requests a partition, a core or a time slice.
     #[error(
         "the profile asks for {0}, which is less than a whole device: only those are estimated"
     )]
     Part(String),
-    /// An amount that is no count.
+    /// The requested amount is not a number of devices.
     #[error("the profile asks for {0:?} of {1}, which is no count of devices")]
     Count(String, String),
-    /// Nobody knows where it goes.
+    /// The profile's accelerator type is unknown.
     #[error("nobody knows of which type the devices of the profile are")]
     NoType,
 }
 
-/// Devices of each type that `profile` is for or reaches: `count` of them, or as many as it gives where nobody says.
+/// Devices of each type that `profile` declares or matches: `count` of them, or the profile's default number.
 pub fn of_profile(
     profile: &ProfileRow,
     count: Option<u64>,
@@ -63,7 +63,8 @@ pub fn of_profile(
         .collect())
 }
 
-/// As many devices as a workload of `profile` has where nobody says; `None` where that has to be said, as its default is no count.
+/// Default number of devices of a workload of `profile`, or `None` if its default is not a valid count and has to be
+/// given.
 pub fn usual(profile: &ProfileRow) -> Result<Option<u64>, NotOfProfile> {
     match of_profile(profile, None) {
         Err(NotOfProfile::Count(..)) => of_profile(profile, Some(1)).map(|_| None),

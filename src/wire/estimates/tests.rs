@@ -1,4 +1,4 @@
-//! What an engine may say, and each lie.
+//! Valid engine responses, and each kind of invalid one.
 
 use super::*;
 use crate::domain::estimate::{Figure, Precision};

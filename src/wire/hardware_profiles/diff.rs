@@ -1,14 +1,14 @@
-//! What differs between a profile that is there and one that shall be, line by line.
+//! Line-by-line differences between an existing and a desired profile.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Characters that are shown of a value.
+/// Maximum number of characters shown of a value.
 const LONGEST: usize = 200;
 
-/// The lines in which `there` and `wanted` differ, each after its place: `-` as it is, `+` as it shall be. Of annotations only those
-/// that `wanted` has are compared: others are other people's.
+/// Lists the differing values with their paths: `-` for the existing value, `+` for the desired one. Compares only the
+/// annotations that `wanted` has, because other annotations belong to other tools.
 pub fn differences(there: &Value, wanted: &Value) -> Vec<String> {
     let (before, after) = (said(there), said(wanted));
     let mut lines = Vec::new();
@@ -25,7 +25,7 @@ pub fn differences(there: &Value, wanted: &Value) -> Vec<String> {
     lines
 }
 
-/// Each value with its place.
+/// Flattens an object to a map from path to value.
 fn said(object: &Value) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let annotations = object
@@ -65,7 +65,7 @@ fn add(all: &mut BTreeMap<String, String>, place: &str, value: &Value) {
     }
 }
 
-/// What is shown of a value; it is compared whole.
+/// Shortens a value for display. Values are compared in full.
 fn start(text: &str) -> String {
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),

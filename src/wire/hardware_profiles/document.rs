@@ -1,4 +1,4 @@
-//! What the API answers about profiles, and the command line reads.
+//! API responses about profiles, read by the command line.
 
 use std::collections::BTreeMap;
 
@@ -325,7 +325,7 @@ impl From<&Finding> for FindingJson {
 }
 
 impl ProfileRow {
-    /// A profile with what it reaches and what is wrong with it. `specs` tells what is known of a type.
+    /// Creates the row of a profile with its reach and findings. `specs` returns the known specifications of a type.
     pub fn new(
         profile: &HardwareProfile,
         (reach, findings): (Option<&Reach>, &[Finding]),
@@ -363,7 +363,7 @@ impl ProfileRow {
         }
     }
 
-    /// What most who pick a profile need of it.
+    /// Reduces the row to the fields needed to choose a profile.
     pub fn short(&self) -> HardwareProfileRow {
         HardwareProfileRow {
             name: self.name.clone(),
@@ -377,7 +377,7 @@ impl ProfileRow {
     }
 }
 
-/// Memory for a person, in the unit that makes it short.
+/// Formats an amount of memory in MiB or GiB, whichever is shorter.
 fn memory(mib: u64) -> String {
     match mib {
         0..1024 => format!("{mib} MiB"),

@@ -1,4 +1,4 @@
-//! What a stream of hardware profiles sends, one object an event.
+//! Events of the hardware profile stream, one JSON object per event.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -42,7 +42,7 @@ pub enum ProfileEvent {
 }
 
 impl ProfileEvent {
-    /// The event's name in the stream.
+    /// Name of the event in the stream.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Profile { .. } => "profile",

@@ -1,4 +1,4 @@
-//! What a new profile shall be, as a document, as parameters of a request and as a form say it; and what came of making it.
+//! Requests to create a profile, given as JSON, query parameters or form fields, and the result of the creation.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,11 @@ use utoipa::ToSchema;
 use crate::domain::hardware_profile::{CountError, Counts, NO_TAINT, ProfileKey, Wish};
 use crate::domain::id::NodeName;
 
-/// Nodes that a profile can be made of.
+/// Maximum number of nodes that a profile is created from.
 pub const MOST_NODES: usize = 5000;
-/// Characters of what people are shown.
+/// Maximum number of characters of a display name.
 const LONGEST_SHOWN: usize = 250;
-/// Characters of why a profile is made.
+/// Maximum number of characters of a reason.
 const LONGEST_REASON: usize = 1000;
 
 /// A hardware profile that is to be made. What is not said is drafted from what the nodes have.
@@ -81,13 +81,13 @@ pub struct CountsJson {
     pub max: Option<String>,
 }
 
-/// A field that cannot be as it is.
+/// An invalid field of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{problem}")]
 pub struct OrderError {
-    /// Which, as the document names it.
+    /// Name of the field in the document.
     pub field: &'static str,
-    /// What is wrong with it.
+    /// Why it is invalid.
     pub problem: String,
 }
 
@@ -113,11 +113,11 @@ pub struct ProfileMade {
 }
 
 impl ProfileOrder {
-    /// What is asked for. What the nodes have is not looked at here.
+    /// Converts the request without checking it against the nodes.
     ///
     /// # Errors
     ///
-    /// The first field that cannot be meant.
+    /// Returns the first invalid field.
     pub fn wish(&self) -> Result<Wish, OrderError> {
         let type_name = given(self.type_name.as_ref());
         if self.nodes.is_empty() && type_name.is_none() {
@@ -155,11 +155,11 @@ impl ProfileOrder {
         })
     }
 
-    /// Why it is made.
+    /// Reason for the creation.
     ///
     /// # Errors
     ///
-    /// More than one line of text, or a very long one.
+    /// Fails if the text has more than one line or is too long.
     pub fn reason(&self) -> Result<Option<String>, OrderError> {
         line("reason", self.reason.as_ref(), LONGEST_REASON)
     }
@@ -188,7 +188,7 @@ impl From<Counts> for CountsJson {
     }
 }
 
-/// Where in the document that stands: `counts[0].default`.
+/// Path of the field in the document, such as `counts[0].default`.
 pub fn place(error: &CountError) -> String {
     format!("counts[{}].{}", error.at, error.part.word())
 }
@@ -208,12 +208,12 @@ fn start(text: &str) -> String {
     text.chars().take(64).collect()
 }
 
-/// A name that Kubernetes lets objects have, which is the same as for nodes.
+/// Validates a Kubernetes object name. The rules are the same as for node names.
 fn object_name(field: &'static str, name: Option<&String>) -> Result<String, OrderError> {
     let Some(name) = given(name) else {
         return Ok(String::new());
     };
-    // A namespace is one label of a name.
+    // A namespace is a single DNS label.
     let is_one = field != "namespace" || (name.len() <= 63 && !name.contains('.'));
     if is_one && name.parse::<NodeName>().is_ok() {
         return Ok(name.to_owned());
@@ -230,7 +230,7 @@ fn object_name(field: &'static str, name: Option<&String>) -> Result<String, Ord
     Err(wrong(field, &problem))
 }
 
-/// A text of one line.
+/// Validates a single-line text.
 fn line(
     field: &'static str,
     text: Option<&String>,

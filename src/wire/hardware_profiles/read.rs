@@ -1,4 +1,5 @@
-//! An object, read as far as it can be: each part that cannot is told with its place, and the rest stands.
+//! Lenient parsing of a hardware profile: a field that cannot be parsed is reported with its path, and the others are
+//! still read.
 
 use serde_json::{Map, Value};
 
@@ -8,21 +9,21 @@ use crate::domain::hardware_profile::{
     REASON, Said, Scheduling, TYPE,
 };
 
-/// Most items of a list that are read; the API server lets more pass, and no profile has them.
+/// Maximum number of items read from a list. The API server accepts longer lists, but no profile needs them.
 const MOST: usize = 100;
-/// Longest text that is kept.
+/// Maximum number of characters stored of a text.
 const LONGEST: usize = 1000;
-/// Most problems that are told of one object.
+/// Maximum number of problems reported per object.
 const MOST_PROBLEMS: usize = 10;
 
-/// Where something is, as `kubectl explain` writes it.
+/// Path of a field, in the notation of `kubectl explain`.
 type Place<'a> = &'a str;
 
-/// What is wrong with an object.
+/// Problems found in an object.
 #[derive(Debug, Default)]
 struct Problems(Vec<String>);
 
-/// The profile that `object` says.
+/// Parses `object` as a profile.
 pub fn read(kind: ProfileKind, object: &Value) -> HardwareProfile {
     let mut problems = Problems::default();
     let nothing = Map::new();
@@ -113,7 +114,7 @@ fn said(annotation: &impl Fn(&'static str) -> Option<String>) -> Said {
     }
 }
 
-/// What an `AcceleratorProfile` asks for: one, and as many as people like.
+/// Identifier of an `AcceleratorProfile`: one device by default, without a maximum.
 fn one_of(resource: String) -> Identifier {
     Identifier {
         display_name: resource.clone(),
@@ -125,7 +126,7 @@ fn one_of(resource: String) -> Identifier {
     }
 }
 
-/// A list's items with their places.
+/// Returns the items of a list with their paths.
 fn items<'a>(
     parent: &'a Map<String, Value>,
     (at, field): (Place<'_>, &str),
@@ -204,7 +205,7 @@ fn needed(
     }
 }
 
-/// A whole number, or an amount as Kubernetes writes it.
+/// Parses a whole number or a Kubernetes quantity.
 fn count(
     item: &Map<String, Value>,
     (at, field): (Place<'_>, &str),
@@ -284,7 +285,7 @@ fn on_nodes(part: &Map<String, Value>, at: Place<'_>, problems: &mut Problems) -
         }
         Some(other) => problems.add(&place, other, "an object"),
     }
-    // A list of pairs until February 2025. Source: odh-dashboard at ada286912e, the definition of its HardwareProfile.
+    // A list of pairs until February 2025. Source: odh-dashboard at ada286912e, definition of its HardwareProfile.
     for (place, pair) in items(part, (at, "nodeSelectors"), problems) {
         let key = needed(pair, (&place, "key"), problems);
         let value = needed(pair, (&place, "value"), problems);
@@ -304,7 +305,7 @@ fn on_nodes(part: &Map<String, Value>, at: Place<'_>, problems: &mut Problems) -
     }
 }
 
-/// As the API server reads it: without an operator it compares, and an unknown effect tolerates nothing.
+/// Follows the API server: a missing operator means `Equal`, and an unknown effect tolerates nothing.
 fn toleration(item: &Map<String, Value>) -> Toleration {
     let text = |field| item.get(field).and_then(Value::as_str).map(short);
     let effect = text("effect").filter(|effect| !effect.is_empty());

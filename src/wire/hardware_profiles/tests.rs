@@ -1,4 +1,4 @@
-//! Objects and files, read as far as they can be and written as they were read.
+//! Lenient parsing of objects and files, and round trips.
 
 use serde_json::json;
 
@@ -149,7 +149,7 @@ fn i12_each_wrong_part_is_told_with_its_place_and_the_rest_stands() {
         assert!(told.contains(said), "{told}");
         assert!(told.len() < 300, "{told}");
     }
-    // Whatever it is, it is read.
+    // Parsing succeeds for any JSON value.
     for object in [json!(null), json!([]), json!({"metadata": 1, "spec": null})] {
         for kind in ProfileKind::ALL {
             assert_eq!(read(kind, &object).key, ProfileKey::default());

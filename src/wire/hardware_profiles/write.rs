@@ -1,4 +1,4 @@
-//! A new profile as the object that the API server takes.
+//! Conversion of a new profile to the object sent to the API server.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,7 @@ use crate::domain::hardware_profile::{
 };
 use crate::domain::id::TypeName;
 
-/// Has a profile's object say this of itself; nothing where there is nothing to be said.
+/// Sets an annotation on a profile's object. An empty text is ignored.
 pub fn annotate(object: &mut Value, key: &str, text: &str) {
     let annotations = object
         .get_mut("metadata")
@@ -22,7 +22,8 @@ pub fn annotate(object: &mut Value, key: &str, text: &str) {
     }
 }
 
-/// The object. What is ours to say beyond the schema is in annotations: other fields would be dropped without a word.
+/// Converts a profile to an object. Values outside the schema are stored in annotations, because the API server
+/// silently drops unknown fields.
 pub fn object(profile: &HardwareProfile) -> Value {
     let (group, version, kind, _) = ProfileKind::Hardware.api();
     let mut metadata = Map::new();
@@ -45,7 +46,7 @@ pub fn object(profile: &HardwareProfile) -> Value {
     })
 }
 
-/// The object as YAML; empty where it cannot be written, which no object of ours is.
+/// Serializes the object as YAML. The fallback to an empty text is unreachable for objects created here.
 pub fn yaml(object: &Value) -> String {
     serde_saphyr::to_string(object).unwrap_or_default()
 }
@@ -59,7 +60,7 @@ fn annotations(profile: &HardwareProfile) -> Value {
         ("opendatahub.io/display-name", profile.display_name.clone()),
         ("opendatahub.io/description", profile.description.clone()),
         ("opendatahub.io/disabled", Some(disabled.to_owned())),
-        // Everywhere.
+        // An empty list makes the profile visible in all parts of the dashboard.
         (
             "opendatahub.io/dashboard-feature-visibility",
             Some("[]".to_owned()),
@@ -91,7 +92,7 @@ fn identifier(one: &Identifier) -> Value {
     Value::Object(item)
 }
 
-/// A whole number as such, and anything else as text.
+/// Writes a whole number as a JSON number and any other quantity as a string.
 fn count(count: &Count) -> Value {
     let number: Result<i64, _> = count.text.parse();
     number.map_or_else(|_| json!(count.text), |number| json!(number))

@@ -1,4 +1,4 @@
-//! What only AMD's driver says of a device, in the document.
+//! AMD-specific fields of a device.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -1,4 +1,4 @@
-//! What can be wrong with a value of a document whose shape is right.
+//! Errors for invalid values in a well-formed document.
 
 use thiserror::Error;
 
@@ -6,7 +6,7 @@ use crate::domain::id::IdError;
 use crate::domain::profile::ProfileNameError;
 use crate::domain::quantity::DriverVersionError;
 
-/// A value that cannot be, with its place such as `devices[2].pci`.
+/// An invalid value with its path, such as `devices[2].pci`.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("at {path}")]
 pub struct FieldError {
@@ -15,56 +15,56 @@ pub struct FieldError {
     problem: FieldProblem,
 }
 
-/// What is wrong with a value.
+/// Why a value is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FieldProblem {
-    /// An identifier that is none.
+    /// An invalid identifier.
     #[error(transparent)]
     Id(#[from] IdError),
-    /// A driver version that is none.
+    /// An invalid driver version.
     #[error(transparent)]
     DriverVersion(#[from] DriverVersionError),
-    /// A profile name that is none.
+    /// An invalid profile name.
     #[error(transparent)]
     Profile(#[from] ProfileNameError),
-    /// Another text that is not what stands there.
+    /// An unexpected text.
     #[error("{text:?} is not {expected}")]
     Text {
         /// The text.
         text: String,
-        /// What belongs there.
+        /// What is expected.
         expected: &'static str,
     },
-    /// A number that is not what stands there.
+    /// A number out of range.
     #[error("{number} is not {expected}")]
     Number {
         /// The number.
         number: u64,
-        /// What belongs there.
+        /// What is expected.
         expected: &'static str,
     },
-    /// Two devices at one address.
+    /// Two devices have the same PCI address.
     #[error("another device has the same address")]
     Duplicate,
-    /// Two Neuron devices with one number.
+    /// Two Neuron devices have the same number.
     #[error("another device has the same number")]
     DuplicateNumber,
-    /// A SKU is finer than a type, so it cannot be known where the type is not.
+    /// A SKU without a type. A SKU is more specific than a type, so it implies one.
     #[error("a SKU without a type")]
     SkuWithoutType,
-    /// Who says of what type it is, and nobody does.
+    /// A source of the type without a type.
     #[error("given, and there is no type")]
     SourceWithoutType,
-    /// A link to a device or a switch says where that is.
+    /// A link to a device or a switch has no remote address.
     #[error("missing, and the far end of the link is a device or a switch")]
     RemoteMissing,
-    /// A link to something hidden or unknown has no remote address.
+    /// A link to a hidden switch or an unknown device has a remote address.
     #[error("given, and the remote of the link has no address")]
     RemoteNeedless,
 }
 
 impl FieldError {
-    /// Where the value stands, from the root of the document.
+    /// Path of the value from the root of the document.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -76,7 +76,7 @@ impl FieldError {
         }
     }
 
-    /// The same error seen from the thing that holds it.
+    /// Prepends the parent's path.
     pub(super) fn within(mut self, parent: &str) -> Self {
         self.path = format!("{parent}.{}", self.path);
         self

@@ -1,6 +1,6 @@
-//! What AWS' Neuron driver says of a node, in the document.
+//! The state of AWS Neuron devices in an inventory.
 //!
-//! A core is a physical one throughout: how many logical cores programs see follows from `logicalCore`.
+//! All core counts are physical cores. The number of logical cores visible to programs follows from `logicalCore`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::domain::inventory::{
 };
 use crate::domain::quantity::Mebibytes;
 
-/// What can be a logical core at most: all that a device has.
+/// Maximum number of physical cores per logical core: all cores of a device.
 const LARGEST: u32 = 8;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -183,7 +183,7 @@ impl NeuronDeviceJson {
     }
 }
 
-/// Devices may be given in any order; two with one number are an error.
+/// Accepts devices in any order. Two devices with the same number are an error.
 pub(super) fn neuron(json: NeuronJson) -> Result<Neuron, FieldError> {
     let devices =
         json.devices.into_iter().enumerate().map(|(at, json)| {

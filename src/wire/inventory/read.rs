@@ -1,4 +1,4 @@
-//! The way in: a document as an inventory, or the place of the value that cannot be.
+//! Conversion of a document to an inventory. Errors contain the path of the invalid value.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -25,7 +25,7 @@ use crate::domain::quantity::{ComputeCapability, CudaVersion, DriverVersion, Meb
 impl TryFrom<Document> for Inventory {
     type Error = FieldError;
 
-    /// Devices may be given in any order; two at one address are an error.
+    /// Accepts devices in any order. Two devices with the same address are an error.
     fn try_from(document: Document) -> Result<Self, FieldError> {
         let mut devices = each("devices", document.devices, device)?;
         let mut seen = BTreeSet::new();
@@ -46,7 +46,7 @@ impl TryFrom<Document> for Inventory {
     }
 }
 
-/// Converts a list, and names the item that fails.
+/// Converts the items of a list. An error contains the index of the item.
 fn each<J, T>(
     field: &str,
     items: Vec<J>,
@@ -74,7 +74,7 @@ where
     text.map(|text| parsed(field, &text)).transpose()
 }
 
-/// The error for a text that belongs to none of the domain's own parsers.
+/// Creates the error for a text without a domain parser of its own.
 fn wrong(field: &str, text: &str, expected: &'static str) -> FieldError {
     let text = text.to_owned();
     FieldError::new(field, FieldProblem::Text { text, expected })

@@ -1,4 +1,4 @@
-//! What is written is read back the same, and what cannot be is refused with its place.
+//! Round trips, and rejection of invalid values with their path.
 
 pub(crate) mod any;
 
@@ -25,7 +25,7 @@ proptest! {
     }
 }
 
-/// What the whole chain of errors says, one message a line.
+/// Returns the whole error chain, one message per line.
 fn refusal(text: &str) -> String {
     let error = parse(text).unwrap_err();
     let mut chain = vec![error.to_string()];
@@ -37,7 +37,7 @@ fn refusal(text: &str) -> String {
     chain.join("\n")
 }
 
-/// A document with one device, in which `from` was replaced by `to`.
+/// A document with one device, after replacing `from` with `to`.
 fn edited(from: &str, to: &str) -> String {
     let text = r#"{"apiVersion": "octavo.dev/v1", "kind": "Inventory", "nvml": {"state": "loading"},
 "devices": [{"pci": "0000:07:00.0", "vendor": "nvidia", "condition": {"state": "working"},
@@ -118,7 +118,7 @@ fn another_version_or_kind_is_refused_by_name() {
     assert!(refusal(&edited("\"Inventory\"", "\"Layouts\"")).contains("Layouts"));
 }
 
-/// A document with Neuron and AMD devices, in which `from` was replaced by `to`.
+/// A document with Neuron and AMD devices, after replacing `from` with `to`.
 fn chips(from: &str, to: &str) -> String {
     let text = r#"{"apiVersion": "octavo.dev/v1", "kind": "Inventory", "nvml": {"state": "loading"},
 "neuron": {"driverVersion": "2.26.5.0", "driverLayout": "known", "logicalCore": {"physicalCores": 2, "source": "file"}, "devices": [

@@ -1,4 +1,4 @@
-//! The way out: an inventory as a document. Nothing can fail here.
+//! Infallible conversion of an inventory to a document.
 
 use super::amd::AmdJson;
 use super::neuron::NeuronJson;
@@ -32,7 +32,7 @@ impl From<&Inventory> for Document {
     }
 }
 
-/// Every item in its wire form.
+/// Converts every item to its wire type.
 fn all<'a, T, J: From<&'a T>>(items: &'a [T]) -> Vec<J> {
     items.iter().map(J::from).collect()
 }

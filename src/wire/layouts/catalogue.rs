@@ -1,4 +1,5 @@
-//! An administrator's own catalogue: text to [`Overlay`], as strictly and with the same places as layouts are read.
+//! Parsing of an administrator's catalog into an [`Overlay`], with the same strictness and source positions as for
+//! layouts.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use crate::domain::accelerators::{Field, Overlay, OverlayEntry, Value};
 use crate::domain::id::{IdError, Sku, TypeName};
 use crate::domain::layout::Place;
 
-/// Its kind.
+/// `kind` of the file.
 const KIND: &str = "Catalogue";
 
 const FILE: Shape = Shape {
@@ -18,7 +19,7 @@ const FILE: Shape = Shape {
     keys: &["apiVersion", "kind", "sources", "accelerators"],
 };
 
-/// Keys of a product that are no facts.
+/// Keys of a product that are not facts.
 const WORDS: [&str; 7] = [
     "sku", "type", "vendor", "name", "notes", "aliases", "sources",
 ];
@@ -32,10 +33,10 @@ const PRODUCT: Shape = Shape {
 
 const EXAMPLE: &str = "\"accelerators: [{sku: nvidia-h100-sxm5-80gb, aliases: [hall 7]}]\"";
 
-/// The most products of a file.
+/// Maximum number of products in a file.
 const MOST_PRODUCTS: usize = 1000;
 
-/// The longest word of a file, in bytes.
+/// Maximum length of a word, in bytes.
 const LONGEST: usize = 200;
 
 const fn keys() -> [&'static str; WORDS.len() + Field::ALL.len()] {
@@ -56,10 +57,10 @@ const fn keys() -> [&'static str; WORDS.len() + Field::ALL.len()] {
     keys
 }
 
-/// Reads a catalogue.
+/// Parses a catalog.
 ///
 /// # Errors
-/// All that is wrong with it, in the order of the file.
+/// Returns all errors in the order of the file.
 pub fn parse(text: &str) -> Result<Overlay, Vec<LayoutError>> {
     let mut findings = Findings::default();
     if text.trim().is_empty() {
@@ -225,7 +226,7 @@ fn words(node: &Node, what: &'static str, findings: &mut Findings) -> Vec<(Place
     read
 }
 
-/// A text that says something and can stand on one line.
+/// Validates a non-empty text on a single line.
 fn word(node: &Node, what: &'static str, findings: &mut Findings) -> Option<String> {
     let text = scalar::text(node).filter(|text| {
         !node.is_null()

@@ -1,8 +1,8 @@
 //! The configuration of NVIDIA's device plugin, version v1, as a layout.
 //!
-//! It says how resources of the whole node are shared, so it is one layout with one rule for all devices. NVIDIA's reader
-//! passes over keys that it does not know; here they are errors, and a warning says of a key that is read who heeds it.
-//! Source: NVIDIA k8s-device-plugin v0.20.0, `api/config/v1`.
+//! The configuration applies to all resources of the node, so it becomes one layout with one rule for all devices.
+//! NVIDIA's parser ignores unknown keys; here they are errors. For a known key that is not used, a warning names the
+//! program that uses it. Source: NVIDIA k8s-device-plugin v0.20.0, `api/config/v1`.
 
 mod flags;
 
@@ -16,7 +16,7 @@ use crate::domain::layout::{
     Dialect, Layout, Layouts, Place, Rename, Rule, Selector, Share, ShareOf, TimeSlicing, Which,
 };
 
-/// What the one layout is called.
+/// Name of the layout.
 pub(super) const NAME: &str = "device-plugin";
 
 const FILE: Shape = Shape {
@@ -54,10 +54,10 @@ const IMEX: Shape = Shape {
     keys: &["channelIDs", "required"],
 };
 
-/// The longest name of a resource, its domain and all. Source: as above, `MaxResourceNameLength`.
+/// Maximum length of a resource name, including its domain. Source: as above, `MaxResourceNameLength`.
 const LONGEST: usize = 63;
 
-/// Whether a key belongs into one of the sections of the file.
+/// Reports whether a key belongs in one of the sections of the file.
 pub(super) fn has_section_for(key: &str) -> bool {
     SHARING.keys.contains(&key) || flags::has(key)
 }
@@ -100,12 +100,12 @@ pub(super) fn read(root: &Node, entries: &[Entry], findings: &mut Findings) -> O
     })
 }
 
-/// The value of a key; nothing behind a key is as if it were not there.
+/// Returns the value of a key. A null value counts as absent.
 fn there<'n>(entries: &'n [Entry], key: &str) -> Option<&'n Node> {
     value_of(entries, key).filter(|node| !node.is_null())
 }
 
-/// A boolean as YAML 1.1 and so NVIDIA's reader has it.
+/// Parses a boolean by the rules of YAML 1.1, like NVIDIA's parser.
 fn switch(entries: &[Entry], key: &'static str, findings: &mut Findings) -> bool {
     there(entries, key).is_some_and(|node| {
         scalar::old_boolean(node).unwrap_or_else(|| {
@@ -115,7 +115,7 @@ fn switch(entries: &[Entry], key: &'static str, findings: &mut Findings) -> bool
     })
 }
 
-/// Nothing is shared.
+/// Time-slicing without any shared resource.
 fn none(place: Place) -> TimeSlicing {
     TimeSlicing {
         place,
@@ -178,7 +178,7 @@ fn share((place, entries): (Place, &[Entry]), findings: &mut Findings) -> Option
     let replicas = findings
         .needed((place, entries), RESOURCE.what, ("replicas", example))
         .and_then(|node| sharing::replicas(node, findings));
-    // An empty name is none to NVIDIA's reader.
+    // NVIDIA's parser treats an empty name as absent.
     let rename = entries
         .iter()
         .find(|entry| &*entry.key == "rename" && !entry.value.is_null());
@@ -215,7 +215,7 @@ fn renamed(entry: &Entry, findings: &mut Findings) -> Option<Rename> {
     Some(Rename::To(name))
 }
 
-/// Names for devices by patterns, which NVIDIA's plugin reads and takes back.
+/// Validates resource name patterns. NVIDIA's plugin parses them and then ignores them.
 fn resources(node: &Node, findings: &mut Findings) {
     let Some(entries) = findings.mapping(node, ALL_RESOURCES) else {
         return;

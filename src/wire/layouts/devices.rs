@@ -1,4 +1,4 @@
-//! `devices:` of our own dialect.
+//! The `devices` key of our dialect.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +25,7 @@ const DEVICES: Shape = Shape {
 
 const EXAMPLE: &str = "\"devices: all\" is every device, \"devices: {index: [0, 1]}\" are some";
 
-/// Which devices a rule speaks of; `None` where it does not say so rightly.
+/// Parses the device selector of a rule. Returns `None` if it is invalid.
 pub(super) fn read(node: &Node, findings: &mut Findings) -> Option<Selector> {
     match &node.value {
         Value::Scalar(_) => match scalar::text(node) {
@@ -87,7 +87,7 @@ fn criteria(node: &Node, findings: &mut Findings) -> Option<Criteria> {
     })
 }
 
-/// What is absent is fine; what could not be read is not.
+/// Distinguishes an absent value, which is valid, from one that cannot be parsed.
 #[expect(
     clippy::option_option,
     reason = "whether it could be read, and whether it is there"
@@ -96,14 +96,14 @@ pub(super) fn read_or_absent<T>(read: Option<Option<T>>) -> Option<Option<T>> {
     read.map_or(Some(None), |value| value.map(Some))
 }
 
-/// One index or range, or a list of them in which none is there twice.
+/// Parses an index, a range, or a list of them without duplicates.
 pub(super) fn index(node: &Node, findings: &mut Findings) -> Option<Vec<IndexRange>> {
     let expected = ("an index", "a whole number from 0, or a range as 0-3");
     let read = |node: &Node, findings: &mut Findings| one_index(node, expected, findings);
     indices_of(node, read, findings)
 }
 
-/// One of what `read` reads, or a list of them in which none is there twice.
+/// Parses one value with `read`, or a list of values without duplicates.
 pub(super) fn indices_of(
     node: &Node,
     read: impl Fn(&Node, &mut Findings) -> Option<IndexRange>,
@@ -146,7 +146,7 @@ fn one_index(
     }
 }
 
-/// One identifier or a list of them.
+/// Parses one identifier or a list of them.
 fn ids<T>(node: &Node, what: &'static str, findings: &mut Findings) -> Option<Vec<T>>
 where
     T: FromStr<Err = IdError> + Ord + Clone + fmt::Display,
@@ -176,7 +176,7 @@ where
     Some(ids.into_iter().map(|(id, _)| id).collect())
 }
 
-/// A value alone, or a list that has at least one; `None` where one of them is wrong, and all that are wrong are told.
+/// Parses a single value or a non-empty list. Returns `None` if any item is invalid, after reporting all invalid items.
 fn list<T>(
     node: &Node,
     what: &'static str,

@@ -1,4 +1,4 @@
-//! What can be wrong with a layout file, and what can be odd about one.
+//! Errors and warnings of layout files.
 
 use thiserror::Error;
 
@@ -7,7 +7,7 @@ use crate::domain::layout::Place;
 use crate::domain::price::PriceError;
 use crate::domain::profile::ProfileNameError;
 
-/// Something wrong, with its place.
+/// An error with its position.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{problem}")]
 pub struct LayoutError {
@@ -15,7 +15,7 @@ pub struct LayoutError {
     problem: LayoutProblem,
 }
 
-/// Something odd that has a meaning all the same, with its place.
+/// A warning with its position: something unusual that still has a meaning.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{problem}")]
 pub struct LayoutWarning {
@@ -28,12 +28,12 @@ impl LayoutError {
         Self { place, problem }
     }
 
-    /// Where it is; always a place in the text or just behind its end.
+    /// Position of the error: always within the text or directly behind its end.
     pub fn place(&self) -> Place {
         self.place
     }
 
-    /// What it is.
+    /// The problem.
     pub fn problem(&self) -> &LayoutProblem {
         &self.problem
     }
@@ -44,21 +44,21 @@ impl LayoutWarning {
         Self { place, problem }
     }
 
-    /// Where it is.
+    /// Position of the warning.
     pub fn place(&self) -> Place {
         self.place
     }
 
-    /// What it is.
+    /// The problem.
     pub fn problem(&self) -> &WarningProblem {
         &self.problem
     }
 }
 
-/// What is odd about a layout file.
+/// Kind of warning.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum WarningProblem {
-    /// mig-parted reads a zero beside other counts, and then its `assert` never agrees.
+    /// A zero next to other counts. mig-parted accepts it, but its `assert` then never succeeds.
     #[error(
         "{profile}: 0 asks for nothing and is left out; mig-parted would never find this layout in place"
     )]
@@ -66,32 +66,32 @@ pub enum WarningProblem {
         /// The profile.
         profile: String,
     },
-    /// A name that no node label can have.
+    /// A name that is not a valid label value.
     #[error("no node label can select the layout {name}: {LABEL_RULE}")]
     Name {
         /// The name, quoted.
         name: String,
     },
-    /// NVIDIA's plugin reads it and heeds it not.
+    /// A key that NVIDIA's plugin parses but ignores.
     #[error("NVIDIA's device plugin reads {key:?} and passes over it; Octavo heeds it")]
     OnlyHere {
         /// The key.
         key: &'static str,
     },
-    /// Nobody heeds it.
+    /// Resource name patterns, which neither program uses.
     #[error(
         "NVIDIA's device plugin reads \"resources\" and passes over it, and so does Octavo: names are those of the MIG strategy"
     )]
     Resources,
-    /// Octavo hands no IMEX channels out.
+    /// IMEX channels, which Octavo does not support.
     #[error("\"imex\" is read and not heeded: Octavo gives no IMEX channels to containers")]
     Imex,
     /// A flag of NVIDIA's programs.
     #[error("{key} is read and not heeded{}", own_flag(*.instead))]
     Flag {
-        /// The key, and what it is in.
+        /// The key with its section.
         key: String,
-        /// The agent's own flag for it.
+        /// The corresponding flag of the agent.
         instead: Option<&'static str>,
     },
 }
@@ -102,222 +102,222 @@ fn own_flag(flag: Option<&str>) -> String {
     })
 }
 
-/// What a label's value may be. Source: Kubernetes, "Labels and Selectors".
+/// Valid label values. Source: Kubernetes, "Labels and Selectors".
 const LABEL_RULE: &str = "a label's value has at most 63 letters, digits, '-', '_' and '.', \
     and begins and ends with a letter or digit";
 
-/// What is wrong with a layout file. Texts from the file are quoted and cut.
+/// Kind of error. Texts from the file are quoted and shortened.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LayoutProblem {
-    /// The file is too long to be one.
+    /// The file is too large.
     #[error("the file has {bytes} bytes; {most} are the most that is read")]
     TooLong {
-        /// Its length.
+        /// Length in bytes.
         bytes: usize,
-        /// The most.
+        /// Maximum length in bytes.
         most: usize,
     },
     /// A character that YAML does not allow.
     #[error("the character U+{:04X} is not allowed in YAML; remove it, or write it as an escape in double quotes", u32::from(*.0))]
     Character(char),
-    /// No YAML.
+    /// The text is not YAML.
     #[error("this is not YAML: {0}")]
     Syntax(String),
-    /// Nested too deep.
+    /// The nesting is too deep.
     #[error("nested deeper than {most} levels")]
     TooDeep {
-        /// The most.
+        /// Maximum depth.
         most: usize,
     },
-    /// Too much, perhaps through aliases.
+    /// Too many values, possibly because of aliases.
     #[error("more than {most} values, aliases counted as what they stand for")]
     TooMuch {
-        /// The most.
+        /// Maximum number of values.
         most: usize,
     },
-    /// A tag.
+    /// A YAML tag.
     #[error("tags like !!str have no meaning here; remove it")]
     Tag,
-    /// An alias within what it stands for.
+    /// An alias inside its own anchor.
     #[error("this alias stands for a value that it is part of")]
     OwnAlias,
-    /// A second document.
+    /// A second YAML document.
     #[error(
         "a second document begins here; a file has one (NVIDIA's programs ignore all others without a message)"
     )]
     SecondDocument,
-    /// A key that is a list or mapping.
+    /// A key that is a list or a mapping.
     #[error("a key must be text")]
     KeyNotText,
-    /// What `<<` takes.
+    /// A merge key `<<` with an invalid value.
     #[error("'<<' takes a mapping, or a list of mappings")]
     Merge,
-    /// A key that was there before.
+    /// A duplicate key.
     #[error("the key {key} is there twice, first at {first}; keep one")]
     DuplicateKey {
         /// The key, quoted.
         key: String,
-        /// Where it stands first.
+        /// Position of its first occurrence.
         first: Place,
     },
-    /// Neither dialect.
+    /// The file is of no known dialect.
     #[error(
         "this is no layout file: it begins with \"apiVersion: octavo.dev/v1\" and \"kind: Layouts\", \
          or with \"version: v1\" as mig-parted and NVIDIA's device plugin have it"
     )]
     NoDialect,
-    /// No catalogue.
+    /// The file is not a catalog.
     #[error(
         "this is no catalogue: it begins with \"apiVersion: octavo.dev/v1\" and \"kind: Catalogue\""
     )]
     NoCatalogue,
-    /// No price book.
+    /// The file is not a price book.
     #[error(
         "this is no price book: it begins with \"apiVersion: octavo.dev/v1\" and \"kind: PriceBook\""
     )]
     NoPriceBook,
-    /// Not a price, a currency or a way of buying.
+    /// An invalid price, currency or purchase option.
     #[error(transparent)]
     Price(#[from] PriceError),
-    /// Two dialects.
+    /// The file has keys of two dialects.
     #[error(
         "keys of two dialects in one file: \"apiVersion\", \"kind\" and \"layouts\" are Octavo's, \
          \"version\" and \"mig-configs\" are mig-parted's, \"version\", \"flags\", \"resources\", \"sharing\" and \"imex\" \
          are those of NVIDIA's device plugin; use those of one"
     )]
     BothDialects,
-    /// A fixed value that is another.
+    /// A key with a fixed value has another value.
     #[error("{key} must be {expected:?}, not {found}")]
     NotThis {
         /// The key.
         key: &'static str,
-        /// What it must be.
+        /// The expected value.
         expected: &'static str,
-        /// What it is.
+        /// The actual value.
         found: String,
     },
-    /// A key that means nothing.
+    /// An unknown key.
     #[error("unknown key {key} in {within}; {}", hint(.nearest.as_ref(), .known))]
     UnknownKey {
         /// The key, quoted.
         key: String,
-        /// In what.
+        /// The mapping that contains it.
         within: &'static str,
-        /// The known key that looks most like it.
+        /// The most similar known key.
         nearest: Option<&'static str>,
         /// All known keys.
         known: &'static [&'static str],
     },
-    /// A key that must be there.
+    /// A required key is missing.
     #[error("{within} needs {key:?}: {example}")]
     MissingKey {
         /// The key.
         key: &'static str,
-        /// In what.
+        /// The mapping that requires it.
         within: &'static str,
-        /// What to write.
+        /// An example.
         example: &'static str,
     },
-    /// A value of another kind.
+    /// A value of the wrong type.
     #[error("{what} must be {expected}, not {found}")]
     WrongKind {
-        /// What it is for.
+        /// The key or purpose of the value.
         what: &'static str,
-        /// What it must be.
+        /// The expected type.
         expected: &'static str,
-        /// What it is.
+        /// The actual value.
         found: String,
     },
     /// A list or mapping that must not be empty.
     #[error("{what} must not be empty: {example}")]
     Empty {
-        /// What it is for.
+        /// The key or purpose of the value.
         what: &'static str,
-        /// What to write.
+        /// An example.
         example: &'static str,
     },
-    /// A configuration's name that nobody could write on one line.
+    /// A configuration name that is too long.
     #[error("the name of a configuration has {most} characters at most")]
     LongName {
-        /// How many it may have.
+        /// Maximum number of characters.
         most: usize,
     },
-    /// A layout's name that no label can have.
+    /// A layout name that is not a valid label value.
     #[error("{name} cannot be a layout's name, because a node label selects it: {LABEL_RULE}")]
     Name {
         /// The name, quoted.
         name: String,
     },
-    /// Not a profile.
+    /// An invalid profile.
     #[error(transparent)]
     Profile(#[from] ProfileNameError),
-    /// An attribute that no profile has.
+    /// An unknown profile attribute.
     #[error("no profile has the attribute {attribute}; there are +me, +me.all, +gfx and -me")]
     Attribute {
-        /// With its sign, quoted.
+        /// The attribute with its sign, quoted.
         attribute: String,
     },
-    /// An attribute twice in one name.
+    /// A duplicate attribute in a profile name.
     #[error("the attribute {attribute} is there twice in one profile; write it once")]
     AttributeTwice {
-        /// With its sign, quoted.
+        /// The attribute with its sign, quoted.
         attribute: String,
     },
-    /// A profile in two spellings.
+    /// A duplicate profile, possibly in another spelling.
     #[error("the profile {profile} is there twice, first at {first}; write the sum once")]
     DuplicateProfile {
-        /// Its canonical name.
+        /// Canonical name of the profile.
         profile: String,
-        /// Where it stands first.
+        /// Position of its first occurrence.
         first: Place,
     },
-    /// A count of partitions.
+    /// An invalid partition count.
     #[error("the count of {profile} must be a whole number from 1, not {found}")]
     Count {
         /// The profile, quoted.
         profile: String,
-        /// What it is.
+        /// The actual value.
         found: String,
     },
-    /// Only zeros.
+    /// All counts are zero.
     #[error("all counts are 0; write {{}} for MIG on without partitions")]
     AllZero,
-    /// Partitions without MIG.
+    /// Partitions although MIG is disabled.
     #[error("partitions without MIG: mig-enabled is false, so mig-devices must go")]
     PartitionsWithoutMig,
-    /// `mig: enabled`.
+    /// `mig: enabled` without partitions.
     #[error(
         "say which partitions: \"mig: {{1g.10gb: 7}}\", or \"mig: {{}}\" for MIG on without partitions"
     )]
     MigEnabled,
-    /// A range that ends before it begins.
+    /// A range whose end is before its start.
     #[error("the range {range} ends before it begins")]
     Backwards {
         /// The range, quoted.
         range: String,
     },
-    /// A value that a list has already.
+    /// A duplicate value in a list.
     #[error("{value} is there twice, first at {first}")]
     Repeated {
         /// The value.
         value: String,
-        /// Where it stands first.
+        /// Position of its first occurrence.
         first: Place,
     },
-    /// Not the identifier it should be.
+    /// An invalid identifier.
     #[error(transparent)]
     Id(#[from] IdError),
-    /// Not an amount of memory.
+    /// An invalid amount of memory.
     #[error(
         "{found} is no amount of memory: a whole number with a unit, as 40Gi or 40960Mi \
          (Ki, Mi, Gi, Ti are powers of 1024; k, M, G, T are powers of 1000)"
     )]
     Memory {
-        /// What it is.
+        /// The actual value.
         found: String,
     },
-    /// Said of replicas where there are none.
+    /// A key that requires `replicas` next to it.
     #[error(
         "{key:?} without \"replicas\" beside it means nothing; each profile and resource says its own"
     )]
@@ -325,18 +325,18 @@ pub enum LayoutProblem {
         /// The key.
         key: String,
     },
-    /// Not a resource.
+    /// An invalid resource name.
     #[error(
         "{found} is no name of a resource of NVIDIA's: nvidia.com/ and lower-case letters, digits, '-' and '.', \
          {most} characters at most"
     )]
     ResourceName {
-        /// What it is, quoted.
+        /// The actual value, quoted.
         found: String,
-        /// The most characters, nvidia.com/ among them.
+        /// Maximum number of characters, including `nvidia.com/`.
         most: usize,
     },
-    /// MPS and time-slicing.
+    /// MPS together with time-slicing.
     #[error(
         "\"mps\" beside \"timeSlicing\": NVIDIA's device plugin would pass over \"timeSlicing\" in silence; keep one"
     )]
@@ -346,44 +346,44 @@ pub enum LayoutProblem {
         "\"mps\" is not built: Octavo runs no MPS control daemon; share by \"timeSlicing\", or leave sharing to NVIDIA's device plugin"
     )]
     Mps,
-    /// Not PCI ids.
+    /// An invalid device filter.
     #[error(
         "{found} is no device filter, so it would never match: write the PCI device id before the vendor id, \
          as \"0x20B210DE\" or \"0x20B210DE:0x147F10DE\""
     )]
     Filter {
-        /// What it is.
+        /// The actual value.
         found: String,
     },
-    /// A rule that asks for nothing.
+    /// A rule without `mig` and `timeSlicing`.
     #[error("this rule asks for nothing: give it \"mig\", \"timeSlicing\" or both")]
     AsksNothing,
-    /// Two rules for the rest.
+    /// Two rules with `devices: rest`.
     #[error("a second rule for the rest of the devices, the first is at {first}; a layout has one")]
     TwoRests {
-        /// The first one.
+        /// Position of the first rule.
         first: Place,
     },
-    /// `all` beside another rule.
+    /// A rule with `devices: all` next to another rule.
     #[error(
         "this rule is for all devices and there is another at {other}, so two rules select one device; \
          \"devices: rest\" is for those that no other rule selects"
     )]
     AllBesideOthers {
-        /// Another rule.
+        /// Position of the other rule.
         other: Place,
     },
-    /// There were more.
+    /// There are more errors than are reported.
     #[error("there are more errors than these {}; mend these first", Self::MOST)]
     More,
 }
 
 impl LayoutProblem {
-    /// The most errors that are told at once.
+    /// Maximum number of reported errors.
     pub const MOST: usize = 100;
 }
 
-/// The nearest key, or else all.
+/// Suggests the most similar key, or lists all keys.
 fn hint(nearest: Option<&&'static str>, known: &[&str]) -> String {
     match nearest {
         Some(nearest) => format!("did you mean {nearest:?}?"),

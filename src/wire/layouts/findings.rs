@@ -1,4 +1,4 @@
-//! What was found while a file is read: errors and warnings, bounded; and the keys that a mapping may have.
+//! Collector for errors and warnings while parsing a file, with limits, and checks of the keys of a mapping.
 
 use super::Parsed;
 use super::error::{LayoutError, LayoutProblem, LayoutWarning, WarningProblem};
@@ -13,18 +13,18 @@ pub(super) struct Findings {
     warnings: Vec<LayoutWarning>,
 }
 
-/// A mapping's name and the keys that it may have.
+/// Description of a mapping and its known keys.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
-    /// In words for a person: "a rule".
+    /// Description for messages, such as "a rule".
     pub(super) what: &'static str,
-    /// All keys.
+    /// All known keys.
     pub(super) keys: &'static [&'static str],
 }
 
 impl Findings {
     pub(super) fn error(&mut self, place: Place, problem: LayoutProblem) {
-        // One more than is told says that there are more.
+        // Keeps one error more than is reported, to detect that there are more.
         if self.errors.len() <= LayoutProblem::MOST {
             self.errors.push(LayoutError::new(place, problem));
         }
@@ -36,14 +36,14 @@ impl Findings {
         }
     }
 
-    /// What `parse` says.
+    /// Returns the layouts with the warnings, or all errors.
     pub(super) fn finish(mut self, layouts: Option<Layouts>) -> Result<Parsed, Vec<LayoutError>> {
         let warnings = std::mem::take(&mut self.warnings);
         let layouts = self.whole(layouts)?;
         Ok(Parsed { layouts, warnings })
     }
 
-    /// What was read, if nothing is wrong with it.
+    /// Returns the parsed value if there are no errors.
     pub(super) fn whole<T>(self, read: Option<T>) -> Result<T, Vec<LayoutError>> {
         let mut errors = self.errors;
         match read {
@@ -59,7 +59,7 @@ impl Findings {
         }
     }
 
-    /// A value that is not of the kind it must be.
+    /// Adds an error for a value of the wrong type.
     pub(super) fn wrong_kind(&mut self, node: &Node, what: &'static str, expected: &'static str) {
         let found = node.in_words();
         self.error(
@@ -72,7 +72,8 @@ impl Findings {
         );
     }
 
-    /// The entries of a mapping whose keys are all known; an unknown key is an error, and the others are still read.
+    /// Returns the entries of a mapping. Unknown keys are reported as errors, and the remaining entries are still
+    /// returned.
     pub(super) fn mapping<'n>(&mut self, node: &'n Node, shape: Shape) -> Option<&'n [Entry]> {
         let Value::Map(entries) = &node.value else {
             self.wrong_kind(node, shape.what, "a mapping");
@@ -82,7 +83,7 @@ impl Findings {
         Some(entries)
     }
 
-    /// Complains of unknown keys.
+    /// Reports unknown keys.
     pub(super) fn known(&mut self, entries: &[Entry], shape: Shape) {
         for entry in entries {
             if !shape.keys.contains(&&*entry.key) {
@@ -97,7 +98,7 @@ impl Findings {
         }
     }
 
-    /// The value of a key that must be there.
+    /// Returns the value of a required key. A missing key is reported.
     pub(super) fn needed<'n>(
         &mut self,
         (place, entries): (Place, &'n [Entry]),
@@ -117,13 +118,13 @@ impl Findings {
     }
 }
 
-/// The value of a key.
+/// Returns the value of a key.
 pub(super) fn value_of<'n>(entries: &'n [Entry], key: &str) -> Option<&'n Node> {
     let entry = entries.iter().find(|entry| *entry.key == *key);
     entry.map(|entry| &*entry.value)
 }
 
-/// Whether a node label can have this value.
+/// Reports whether `name` is a valid label value.
 pub(super) fn is_label_value(name: &str) -> bool {
     let bytes = name.as_bytes();
     let end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);

@@ -1,4 +1,4 @@
-//! Where in a text something is wrong before it is a tree: characters that YAML forbids, and what its parser says.
+//! Errors before a tree exists, with their positions: forbidden characters and syntax errors of the YAML parser.
 
 use granit_parser::{ErrorKind, ScanError};
 
@@ -6,8 +6,8 @@ use super::error::LayoutProblem;
 use super::tree::{Failure, MOST_DEPTH};
 use crate::domain::layout::Place;
 
-/// The parser takes U+0000 for the end, and would lose what follows; so nothing that YAML forbids gets there. Source:
-/// YAML 1.2.2, 5.1 "Character Set".
+/// Rejects characters that YAML forbids. The parser treats U+0000 as the end of the text and would ignore everything
+/// after it. Source: YAML 1.2.2, 5.1 "Character Set".
 pub(super) fn characters(text: &str) -> Result<(), Failure> {
     let allowed = |c: char| match c {
         '\t' | '\n' | '\r' | '\u{85}' => true,
@@ -40,7 +40,7 @@ pub(super) fn syntax(error: &ScanError) -> Failure {
     (place, problem)
 }
 
-/// From the parser's counts: lines from one, columns from zero.
+/// Converts the parser's position: its lines start at one, its columns at zero.
 pub(super) fn place(line: usize, column: usize) -> Place {
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     Place {

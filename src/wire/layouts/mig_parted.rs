@@ -1,7 +1,8 @@
-//! NVIDIA mig-parted's dialect, version v1.
+//! The dialect of NVIDIA's mig-parted, version v1.
 //!
-//! What it accepts and means is accepted. What it accepts and cannot mean is an error that says so: a device -1, an empty
-//! list of devices, a filter that never matches. Source: NVIDIA/mig-parted v0.15.0, `api/spec/v1/spec.go`.
+//! Files that are meaningful to mig-parted are accepted. Input that mig-parted accepts but that cannot work is an error
+//! with an explanation: device -1, an empty list of devices, a filter that never matches. Source: NVIDIA/mig-parted
+//! v0.15.0, `api/spec/v1/spec.go`.
 
 use super::devices;
 use super::error::{LayoutProblem, WarningProblem};
@@ -46,7 +47,7 @@ pub(super) fn read(root: &Node, entries: &[Entry], findings: &mut Findings) -> O
         let Some(layout) = layout(entry, findings) else {
             continue;
         };
-        // `16` and `0x10` are different keys of one name.
+        // `16` and `0x10` are different keys but the same name.
         if let Some(known) = layouts.iter().find(|known| known.name == layout.name) {
             let (key, first) = (quoted(&layout.name), known.place);
             findings.error(entry.place, LayoutProblem::DuplicateKey { key, first });
@@ -59,7 +60,7 @@ pub(super) fn read(root: &Node, entries: &[Entry], findings: &mut Findings) -> O
     })
 }
 
-/// Longest name of a configuration. YAML itself has no room for a key of more than 1024 characters on one line.
+/// Maximum length of a configuration name. YAML limits a key on one line to 1024 characters.
 const LONGEST_NAME: usize = 253;
 
 fn layout(entry: &Entry, findings: &mut Findings) -> Option<Layout> {
@@ -120,7 +121,7 @@ fn selector(index: Option<Vec<IndexRange>>, filter: Option<Vec<DeviceFilter>>) -
     })
 }
 
-/// `None` within is every device.
+/// The inner `None` means all devices.
 #[expect(
     clippy::option_option,
     reason = "whether it could be read, and whether it is there"
@@ -134,7 +135,7 @@ fn indices(node: &Node, findings: &mut Findings) -> Option<Option<Vec<IndexRange
         findings.wrong_kind(node, "devices", expected);
         return None;
     }
-    // mig-parted has no ranges.
+    // mig-parted does not support ranges.
     let read = |item: &Node, findings: &mut Findings| {
         let index = scalar::whole(item);
         if index.is_none() {
@@ -148,7 +149,7 @@ fn indices(node: &Node, findings: &mut Findings) -> Option<Option<Vec<IndexRange
     devices::indices_of(node, read, findings).map(Some)
 }
 
-/// `None` within is every device: no filter, an empty text or an empty list.
+/// The inner `None` means all devices: no filter, an empty text or an empty list.
 #[expect(
     clippy::option_option,
     reason = "whether it could be read, and whether it is there"
@@ -169,7 +170,7 @@ fn filters(node: &Node, findings: &mut Findings) -> Option<Option<Vec<DeviceFilt
 }
 
 fn one_filter(node: &Node, findings: &mut Findings) -> Option<DeviceFilter> {
-    // What looks like a number without quotes is one to mig-parted, which refuses it.
+    // mig-parted parses an unquoted number as a number and rejects it.
     let number = scalar::plain(node)
         .is_some_and(|text| text.starts_with(|c: char| c.is_ascii_digit()) && !text.contains(':'));
     let Some(text) = scalar::text(node).filter(|_| !number && !node.is_null()) else {

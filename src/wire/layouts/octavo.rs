@@ -1,4 +1,4 @@
-//! Our own dialect.
+//! Octavo's own dialect.
 
 use super::devices;
 use super::error::LayoutProblem;
@@ -67,7 +67,7 @@ fn layout(entry: &Entry, findings: &mut Findings) -> Option<Layout> {
     })
 }
 
-/// Rules that are in each other's way whatever the devices are.
+/// Reports rules that conflict regardless of the devices.
 fn conflicts(rules: &[Rule], findings: &mut Findings) {
     let mut rests = rules.iter().filter(|rule| rule.devices == Selector::Rest);
     if let Some(first) = rests.next() {
@@ -80,7 +80,7 @@ fn conflicts(rules: &[Rule], findings: &mut Findings) {
         if rule.devices != Selector::All {
             continue;
         }
-        // Of two rules for all, the second is the one to complain of.
+        // If two rules select all devices, the second one is reported.
         let before = rules.iter().take(index).next();
         let after = rules
             .iter()

@@ -1,4 +1,4 @@
-//! A small tree to write, as YAML for people or as JSON.
+//! A small tree that can be written as readable YAML or as JSON.
 
 /// A value to write.
 #[derive(Debug, Clone)]
@@ -15,7 +15,7 @@ impl Out {
         Self::Text(text.to_string())
     }
 
-    /// Lists and mappings down to `levels` one entry a line, below that in brackets.
+    /// Writes YAML: block style down to `levels`, flow style below.
     pub(super) fn yaml(&self, levels: usize) -> String {
         let mut text = String::new();
         self.block(levels, 0, &mut text);
@@ -57,7 +57,7 @@ impl Out {
         }
     }
 
-    /// The value of a key: on its line, or on those below.
+    /// Writes the value of a key, on the same line or on the following lines.
     fn below(&self, levels: usize, indent: usize, text: &mut String) {
         let inner = match self {
             Self::Map(entries) if levels > 0 && !entries.is_empty() => indent + 2,
@@ -114,7 +114,7 @@ fn joined<T>(
     text.push(close);
 }
 
-/// A text without quotes where every reader of YAML, 1.1 or 1.2, takes it for that text.
+/// Writes a text without quotes if every YAML 1.1 and 1.2 parser reads it as the same text.
 fn key_to(value: &str, text: &mut String) {
     if is_safe(value) {
         text.push_str(value);
@@ -126,7 +126,7 @@ fn key_to(value: &str, text: &mut String) {
 fn is_safe(value: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '+' | '/');
     let letter_first = value.starts_with(|c: char| c.is_ascii_alphabetic());
-    // `3g.40gb` or `0-3`: no number has a letter g in it, and no date has two parts.
+    // `3g.40gb` or `0-3`: no number contains the letter g, and no date has only two parts.
     let profile = value.contains('g') && value.starts_with(|c: char| c.is_ascii_digit());
     let range = value.split_once('-').is_some_and(|(a, b)| {
         [a, b]
@@ -138,7 +138,7 @@ fn is_safe(value: &str) -> bool {
     value.chars().all(allowed) && (letter_first || profile || range) && !meant
 }
 
-/// In double quotes as JSON has it, with escapes for all that is not plainly visible.
+/// Writes a text in double quotes as in JSON. Escapes everything that is not plainly visible.
 fn quote(value: &str, text: &mut String) {
     text.push('"');
     for c in value.chars() {

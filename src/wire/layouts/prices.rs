@@ -1,4 +1,5 @@
-//! An administrator's price book: text to [`PriceBook`], as strictly and with the same places as layouts are read.
+//! Parsing of an administrator's price book into a [`PriceBook`], with the same strictness and source positions as for
+//! layouts.
 
 use super::error::{LayoutError, LayoutProblem};
 use super::findings::{Findings, Shape, value_of};
@@ -7,7 +8,7 @@ use super::{expect_head, scalar, tree};
 use crate::domain::layout::Place;
 use crate::domain::price::{Amount, Currency, PriceBook, PurchaseOption};
 
-/// Its kind.
+/// `kind` of the file.
 const KIND: &str = "PriceBook";
 
 const FILE: Shape = Shape {
@@ -23,13 +24,13 @@ const LINE: Shape = Shape {
 const EXAMPLE: &str =
     "\"prices: [{type: nvidia-h100-80gb, option: on-demand, perHour: \\\"12.34\\\"}]\"";
 
-/// The most prices of a file: a few for each type that there is.
+/// Maximum number of prices in a file: a few for each existing type.
 const MOST_PRICES: usize = 2000;
 
-/// Reads a price book.
+/// Parses a price book.
 ///
 /// # Errors
-/// All that is wrong with it, in the order of the file.
+/// Returns all errors in the order of the file.
 pub fn parse(text: &str) -> Result<PriceBook, Vec<LayoutError>> {
     let mut findings = Findings::default();
     if text.trim().is_empty() {
@@ -57,7 +58,7 @@ fn file(root: &Node, findings: &mut Findings) -> Option<PriceBook> {
         findings.wrong_kind(node, "prices", "a list of prices");
         return None;
     };
-    // Lines are read for their mistakes even where the currency is wrong.
+    // Lines are checked for errors even if the currency is invalid.
     let mut book = currency.map(PriceBook::new);
     let mut seen: Vec<(String, PurchaseOption, Place)> = Vec::new();
     for item in items.iter().take(MOST_PRICES) {
@@ -114,7 +115,7 @@ fn line(
     Some(())
 }
 
-/// A value that says by itself what is wrong with it.
+/// Parses a value whose error message is self-explanatory.
 fn read<T: std::str::FromStr<Err = crate::domain::price::PriceError>>(
     node: &Node,
     what: &'static str,

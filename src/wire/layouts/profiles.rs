@@ -1,4 +1,4 @@
-//! A mapping of profiles to counts, which both dialects have.
+//! Parsing of a mapping from profiles to counts, which both dialects have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::tree::{Entry, Node, quoted};
 use crate::domain::layout::{Place, ProfileCount};
 use crate::domain::profile::ProfileName;
 
-/// Reads the entries; `zero` is told a count of zero and says whether it was let pass.
+/// Parses the entries. `zero` is called for a count of zero and returns whether it is accepted.
 pub(super) fn read(
     entries: &[Entry],
     findings: &mut Findings,
@@ -56,9 +56,9 @@ fn wrong_count(entry: &Entry, value: &Node, findings: &mut Findings) {
     findings.error(value.place, problem);
 }
 
-/// A profile's name whose attributes exist; whether a device has it is for the device's catalogue to say.
+/// Parses a profile name and checks that its attributes exist. Whether a device offers the profile is checked later.
 pub(super) fn name(entry: &Entry, findings: &mut Findings) -> Option<ProfileName> {
-    // A name that is far too long would be repeated whole in the message.
+    // Limits the length of the name repeated in the message.
     let shown = entry.key.chars().take(60).collect::<String>();
     let profile = match without_leading_zeros(&shown).parse::<ProfileName>() {
         Ok(profile) if shown.len() == entry.key.len() => profile,
@@ -83,7 +83,7 @@ pub(super) fn name(entry: &Entry, findings: &mut Findings) -> Option<ProfileName
     Some(profile)
 }
 
-/// Numbers as mig-parted reads them: `01g.05gb` is `1g.5gb`.
+/// Removes leading zeros as mig-parted does: `01g.05gb` is `1g.5gb`.
 fn without_leading_zeros(name: &str) -> String {
     let mut text = String::new();
     let mut letters = name.chars().peekable();
@@ -99,8 +99,8 @@ fn without_leading_zeros(name: &str) -> String {
     text
 }
 
-/// Source: go-nvlib v0.8.1, `pkg/nvlib/device/mig_profile.go`, which knows `me`, `me.all` and `gfx` beside the lack of
-/// `me`; `nvml.h` has profiles for no others.
+/// Returns an attribute that no profile has. Source: go-nvlib v0.8.1, `pkg/nvlib/device/mig_profile.go`, which knows
+/// `+me`, `+me.all`, `+gfx` and `-me`. `nvml.h` defines no profiles with other attributes.
 fn unknown_attribute(name: &str) -> Option<String> {
     let (sign, list) = attributes(name)?;
     let known: &[&str] = if sign == "+" {
@@ -112,7 +112,7 @@ fn unknown_attribute(name: &str) -> Option<String> {
     unknown.map(|attribute| quoted(&format!("{sign}{attribute}")))
 }
 
-/// mig-parted refuses these as well.
+/// Returns a duplicate attribute. mig-parted rejects these as well.
 fn repeated_attribute(name: &str) -> Option<String> {
     let (sign, list) = attributes(name)?;
     let mut seen = BTreeSet::new();
@@ -120,7 +120,7 @@ fn repeated_attribute(name: &str) -> Option<String> {
     twice.map(|attribute| quoted(&format!("{sign}{attribute}")))
 }
 
-/// The sign of a name's attributes, and the list of them.
+/// Splits off the attributes of a name: their sign and the list.
 fn attributes(name: &str) -> Option<(&str, &str)> {
     let at = name.find(['+', '-'])?;
     name.split_at_checked(at)?.1.split_at_checked(1)

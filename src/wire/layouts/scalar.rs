@@ -1,15 +1,15 @@
-//! What a text means where a number, a boolean, a range or an amount of memory is expected.
+//! Interpretation of scalars as numbers, booleans, ranges and amounts of memory.
 
 use super::tree::{Node, Scalar, Value};
 use crate::domain::layout::{DeviceFilter, IndexRange};
 use crate::domain::quantity::Mebibytes;
 
-/// The text of a node that is one.
+/// Returns the text of a scalar.
 pub(super) fn text(node: &Node) -> Option<&str> {
     scalar(node).map(|scalar| scalar.text.as_str())
 }
 
-/// The text of a node without quotes.
+/// Returns the text of an unquoted scalar.
 pub(super) fn plain(node: &Node) -> Option<&str> {
     scalar(node)
         .filter(|scalar| scalar.plain)
@@ -23,12 +23,12 @@ fn scalar(node: &Node) -> Option<&Scalar> {
     }
 }
 
-/// A whole number from zero. Decimal without leading zeros, which YAML 1.1 takes for octal, or hexadecimal.
+/// Parses an unsigned integer: hexadecimal, or decimal without leading zeros, which YAML 1.1 interprets as octal.
 pub(super) fn number(node: &Node) -> Option<u32> {
     digits(plain(node)?)
 }
 
-/// The same, also with a fraction of zero: `1.0`, which mig-parted's reader takes for 1.
+/// Parses an unsigned integer that may have a fraction of zero: mig-parted's parser reads `1.0` as 1.
 pub(super) fn whole(node: &Node) -> Option<u32> {
     let text = plain(node)?;
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -36,8 +36,8 @@ pub(super) fn whole(node: &Node) -> Option<u32> {
     digits(whole).filter(|_| is_zero && (whole == text || !whole.starts_with("0x")))
 }
 
-/// Whether NVIDIA's programs read it as a duration: a number of nanoseconds, or a text with units. Source: k8s-device-plugin v0.20.0,
-/// `api/config/v1/duration.go`, and Go, `time.ParseDuration`.
+/// Reports whether NVIDIA's programs read the value as a duration: a number of nanoseconds, or a text with units.
+/// Source: k8s-device-plugin v0.20.0, `api/config/v1/duration.go`, and Go, `time.ParseDuration`.
 pub(super) fn is_go_duration(node: &Node) -> bool {
     let Some(scalar) = scalar(node) else {
         return false;
@@ -71,7 +71,7 @@ pub(super) fn is_go_duration(node: &Node) -> bool {
     parts > 0
 }
 
-/// The name that mig-parted's reader makes of a key that YAML 1.1 takes for a whole number: `0x10` is `16`.
+/// Returns the name that mig-parted's parser derives from a key that is an integer in YAML 1.1: `0x10` becomes `16`.
 pub(super) fn number_as_name(text: &str) -> Option<String> {
     let (sign, rest) = match text.strip_prefix('-') {
         Some(rest) => ("-", rest),
@@ -95,7 +95,7 @@ pub(super) fn number_as_name(text: &str) -> Option<String> {
     number.ok().map(|number| format!("{sign}{number}"))
 }
 
-/// A number from zero, with or without a fraction: `1979`, `835.5`.
+/// Parses a non-negative number with or without a fraction: `1979`, `835.5`.
 pub(super) fn figure(node: &Node) -> Option<f64> {
     let text = plain(node)?;
     let parts: Vec<&str> = text.split('.').collect();
@@ -117,7 +117,7 @@ fn digits(text: &str) -> Option<u32> {
     well_formed.then(|| text.parse().ok()).flatten()
 }
 
-/// `true` or `false`, as YAML 1.2 has them.
+/// Parses `true` or `false` by the rules of YAML 1.2.
 pub(super) fn boolean(node: &Node) -> Option<bool> {
     match plain(node)? {
         "true" | "True" | "TRUE" => Some(true),
@@ -126,7 +126,7 @@ pub(super) fn boolean(node: &Node) -> Option<bool> {
     }
 }
 
-/// A boolean as YAML 1.1 and so mig-parted has it. Source: YAML 1.1, "Boolean Language-Independent Type".
+/// Parses a boolean by the rules of YAML 1.1, like mig-parted. Source: YAML 1.1, "Boolean Language-Independent Type".
 pub(super) fn old_boolean(node: &Node) -> Option<bool> {
     boolean(node).or_else(|| match plain(node)? {
         "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Some(true),
@@ -135,16 +135,16 @@ pub(super) fn old_boolean(node: &Node) -> Option<bool> {
     })
 }
 
-/// Why a text is no range.
+/// Why a text is not a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoRange {
-    /// It is something else.
+    /// The text has another format.
     Malformed,
-    /// It ends before it begins.
+    /// The end is before the start.
     Backwards,
 }
 
-/// `3` or `0-3`; the latter in quotes as well.
+/// Parses an index or a range: `3` or `0-3`. A range may be quoted.
 pub(super) fn range(node: &Node) -> Result<IndexRange, NoRange> {
     if let Some(index) = number(node) {
         return Ok(IndexRange {
@@ -166,8 +166,8 @@ fn decimal(text: &str) -> Option<u32> {
     digits(text).filter(|_| !text.starts_with("0x"))
 }
 
-/// An amount of memory as Kubernetes writes quantities, with a unit; what is not a whole mebibyte is rounded up, because
-/// it is the least that a device must have.
+/// Parses an amount of memory as a Kubernetes quantity with a unit. A fraction of a MiB is rounded up, because the
+/// amount is a lower bound for the device.
 pub(super) fn memory(node: &Node) -> Option<Mebibytes> {
     let text = text(node)?;
     let end = text.find(|c: char| !c.is_ascii_digit())?;
@@ -188,7 +188,7 @@ pub(super) fn memory(node: &Node) -> Option<Mebibytes> {
     u64::try_from(mebibytes).ok().map(Mebibytes::new)
 }
 
-/// A device filter of mig-parted: numbers of 32 bits, the second one optional.
+/// Parses a device filter of mig-parted: 32-bit numbers, the second of which is optional.
 pub(super) fn filter(text: &str) -> Option<DeviceFilter> {
     let (ids, subsystem) = match text.split_once(':') {
         Some((ids, subsystem)) => (ids, Some(pair(subsystem)?)),
@@ -208,7 +208,8 @@ fn pair(text: &str) -> Option<(u16, u16)> {
     u16::try_from(number >> 16).ok().map(|high| (high, low))
 }
 
-/// A number whose prefix says its base, with underscores between digits. Source: Go, `strconv.ParseUint` with base 0.
+/// Parses a number with an optional base prefix and underscores between digits. Source: Go, `strconv.ParseUint` with
+/// base 0.
 fn go_number(text: &str) -> Option<u32> {
     let text = text.to_ascii_lowercase();
     let prefixed = |prefix: &str| text.strip_prefix(prefix).filter(|rest| !rest.is_empty());
@@ -223,7 +224,7 @@ fn go_number(text: &str) -> Option<u32> {
     } else {
         (10, text.as_str(), false)
     };
-    // An underscore stands after a digit, or the prefix, and before a digit.
+    // An underscore may follow a digit or the prefix, and must precede a digit.
     let digits = if after_prefix {
         digits.strip_prefix('_').unwrap_or(digits)
     } else {

@@ -1,4 +1,4 @@
-//! `timeSlicing:` of our own dialect, and the list of resources that NVIDIA's device plugin has as well.
+//! The `timeSlicing` key of our dialect, and the resource list that NVIDIA's device plugin has too.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ const OF_RESOURCE: Shape = Shape {
     ],
 };
 
-/// What is said of a share and means nothing without `replicas`.
+/// Keys of a share that require `replicas`.
 const OF_SHARE: [&str; 3] = ["rename", "failRequestsGreaterThanOne", "memoryPerReplica"];
 
 const REPLICAS: &str = "how many share a device, as \"timeSlicing: {replicas: 4}\"";
@@ -56,7 +56,7 @@ const PROFILES: &str =
 pub(super) const RESOURCES: &str =
     "a list of names and replicas, as \"resources: [{name: nvidia.com/gpu, replicas: 4}]\"";
 
-/// How devices are shared; `None` where it does not say so rightly.
+/// Parses how devices are shared. Returns `None` if it is invalid.
 pub(super) fn read(node: &Node, findings: &mut Findings) -> Option<TimeSlicing> {
     if scalar::text(node) == Some("disabled") {
         return Some(TimeSlicing {
@@ -147,7 +147,7 @@ fn of_profiles(node: &Node, findings: &mut Findings) -> Vec<Option<Share>> {
     shares.collect()
 }
 
-/// The items of a list of resources. Two that are about the same are an error: one of them would never count.
+/// Parses a list of resources. Two items for the same resource are an error, because one of them would never apply.
 pub(super) fn list(
     node: &Node,
     what: &'static str,
@@ -206,7 +206,7 @@ fn share(
     })
 }
 
-/// How many share a unit.
+/// Parses the number of replicas per unit.
 pub(super) fn replicas(node: &Node, findings: &mut Findings) -> Option<u32> {
     let range = Share::LEAST..=Share::MOST;
     let number = scalar::number(node).filter(|number| range.contains(number));
@@ -221,7 +221,7 @@ fn rename(node: &Node, findings: &mut Findings) -> Option<Rename> {
         Some(true) => Some(Rename::Shared),
         Some(false) => Some(Rename::No),
         None => {
-            // `on` is a boolean to many readers, and to nobody a name.
+            // `on` is a boolean for many YAML parsers and never meant as a name.
             let is_name = !node.is_null() && scalar::old_boolean(node).is_none();
             let Some(text) = scalar::text(node).filter(|_| is_name) else {
                 let expected = "true, false or a name as nvidia.com/gpu-small";
@@ -242,7 +242,7 @@ fn memory(node: &Node, findings: &mut Findings) -> Option<Mebibytes> {
     memory
 }
 
-/// `true` where the key is there and says so; what is not there is `false`.
+/// Parses an optional boolean that defaults to `false`.
 fn flag(entries: &[Entry], key: &'static str, findings: &mut Findings) -> bool {
     match value_of(entries, key) {
         None => false,
@@ -253,7 +253,8 @@ fn flag(entries: &[Entry], key: &'static str, findings: &mut Findings) -> bool {
     }
 }
 
-/// Which resource a share is about, and which units of it; its name with its domain has `longest` characters at most.
+/// Parses the resource of a share and the selection of its units. The name with its domain has at most `longest`
+/// characters.
 pub(super) fn resource(
     here: (Place, &[Entry]),
     longest: usize,
@@ -276,10 +277,10 @@ pub(super) fn resource(
     })
 }
 
-/// The longest name of a resource with its domain: 63 characters behind it.
+/// Maximum length of a resource name with its domain: 63 characters after the domain.
 pub(super) const LONGEST: usize = 74;
 
-/// A resource's name; without its domain it is NVIDIA's, as for NVIDIA's plugin.
+/// Parses a resource name. A name without a domain gets `nvidia.com/`, as in NVIDIA's plugin.
 pub(super) fn name(
     (place, text): (Place, &str),
     longest: usize,
@@ -300,7 +301,7 @@ pub(super) fn name(
     read
 }
 
-/// `all`, a count, or a list of indices, `i:j` and UUIDs.
+/// Parses `all`, a count, or a list of indices, `i:j` and UUIDs.
 fn which(node: &Node, findings: &mut Findings) -> Option<Which> {
     let expected = "\"all\", how many, or a list as [0, \"0:1\", GPU-<uuid>, MIG-<uuid>]";
     if let Value::List(items) = &node.value {

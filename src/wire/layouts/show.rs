@@ -1,17 +1,17 @@
-//! An error or warning as a person reads it in a terminal: file, place, message, the line, a mark below it.
+//! Display of an error or warning in a terminal: file, position, message, source line, and a marker below it.
 
 use std::fmt;
 
 use crate::domain::layout::Place;
 
-/// Columns of a line that are shown.
+/// Maximum number of columns shown of a line.
 const WIDTH: usize = 100;
 
-/// Columns shown before the place, where the line is too long.
+/// Columns shown before the position if the line is too long.
 const BEFORE: usize = 40;
 
-/// Renders one finding; `grade` is `error` or `warning`. Nothing of the file reaches the terminal but what is plainly
-/// visible, and never more than a screen's width of a line.
+/// Renders one finding. `grade` is `error` or `warning`. Only visible characters of the file reach the terminal, and at
+/// most one screen width of a line.
 pub fn show(
     (file, text): (&str, &str),
     place: Place,
@@ -30,7 +30,7 @@ pub fn show(
     )
 }
 
-/// A line by its number, without its break. CR LF, LF and CR are breaks, as they are to the parser.
+/// Returns a line by number, without its line break. CR LF, LF and CR are line breaks, as for the parser.
 fn line_of(text: &str, number: u32) -> Option<&str> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut rest = text;
@@ -45,7 +45,7 @@ fn line_of(text: &str, number: u32) -> Option<&str> {
     rest.split(['\r', '\n']).next()
 }
 
-/// What is shown of a line, and the width of what stands before the place.
+/// Returns the shown part of a line, and the number of columns before the position.
 fn window(line: &str, column: u32) -> (String, usize) {
     let at = usize::try_from(column.saturating_sub(1)).unwrap_or(usize::MAX);
     let start = at.saturating_sub(BEFORE);
@@ -81,7 +81,7 @@ fn visible(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// Neither moves the cursor, nor joins or reorders what stands around it.
+/// Reports whether the character neither moves the cursor nor joins or reorders its neighbors.
 fn is_visible(c: char) -> bool {
     !c.is_control()
         && !matches!(c,
@@ -90,7 +90,7 @@ fn is_visible(c: char) -> bool {
             | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Columns of a terminal that a character takes. Source: Unicode Standard Annex 11, the blocks that are wide throughout.
+/// Number of terminal columns of a character. Source: Unicode Standard Annex 11, blocks that are entirely wide.
 fn columns(c: char) -> usize {
     match c {
         '\t' => 4,

@@ -1,13 +1,13 @@
-//! `timeSlicing:` of our own dialect, written.
+//! Serialization of the `timeSlicing` key of our dialect.
 
 use super::out::Out;
 use super::write::map;
 use crate::domain::layout::{Item, Rename, Share, ShareOf, TimeSlicing, Which};
 
-/// How devices are shared.
+/// Serializes how devices are shared.
 ///
 /// # Errors
-/// What the dialect has no words for.
+/// Returns what the dialect cannot express.
 pub(super) fn written(sharing: &TimeSlicing) -> Result<Out, &'static str> {
     if sharing.shares.is_empty() {
         return match sharing.slice {

@@ -1,4 +1,4 @@
-//! Tests of the reader and writer of layout files.
+//! Tests for parsing and writing layout files.
 
 use super::*;
 use crate::domain::layout::Dialect;

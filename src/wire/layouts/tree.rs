@@ -1,8 +1,8 @@
-//! YAML as a tree whose nodes know where they stand; JSON is YAML.
+//! YAML (including JSON) as a tree with source positions.
 //!
-//! Bounded in bytes, depth and values, where an alias counts as what it stands for: a file of a few lines cannot become
-//! millions of values. Scalars stay text, so nothing turns into a boolean behind the author's back; what a text means is
-//! for the reader of the layout to say.
+//! Limits apply to bytes, depth and number of values. An alias counts as the values that it stands for, so a small file
+//! cannot expand to millions of values. Scalars stay text, so no value is implicitly converted to a boolean. The layout
+//! parser interprets them.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -14,25 +14,25 @@ use super::findings::Findings;
 use super::marks::{characters, place, syntax};
 use crate::domain::layout::Place;
 
-/// The longest file. NVIDIA's own, with all boards, has 20 KiB.
+/// Maximum file size. NVIDIA's own file with all boards has 20 KiB.
 const MOST_BYTES: usize = 1 << 20;
 
-/// The deepest nesting; a layout needs seven levels.
+/// Maximum nesting depth. A layout needs seven levels.
 pub(super) const MOST_DEPTH: usize = 32;
 
-/// The most values, aliases counted as what they stand for.
+/// Maximum number of values, including those behind aliases.
 const MOST_VALUES: usize = 100_000;
 
-/// A value and its place.
+/// A value and its position.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) place: Place,
     pub(super) value: Value,
-    /// How many values it has, itself and those behind aliases counted.
+    /// Number of values, including this one and those behind aliases.
     weight: usize,
 }
 
-/// What a node is.
+/// Content of a node.
 #[derive(Debug)]
 pub(super) enum Value {
     Scalar(Scalar),
@@ -40,11 +40,11 @@ pub(super) enum Value {
     Map(Vec<Entry>),
 }
 
-/// A text.
+/// A scalar.
 #[derive(Debug)]
 pub(super) struct Scalar {
     pub(super) text: String,
-    /// Without quotes: it may be a number, a boolean or nothing.
+    /// Unquoted, so that it may be a number, a boolean or null.
     pub(super) plain: bool,
 }
 
@@ -53,13 +53,13 @@ pub(super) struct Scalar {
 pub(super) struct Entry {
     pub(super) place: Place,
     pub(super) key: Rc<str>,
-    /// Whether the key has no quotes.
+    /// Whether the key is unquoted.
     pub(super) plain: bool,
     pub(super) value: Rc<Node>,
 }
 
 impl Node {
-    /// A word for a person about what stands here.
+    /// Describes the value for messages.
     pub(super) fn in_words(&self) -> String {
         match &self.value {
             Value::Scalar(scalar) if scalar.plain && scalar.is_null() => "nothing".to_owned(),
@@ -70,7 +70,7 @@ impl Node {
         }
     }
 
-    /// Whether nothing stands here.
+    /// Reports whether the value is null.
     pub(super) fn is_null(&self) -> bool {
         matches!(&self.value, Value::Scalar(scalar) if scalar.plain && scalar.is_null())
     }
@@ -82,7 +82,7 @@ impl Scalar {
     }
 }
 
-/// A text from the file in quotes, escaped and cut.
+/// Quotes a text from the file, escaped and shortened.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = format!("{:?}", text.chars().take(SHOWN).collect::<String>());
     if text.chars().nth(SHOWN).is_some() {
@@ -91,7 +91,7 @@ pub(super) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// The same without quotes, where it needs none.
+/// Quotes a text only if necessary.
 fn cut(text: &str) -> String {
     let simple = text.chars().all(|c| c.is_ascii_graphic()) && text.len() <= SHOWN;
     if simple {
@@ -101,10 +101,10 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// Characters of a text that are repeated in a message.
+/// Maximum number of characters of a text that are repeated in a message.
 const SHOWN: usize = 60;
 
-/// Reads a text. What is no YAML, or too much of it, is one error and `None`.
+/// Parses a text. Invalid YAML or an exceeded limit is reported as one error.
 pub(super) fn read(text: &str, findings: &mut Findings) -> Option<Rc<Node>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     match Builder::build(text, findings) {
@@ -118,7 +118,7 @@ pub(super) fn read(text: &str, findings: &mut Findings) -> Option<Rc<Node>> {
 
 pub(super) type Failure = (Place, LayoutProblem);
 
-/// A list or mapping that is not finished.
+/// An unfinished list or mapping.
 struct Open {
     place: Place,
     anchor: usize,
@@ -130,7 +130,7 @@ enum Content {
     List(Vec<Rc<Node>>),
     Map {
         entries: Vec<Entry>,
-        /// A key without its value yet.
+        /// A key whose value has not been read yet.
         key: Option<(Place, Rc<str>, bool)>,
         seen: BTreeMap<Rc<str>, Place>,
         merged: Vec<(Place, Rc<Node>)>,
@@ -223,7 +223,7 @@ impl Builder {
             | Event::Anchor(..)
             | Event::UnresolvedAlias(_)
             | Event::Comment(..)
-            // The parser may get more of these; what is no value is passed over.
+            // The parser may add variants. Events that carry no value are ignored.
             | _ => Ok(()),
         }
     }
@@ -292,7 +292,7 @@ impl Builder {
         self.add(node, place, findings)
     }
 
-    /// Puts a whole node where it belongs; `place` is that of its alias, where it came through one.
+    /// Adds a finished node to its parent. `place` is the position of the alias if the node is inserted through one.
     fn add(
         &mut self,
         node: Rc<Node>,
@@ -353,7 +353,8 @@ fn heavier(weight: usize, more: usize, place: Place) -> Result<usize, Failure> {
     Ok(sum)
 }
 
-/// YAML 1.1's merge key, which mig-parted's reader has: entries of another mapping, unless the key is there.
+/// Applies YAML 1.1's merge key, which mig-parted's parser supports: adds the entries of another mapping whose keys are
+/// not present yet.
 fn merge(
     node: &Rc<Node>,
     at: Place,

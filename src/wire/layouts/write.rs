@@ -1,4 +1,4 @@
-//! Layouts to text, in either dialect.
+//! Writing of layouts in either dialect.
 
 use std::fmt;
 
@@ -12,26 +12,26 @@ use crate::domain::layout::{
     Criteria, Dialect, IndexRange, Layout, Layouts, MigWish, ProfileCount, Rule, Selector,
 };
 
-/// Indices that a range is written as, where there are no ranges.
+/// Maximum number of indices a range expands to in a dialect without ranges.
 const MOST_INDICES: usize = 1024;
 
-/// Levels of the text that have one entry a line: the file, its layouts, their rules, what a rule says.
+/// Levels written in block style: the file, its layouts, their rules, and the keys of a rule.
 const LEVELS: usize = 4;
 
-/// Why layouts cannot be written in a dialect.
+/// Error while writing layouts in a dialect.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CannotWrite {
-    /// The dialect has no words for it.
+    /// The dialect cannot express the layout.
     #[error("layout {layout:?}: {} cannot say {what}", name(*.dialect))]
     NoWords {
-        /// The layout.
+        /// Name of the layout.
         layout: String,
         /// The dialect.
         dialect: Dialect,
-        /// What it has no words for.
+        /// The part that cannot be expressed.
         what: &'static str,
     },
-    /// These are no layouts that could come from a file of that dialect.
+    /// The layouts are not valid in the dialect.
     #[error("what would be written could not be read again: {0}")]
     Unreadable(LayoutError),
 }
@@ -44,18 +44,18 @@ fn name(dialect: Dialect) -> &'static str {
     }
 }
 
-/// Layouts as YAML that parses to the same again, places aside.
+/// Writes layouts as YAML that parses to equal layouts, except for source positions.
 ///
 /// # Errors
-/// Where the dialect cannot say it, or the layouts are such that a file with them would be refused.
+/// Fails if the dialect cannot express a layout, or if a file with these layouts would be rejected.
 pub fn write(layouts: &Layouts, dialect: Dialect) -> Result<String, CannotWrite> {
     checked(file(layouts, dialect)?.yaml(LEVELS))
 }
 
-/// Layouts as JSON, which parses to the same again, places aside.
+/// Writes layouts as JSON that parses to equal layouts, except for source positions.
 ///
 /// # Errors
-/// As [`write()`].
+/// As for [`write()`].
 pub fn write_json(layouts: &Layouts, dialect: Dialect) -> Result<String, CannotWrite> {
     checked(file(layouts, dialect)?.json())
 }
@@ -93,7 +93,7 @@ fn rules(layout: &Layout, dialect: Dialect) -> Result<Out, CannotWrite> {
     let rule = |rule: &Rule| match dialect {
         Dialect::Octavo => octavo(rule),
         Dialect::MigParted => mig_parted(rule),
-        // It is read, and written by who hands sharing off to that plugin.
+        // This dialect is only parsed. The hand-off to the device plugin writes its configuration.
         Dialect::DevicePlugin => Err("layouts"),
     };
     let rules = layout.rules.iter().map(|one| {

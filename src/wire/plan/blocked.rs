@@ -1,4 +1,4 @@
-//! What is in the way, and who, as a document.
+//! Causes that block a change, and the holders of the affected devices, as JSON.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -108,7 +108,7 @@ pub struct PodJson {
     pub container: Option<String>,
 }
 
-/// What is in the way, with the sentences about it.
+/// Converts a cause, including its message and remedy.
 pub(super) fn cause(cause: &Cause, words: &Words<'_>) -> CauseJson {
     let mut json = CauseJson {
         cause: CauseKind::Refused,
@@ -182,7 +182,7 @@ impl From<&Pod> for PodJson {
     }
 }
 
-/// Seconds since 1970 as a time; nothing where no calendar goes so far.
+/// Formats seconds since 1970. Returns `None` if the time is out of range.
 fn rfc3339(seconds: u64) -> Option<String> {
     let time = Timestamp::from_second(i64::try_from(seconds).ok()?).ok()?;
     Some(time.to_string())

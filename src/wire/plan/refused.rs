@@ -1,18 +1,19 @@
-//! The document of a layout that the hardware can never have: no plan was made, and each device has the rule that forbids it.
+//! The document of a layout that the hardware does not support. There is no plan; each device has the rule that forbids
+//! its part.
 
 use super::write::{Subject, present};
 use super::{API_VERSION, DisruptionJson, Document, InfeasibleJson, OutcomeJson, VerdictJson};
 use crate::domain::id::PciAddress;
 use crate::domain::layout::{Reason, RuleError};
 
-/// `errors`, because of which no plan was made for `subject`, as a document; `None` if one of them is about something other than the
-/// hardware.
+/// Creates the document from the `errors` that prevented a plan for `subject`. Returns `None` if any of the errors is
+/// not a limitation of the hardware.
 pub fn refused(subject: &Subject<'_>, errors: &[RuleError]) -> Option<Document> {
     let rules: Option<Vec<&str>> = errors.iter().map(|error| rule(&error.reason)).collect();
     let mut devices: Vec<(PciAddress, InfeasibleJson)> = Vec::new();
     for (error, rule) in errors.iter().zip(rules?) {
         for device in &error.devices {
-            // A device is in the document once, with the first rule that forbids its part.
+            // Each device occurs once, with the first rule that it violates.
             if devices.iter().all(|(known, _)| *known != device.pci) {
                 let why = InfeasibleJson {
                     rule: rule.to_owned(),
@@ -45,7 +46,7 @@ pub fn refused(subject: &Subject<'_>, errors: &[RuleError]) -> Option<Document> 
 }
 
 impl Document {
-    /// Adds the devices of `other` that are not in the document yet, and its costs. The outcome stays.
+    /// Adds the devices of `other` that are not in the document yet, and its disruption and counts. Keeps the outcome.
     pub fn include(&mut self, other: Self) {
         let Self {
             disruption,
@@ -66,7 +67,7 @@ impl Document {
     }
 }
 
-/// The rule of the hardware, where the reason is one.
+/// Returns the violated hardware rule, if the reason is one.
 fn rule(reason: &Reason) -> Option<&'static str> {
     match reason {
         Reason::NotMigCapable => Some("notMigCapable"),

@@ -1,4 +1,4 @@
-//! How units are shared by turns, as the layout has it.
+//! Time-slicing of a device, as defined by the layout.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -1,4 +1,4 @@
-//! What a plan says as a document, for a recorded machine and plans made by hand.
+//! Plan documents for a recorded machine and manually written plans.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ fn a100() -> Inventory {
     crate::wire::inventory::parse(text).unwrap()
 }
 
-/// The document of a plan in which the first device of the machine gets `verdict`.
+/// Returns the document of a plan in which the machine's first device has `verdict`.
 fn told(verdict: Verdict) -> Value {
     let inventory = a100();
     let targets = Targets::default();

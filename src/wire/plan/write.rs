@@ -1,4 +1,4 @@
-//! The way out: a plan as a document. Nothing can fail here.
+//! Infallible conversion of a plan to a document.
 
 use std::collections::BTreeMap;
 
@@ -19,26 +19,26 @@ use crate::domain::plan::{
     Outcome, PlannedInstance, ResetScope, Step, Verdict, is_in_use,
 };
 
-/// What a plan was made for and from.
+/// Inputs of a plan.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
-    /// The node as it was last read.
+    /// The last known inventory of the node.
     pub inventory: &'a Inventory,
-    /// The node's name, where it has one.
+    /// Name of the node, if known.
     pub node: Option<&'a str>,
-    /// The layout's name.
+    /// Name of the layout.
     pub layout: &'a str,
-    /// What the layout means on this node.
+    /// The layout resolved for this node.
     pub targets: &'a Targets,
-    /// Who uses its devices, beside the processes that the inventory names.
+    /// Holders of devices, in addition to the processes in the inventory.
     pub holders: &'a [Holder],
-    /// What is odd about the layout on this node.
+    /// Warnings about the layout on this node.
     pub warnings: &'a [String],
-    /// Devices whose interrupted change is finished, and the layout of that change.
+    /// Devices whose interrupted change is completed, and the layout of that change.
     pub interrupted: &'a BTreeMap<PciAddress, String>,
 }
 
-/// `plan`, which was made for `subject`, as a document.
+/// Creates the document of `plan`.
 pub fn document(subject: &Subject<'_>, plan: &NodePlan) -> Document {
     let tally = plan.tally();
     let devices = plan.devices.iter();
@@ -61,7 +61,7 @@ pub fn document(subject: &Subject<'_>, plan: &NodePlan) -> Document {
     }
 }
 
-/// A device of which nothing is said yet but what it is.
+/// Creates the entry of a device with its identity only.
 fn bare(subject: &Subject<'_>, pci: PciAddress, device: Option<&Device>) -> DeviceJson {
     let identity = device.map(|device| &device.identity);
     let state = device.and_then(|device| device.mig.state());
@@ -87,7 +87,7 @@ fn bare(subject: &Subject<'_>, pci: PciAddress, device: Option<&Device>) -> Devi
     }
 }
 
-/// A device and what it has now.
+/// Creates the entry of a device with its current partitions.
 pub(super) fn present(
     subject: &Subject<'_>,
     pci: PciAddress,
@@ -159,7 +159,7 @@ fn before(
                     slices,
                 })
                 .collect(),
-            // Absent where the driver does not report processes, unless somebody else is known to use it.
+            // Absent if the driver does not report processes, unless another holder is known.
             in_use: if is_held(subject.holders, device, instance) {
                 Some(true)
             } else {

@@ -1,58 +1,59 @@
-//! Measured rows as they lie in files: flat ones, or a model catalogue's answer with each value wrapped.
+//! Files with measured rows: flat rows, or a response of a model catalog, in which each value is wrapped.
 //!
-//! The catalogue of Open Data Hub answers `{"items": [...]}`, each item with `customProperties` whose values are objects such as
-//! `{"double_value": 98.1, "metadataType": "MetadataDoubleValue"}`. Source: Kubeflow model-registry, catalog API. Among them are others than
-//! measurements of performance, which have no hardware, and are passed over.
+//! Open Data Hub's catalog responds with `{"items": [...]}`. Each item has `customProperties`, whose values are objects
+//! such as `{"double_value": 98.1, "metadataType": "MetadataDoubleValue"}`. Source: Kubeflow model-registry, catalog
+//! API. Items without hardware are not performance measurements and are skipped.
 
 use serde_json::{Map, Number, Value};
 use thiserror::Error;
 
 use super::RowJson;
 
-/// Rows that were read.
+/// Rows read from a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
-    /// In their order.
+    /// The rows in the order of the file.
     pub rows: Vec<RowJson>,
-    /// Items of a catalogue that are no measurement on hardware.
+    /// Number of catalog items that are not measurements on hardware.
     pub passed_over: usize,
-    /// Whether the catalogue has more pages after the last that was read.
+    /// Whether the catalog has more pages after the last one in the file.
     pub has_more: bool,
 }
 
 impl Found {
-    /// What to tell of pages that were not read.
+    /// Returns a notice if some pages were not read.
     pub fn unread(&self) -> Option<&'static str> {
         const MORE: &str = "the catalogue has more pages, which were not read: ask it for them by its nextPageToken, and give all pages one after another";
         self.has_more.then_some(MORE)
     }
 }
 
-/// Why a text has no rows.
+/// Error while reading rows.
 #[derive(Debug, Error)]
 pub enum RowsError {
-    /// No JSON.
+    /// The text is not JSON.
     #[error("it is no JSON")]
     Json(#[source] serde_json::Error),
-    /// Nothing in it.
+    /// The text has no rows.
     #[error(
         "it has no rows: an array of them is read, one a line, or an object with rows or items"
     )]
     Empty,
-    /// Something else than an object.
+    /// A row is not an object.
     #[error("row {0} is no object")]
     NoObject(usize),
-    /// A row that cannot be read.
+    /// A row cannot be parsed.
     #[error("row {at} cannot be read")]
     Row {
-        /// Its number, from 1.
+        /// Number of the row, from 1.
         at: usize,
-        /// Why not.
+        /// The parse error.
         source: serde_json::Error,
     },
 }
 
-/// Rows in `text`: an array, one document after the other, or objects, such as pages, that have them as `rows` or `items`.
+/// Reads the rows in `text`: an array, a sequence of JSON documents, or objects, such as pages, with rows in `rows` or
+/// `items`.
 pub fn parse(text: &str) -> Result<Found, RowsError> {
     let documents = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     let all: Vec<Value> = documents
@@ -94,19 +95,19 @@ pub fn parse(text: &str) -> Result<Found, RowsError> {
     Ok(found)
 }
 
-/// Whether a document among others has rows, and is none.
+/// Reports whether a document in a sequence is a page with rows instead of a row itself.
 fn is_page(document: &Value) -> bool {
     let has = |name| document.get(name).is_some();
     (has("rows") || has("items")) && !has("hardware_type")
 }
 
-/// Whether the catalogue says that a page comes after this one.
+/// Reports whether another page follows this one.
 fn is_followed(page: &Value) -> bool {
     let token = page.get("nextPageToken").and_then(Value::as_str);
     token.is_some_and(|token| !token.is_empty())
 }
 
-/// What one document has of rows.
+/// Returns the rows of a single document.
 fn inside(document: Value) -> Vec<Value> {
     match document {
         Value::Array(rows) => rows,
@@ -125,7 +126,7 @@ fn inside(document: Value) -> Vec<Value> {
     }
 }
 
-/// An item of a catalogue as a flat row; a flat row as it is.
+/// Flattens a catalog item. A flat row is returned unchanged.
 fn unwrapped(mut item: Map<String, Value>) -> Map<String, Value> {
     let Some(Value::Object(wrapped)) = item.remove("customProperties") else {
         return item;
@@ -139,7 +140,7 @@ fn unwrapped(mut item: Map<String, Value>) -> Map<String, Value> {
 fn bare(value: &Value) -> Option<Value> {
     let said = ["string_value", "double_value", "int_value"];
     match said.into_iter().find_map(|name| value.get(name)) {
-        // Whole numbers are texts in the catalogue's own schema.
+        // The catalog's schema represents integers as strings.
         Some(Value::String(text)) if value.get("int_value").is_some() => {
             let number = text.parse::<i64>().ok().map(Number::from);
             Some(number.map_or_else(|| Value::String(text.clone()), Value::Number))

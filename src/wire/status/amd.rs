@@ -1,4 +1,4 @@
-//! What AMD's driver says of a device, both ways.
+//! Conversion of AMD-specific device fields to and from Protobuf.
 
 use super::MOST;
 use super::field::{Read, bounded, cut, cut_if_there};

@@ -1,4 +1,4 @@
-//! Why parts are no status.
+//! Errors while decoding a status.
 
 use thiserror::Error;
 
@@ -9,7 +9,7 @@ use crate::domain::quantity::DriverVersionError;
 use crate::domain::sharing::resource::ResourceError;
 use crate::domain::stream::PartKey;
 
-/// A part that cannot be, with the place in it such as `mig.gpu_instances[2].placement`.
+/// An invalid part, with the location of the error such as `mig.gpu_instances[2].placement`.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("the part {part} of a status cannot be{}{field}", if .field.is_empty() { "" } else { ", at " })]
 pub struct StatusError {
@@ -19,84 +19,84 @@ pub struct StatusError {
     problem: StatusProblem,
 }
 
-/// What is wrong with a part.
+/// Why a part is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StatusProblem {
-    /// The part is needed and is not there.
+    /// A required part is missing.
     #[error("it is missing")]
     MissingPart,
-    /// The device's address is spelt in another way than addresses are.
+    /// The device's address is not in canonical form.
     #[error("its address is not spelt like 0000:07:00.0")]
     Spelling,
-    /// The device's number is spelt in another way than numbers are.
+    /// The device's number is not in canonical form.
     #[error("its number is not spelt like 7")]
     Number,
-    /// The bytes are no such message.
+    /// The bytes are not a Protobuf message of the expected type.
     #[error("it is no Protobuf message of its kind")]
     Message(#[from] prost::DecodeError),
-    /// An identifier that is none.
+    /// An invalid identifier.
     #[error(transparent)]
     Id(#[from] IdError),
-    /// A driver version that is none.
+    /// An invalid driver version.
     #[error(transparent)]
     DriverVersion(#[from] DriverVersionError),
-    /// A profile name that is none.
+    /// An invalid profile name.
     #[error(transparent)]
     Profile(#[from] ProfileNameError),
-    /// A label that is none.
+    /// An invalid label.
     #[error(transparent)]
     Label(#[from] LabelError),
-    /// A resource's name or an id that is none.
+    /// An invalid resource name or device ID.
     #[error(transparent)]
     Resource(#[from] ResourceError),
-    /// A field that is needed is not there.
+    /// A required field is missing.
     #[error("it is missing")]
     Missing,
-    /// A text that is not what stands there.
+    /// An unexpected text.
     #[error("{text:?} is not {expected}")]
     Text {
         /// The text.
         text: String,
-        /// What belongs there.
+        /// What is expected.
         expected: &'static str,
     },
-    /// Longer than anything that may stand there.
+    /// The text or message is too long.
     #[error("{length} bytes are too long for what stands there")]
     TooLong {
-        /// Its bytes.
+        /// Its length in bytes.
         length: usize,
     },
-    /// A number larger than what stands there can be.
+    /// A number is too large.
     #[error("{number} is more than {largest}")]
     TooLarge {
         /// The number.
         number: u32,
-        /// The largest.
+        /// The maximum.
         largest: u32,
     },
-    /// A number of which there is at least one.
+    /// A number that must be at least one is zero.
     #[error("it is 0")]
     Zero,
-    /// A choice that this version does not know, where there is nothing like "other".
+    /// An unknown enum value in a field without a fallback.
     #[error("{0} is no choice that this version knows")]
     Choice(i32),
-    /// More than any device has.
+    /// A list has too many items.
     #[error("{count} are more than {limit}")]
     TooMany {
-        /// How many.
+        /// Number of items.
         count: usize,
-        /// The limit.
+        /// Maximum number of items.
         limit: usize,
     },
-    /// The part with the profiles is not there.
+    /// The referenced part with the profile catalog is missing.
     #[error("{0:?} is no part of this status")]
     NoSuchPart(String),
-    /// A SKU is finer than a type, so it cannot be known where the type is not.
+    /// A SKU without a type. A SKU is more specific than a type, so it implies one.
     #[error("a SKU without a type")]
     SkuWithoutType,
 }
 
-/// The same, before it is known of which part.
+/// A field error that is not yet associated with a part.
 #[derive(Debug)]
 pub(super) struct FieldError {
     field: String,
@@ -109,12 +109,12 @@ impl StatusError {
         &self.part
     }
 
-    /// The field of the part, such as `mig.gpu_instances[2].placement`; empty where the part as a whole is wrong.
+    /// The field of the part, such as `mig.gpu_instances[2].placement`; empty if the part as a whole is invalid.
     pub fn place(&self) -> &str {
         &self.field
     }
 
-    /// What is wrong with it.
+    /// Why it is invalid.
     pub fn problem(&self) -> &StatusProblem {
         &self.problem
     }
@@ -144,7 +144,7 @@ impl FieldError {
         }
     }
 
-    /// The same error seen from the message that holds it.
+    /// Prepends the parent's path.
     pub(super) fn within(mut self, parent: &str) -> Self {
         self.field = format!("{parent}.{}", self.field);
         self

@@ -1,17 +1,17 @@
-//! How single fields are read, and the error that names them.
+//! Decoding of single fields, with errors that contain the field name.
 
 use std::str::FromStr;
 
 use super::error::{FieldError, StatusProblem};
 use crate::domain::text::beginning;
 
-/// No identifier, version or name that is parsed is longer; what is refused is repeated in the error.
+/// Maximum length of a parsed identifier, version or name. An error repeats the rejected text.
 const LONGEST: usize = 320;
 
-/// What was read, or the field that cannot be.
+/// A decoded value, or the invalid field.
 pub(super) type Read<T> = Result<T, FieldError>;
 
-/// The items of a list of at most `limit`.
+/// Checks that a list has at most `limit` items.
 pub(super) fn bounded<M>(field: &str, limit: usize, items: Vec<M>) -> Read<Vec<M>> {
     if items.len() > limit {
         let count = items.len();
@@ -23,7 +23,7 @@ pub(super) fn bounded<M>(field: &str, limit: usize, items: Vec<M>) -> Read<Vec<M
     Ok(items)
 }
 
-/// Converts a list of at most `limit`, and names the item that fails.
+/// Converts a list of at most `limit` items. An error contains the index of the item.
 pub(super) fn each<M, T>(
     field: &str,
     limit: usize,
@@ -46,7 +46,7 @@ pub(super) fn short<'a>(field: &str, text: &'a str) -> Read<&'a str> {
     Ok(text)
 }
 
-/// A text of at most so many bytes.
+/// Checks that a text has at most `most` bytes.
 pub(super) fn text(field: &str, most: usize, text: String) -> Read<String> {
     if text.len() > most {
         let length = text.len();
@@ -55,7 +55,7 @@ pub(super) fn text(field: &str, most: usize, text: String) -> Read<String> {
     Ok(text)
 }
 
-/// A text of a driver or a kernel, cut to so many bytes: a long one must not keep its node from reporting.
+/// Truncates a text from a driver or a kernel. A long text must not prevent its node from reporting.
 pub(super) fn cut(most: usize, text: String) -> String {
     if text.len() > most {
         beginning(&text, most)
@@ -64,7 +64,7 @@ pub(super) fn cut(most: usize, text: String) -> String {
     }
 }
 
-/// The same, where there is one.
+/// Truncates an optional text.
 pub(super) fn cut_if_there(most: usize, text: Option<String>) -> Option<String> {
     text.map(|text| cut(most, text))
 }
@@ -93,7 +93,7 @@ where
     text.map(|text| parsed(field, text)).transpose()
 }
 
-/// `12.8` as its two numbers.
+/// Parses two numbers separated by a point, such as `12.8`.
 pub(super) fn two_numbers(field: &str, text: &str, expected: &'static str) -> Read<(u32, u32)> {
     let number = |part: &str| {
         let digits = part.bytes().all(|b| b.is_ascii_digit());

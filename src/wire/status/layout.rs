@@ -1,4 +1,4 @@
-//! The way in of the part `layout`: texts with bounds.
+//! Decoding of the part `layout`, with limits on text lengths.
 
 use super::field::{Read, each, parsed, text, text_if_there, within};
 use crate::domain::fleet::{DeviceLayout, LONGEST_TEXT, LONGEST_WORD, LayoutStatus, MOST_DEVICES};

@@ -1,4 +1,4 @@
-//! The parts `neuron` and `neuron/<number>`, both ways.
+//! Encoding and decoding of the parts `neuron` and `neuron/<number>`.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use crate::domain::inventory::{
 use crate::domain::quantity::Mebibytes;
 use crate::proto::v1;
 
-/// What can be a logical core at most: all physical cores that a device has.
+/// Maximum number of physical cores per logical core: all cores of a device.
 const LARGEST: u32 = 8;
 
-/// Without its devices, which are parts of their own.
+/// Encodes the driver state without its devices, which have their own parts.
 pub(super) fn write(neuron: &Neuron) -> v1::Neuron {
     use v1::neuron::Layout;
     let layout = match neuron.driver_layout {
@@ -45,7 +45,7 @@ fn write_logical(logical: LogicalCores) -> v1::LogicalCore {
     }
 }
 
-/// One of the devices of `neuron`.
+/// Encodes one device of `neuron`.
 pub(super) fn write_device(neuron: &Neuron, device: &NeuronDevice) -> v1::NeuronDevice {
     use v1::neuron_device::Identity;
     let identity = match neuron.identity(device) {
@@ -75,7 +75,7 @@ pub(super) fn write_device(neuron: &Neuron, device: &NeuronDevice) -> v1::Neuron
     }
 }
 
-/// A layout that this version does not know is an unknown one.
+/// Decodes the driver state. A driver layout that this version does not know becomes `Unknown`.
 pub(super) fn read(neuron: v1::Neuron) -> Read<Neuron> {
     use v1::neuron::Layout;
     let logical = neuron.logical_core.map(read_logical).transpose();

@@ -1,4 +1,4 @@
-//! The way in: messages as domain values, or the place of the value that cannot be.
+//! Conversion of Protobuf messages to domain values. Errors contain the location of the invalid value.
 
 use super::amd;
 use super::error::{FieldError, StatusProblem};
@@ -21,7 +21,7 @@ use crate::domain::labels::{LabelKey, LabelSet, LabelValue};
 use crate::domain::quantity::{ComputeCapability, CudaVersion, DriverVersion, Mebibytes};
 use crate::proto::v1;
 
-/// The largest of 24 bits.
+/// Largest 24-bit number.
 const CLASS: u32 = 0x00ff_ffff;
 
 pub(super) fn node(node: v1::Node) -> Read<(Machine, NvmlState)> {
@@ -85,7 +85,7 @@ pub(super) fn labels(labels: v1::Labels) -> Read<LabelSet> {
     labels.collect()
 }
 
-/// `catalog` finds what the part with the key offers.
+/// Decodes a device. `catalog` returns the profile catalog of the part with the given key.
 pub(super) fn device(
     pci: PciAddress,
     device: v1::Device,
@@ -168,7 +168,7 @@ fn identity(type_name: Option<&str>, sku: Option<&str>, by_hand: bool) -> Read<I
                 Identity::Known { type_name, sku }
             })
         }
-        // Whoever named it has taken the name back.
+        // A manually set type has been removed.
         (None, None) => Ok(Identity::Unknown),
         (None, Some(_)) => Err(FieldError::new("sku", StatusProblem::SkuWithoutType)),
     }
@@ -188,7 +188,7 @@ fn condition(condition: v1::Condition) -> Read<Condition> {
     })
 }
 
-/// A capability that this version does not know is one that nobody told it.
+/// Treats an unknown capability as not reported.
 fn mig(mig: v1::Mig, catalog: impl FnOnce(&str) -> Option<ProfileCatalog>) -> Read<Mig> {
     use v1::mig::Capability;
     match Capability::try_from(mig.capability) {
@@ -281,7 +281,7 @@ fn process(process: v1::Process) -> Read<Process> {
     })
 }
 
-/// A kind of far end that this version does not know is one that was not told.
+/// Treats an unknown kind of remote as not reported.
 fn link(link: &v1::NvLink) -> Read<NvLink> {
     use v1::nv_link::Remote;
     let pci = || {

@@ -1,4 +1,4 @@
-//! The part `sharing`, both ways. The way in has a bound for every text and list.
+//! Encoding and decoding of the part `sharing`. Decoding limits every text and list.
 
 use super::error::{FieldError, StatusProblem};
 use super::field::{Read, each, parsed, text, text_if_there};
@@ -74,7 +74,8 @@ pub(super) fn read(sharing: v1::Sharing) -> Read<SharingReport> {
     })
 }
 
-/// A key without a configuration would make somebody look for what is not there, and a configuration without a key has no place.
+/// Requires both or neither: a key without a configuration would refer to nothing, and a configuration without a key
+/// could not be stored.
 fn hand_off(key: Option<String>, config: Option<String>) -> Read<Option<HandOff>> {
     let missing = |field| Err(FieldError::new(field, StatusProblem::Missing));
     match (key, config) {

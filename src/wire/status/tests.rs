@@ -1,4 +1,4 @@
-//! What is encoded is decoded the same, equal things are equal bytes, and what a peer may send is refused with its place.
+//! Round trips, deterministic encoding, and rejection of invalid input from a peer with its location.
 
 mod chips;
 mod given;
@@ -27,7 +27,7 @@ fn labels() -> impl Strategy<Value = LabelSet> {
     })
 }
 
-/// As the hardware is read: the vendor is that of the PCI ids.
+/// Inventory as read from hardware: the vendor matches the PCI IDs.
 fn inventory() -> impl Strategy<Value = Inventory> {
     any::inventory().prop_map(|mut inventory| {
         for device in &mut inventory.devices {
@@ -37,7 +37,7 @@ fn inventory() -> impl Strategy<Value = Inventory> {
     })
 }
 
-/// Where a node may stand, in states that there are and in others.
+/// Arbitrary layout status, in known and unknown states.
 fn layout() -> impl Strategy<Value = LayoutStatus> {
     let text = || "[ -~]{0,12}";
     let progress = (text(), 0..9_usize, 0..9_usize, any::<bool>()).prop_map(|told| Progress {
@@ -133,7 +133,7 @@ fn without(parts: &Parts, start: &str) -> Parts {
         .collect()
 }
 
-/// Two MIG-capable GPUs that offer the same.
+/// Two MIG-capable GPUs with the same profile catalog.
 fn two_gpus() -> Inventory {
     let text = r#"{"apiVersion": "octavo.dev/v1", "kind": "Inventory",
 "nvml": {"state": "ready", "driverVersion": "570.133.20", "cudaVersion": "12.8"},
@@ -203,7 +203,7 @@ fn a_status_of_a_newer_agent_is_read_as_far_as_it_is_known() {
     assert_eq!(decode(&without(&parts, "labels")), decode(&parts));
 }
 
-/// The status of [`two_gpus`] with the first device as `edit` leaves it.
+/// The status of [`two_gpus`] after applying `edit` to the first device.
 fn edited(edit: impl FnOnce(&mut v1::Device)) -> Result<Status, StatusError> {
     let parts = encode(&two_gpus(), &LabelSet::default(), None);
     let key = "device/0000:07:00.0";
@@ -337,7 +337,7 @@ fn i12_a_layout_that_cannot_be_is_refused_with_its_field() {
     };
     let parts = encode(&two_gpus(), &LabelSet::default(), None);
     let read = |layout: &v1::Layout| decode(&with(&parts, "layout", content(layout)));
-    // A state that is newer than this reader is kept as it is told.
+    // An unknown state is preserved as received.
     assert_eq!(
         read(&good).unwrap().layout.unwrap().devices[1].state,
         "resting"

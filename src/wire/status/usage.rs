@@ -1,4 +1,4 @@
-//! The part `usage`, both ways. The way in has a bound for every text, list and number of a hundred.
+//! Encoding and decoding of the part `usage`. Decoding limits every text, list and percentage.
 
 use super::error::{FieldError, StatusProblem};
 use super::field::{Read, bounded, each, parsed, parsed_if_there, text, text_if_there, within};
@@ -97,7 +97,7 @@ fn read_memory(memory: v1::MemoryUse) -> MemoryUse {
 
 fn read_percent(number: Option<u32>) -> Read<Option<Percent>> {
     let number = number.map(|number| within("utilization", number, 100));
-    // Within a hundred it fits.
+    // Values up to 100 fit in a `u8`.
     let percent = |number| Percent(u8::try_from(number).unwrap_or(u8::MAX));
     Ok(number.transpose()?.map(percent))
 }

@@ -1,4 +1,4 @@
-//! The way out: domain values as messages. Nothing can fail here.
+//! Infallible conversion of domain values to Protobuf messages.
 
 use super::amd;
 use crate::domain::catalog::{
@@ -83,7 +83,7 @@ pub(super) fn labels(labels: &LabelSet) -> v1::Labels {
     }
 }
 
-/// `profiles` is the key of the part that says what it offers.
+/// Encodes a device. `profiles` is the key of the part with its profile catalog.
 pub(super) fn device(device: &Device, profiles: String) -> v1::Device {
     let identity = &device.identity;
     v1::Device {

@@ -1,11 +1,11 @@
-//! Why a message says nothing.
+//! Errors while parsing a message.
 
 use thiserror::Error;
 
 use crate::domain::id::IdError;
 use crate::domain::stream::PartKeyError;
 
-/// A message that cannot be, with its field such as `snapshot.parts[3].key`.
+/// An invalid message, with the field such as `snapshot.parts[3].key`.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{field} of a message cannot be")]
 pub struct StreamError {
@@ -14,31 +14,31 @@ pub struct StreamError {
     problem: StreamProblem,
 }
 
-/// What is wrong with a field.
+/// Why a field is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StreamProblem {
-    /// Nothing is said, or something that only a newer version understands.
+    /// The message is empty or of a kind that this version does not know.
     #[error("it says nothing that this version understands")]
     Empty,
-    /// A name that no node can have.
+    /// An invalid node name.
     #[error(transparent)]
     Name(#[from] IdError),
-    /// A key that no part can have.
+    /// An invalid part key.
     #[error(transparent)]
     Key(#[from] PartKeyError),
-    /// More parts than any node has.
+    /// Too many parts.
     #[error("{count} are more than {}", super::MOST_PARTS)]
     TooMany {
-        /// How many.
+        /// Number of parts.
         count: usize,
     },
-    /// A text that is longer than what stands there.
+    /// A text is too long.
     #[error("it is too long")]
     TooLong,
-    /// A text with control characters.
+    /// A text contains control characters.
     #[error("it has control characters")]
     Control,
-    /// A status without a number.
+    /// The sequence number is zero.
     #[error("a status is numbered from 1")]
     Unnumbered,
 }
@@ -49,7 +49,7 @@ impl StreamError {
         &self.field
     }
 
-    /// What is wrong with it.
+    /// Why it is invalid.
     pub fn problem(&self) -> &StreamProblem {
         &self.problem
     }
@@ -61,7 +61,7 @@ impl StreamError {
         }
     }
 
-    /// The same error seen from the message that holds it.
+    /// Prepends the parent's path.
     pub(super) fn within(mut self, parent: &str) -> Self {
         self.field = format!("{parent}.{}", self.field);
         self

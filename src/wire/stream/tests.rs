@@ -1,4 +1,4 @@
-//! What one end says is what the other hears, and what nobody may say is refused with its field.
+//! Round trips of all messages, and rejection of invalid messages with the field.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

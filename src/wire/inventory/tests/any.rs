@@ -1,4 +1,4 @@
-//! Any inventory whatever, as a strategy: sensible or not, but one that the domain can hold.
+//! Property test strategies for arbitrary inventories: plausible or not, but valid in the domain model.
 
 mod chips;
 
@@ -17,10 +17,10 @@ use crate::domain::inventory::{
 };
 use crate::domain::quantity::{ComputeCapability, CudaVersion, Mebibytes};
 
-/// Any inventory. Other modules' properties use it too.
+/// Arbitrary inventory, also used by property tests of other modules.
 pub(crate) fn inventory() -> impl Strategy<Value = Inventory> {
     let neuron = option::of(chips::neuron().boxed());
-    // Boxed: as one value all these strategies are more than the stack of a test has room for.
+    // Boxed, because the combined strategy would exceed the stack of a test thread.
     (machine(), nvml(), neuron, vec(device().boxed(), 0..3)).prop_map(
         |(machine, nvml, neuron, mut devices)| {
             devices.sort_by_key(|device| device.pci);
@@ -35,7 +35,7 @@ pub(crate) fn inventory() -> impl Strategy<Value = Inventory> {
     )
 }
 
-/// Texts as a driver may give them, with what a format could trip over.
+/// Arbitrary driver texts, including ones that are ambiguous in YAML or JSON.
 fn words() -> impl Strategy<Value = String> {
     prop_oneof![
         "[ -~]{0,12}",
@@ -125,7 +125,7 @@ fn condition() -> impl Strategy<Value = Condition> {
     ]
 }
 
-/// Three groups, because a tuple of strategies has at most twelve members.
+/// Split into three groups, because a tuple of strategies has at most twelve members.
 fn device() -> impl Strategy<Value = Device> {
     let ids = (any::<[u16; 4]>(), option::of(0..0x0100_0000_u32)).prop_map(|(ids, class)| PciIds {
         vendor: ids[0],

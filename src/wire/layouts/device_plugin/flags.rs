@@ -1,4 +1,5 @@
-//! `flags:` of NVIDIA's device plugin and feature discovery. None of them is a layout's: the agent has flags of its own.
+//! The `flags` section of NVIDIA's device plugin and GPU Feature Discovery. Layouts use none of them, because the agent
+//! has its own flags.
 
 use super::there;
 use crate::wire::layouts::error::WarningProblem;
@@ -6,7 +7,7 @@ use crate::wire::layouts::findings::{Findings, Shape};
 use crate::wire::layouts::scalar;
 use crate::wire::layouts::tree::{Entry, Node, Value};
 
-/// What a flag may be.
+/// Type of a flag's value.
 #[derive(Clone, Copy)]
 enum Kind {
     Switch,
@@ -19,7 +20,7 @@ enum Kind {
     Words(&'static [&'static str]),
 }
 
-/// A flag's key, what it may be, and the agent's own flag for it.
+/// Key of a flag, type of its value, and the corresponding flag of the agent.
 type Flag = (&'static str, Kind, Option<&'static str>);
 
 const FLAGS: Shape = Shape {
@@ -117,7 +118,7 @@ const OF_GFD: &[Flag] = &[
     ("machineTypeFile", Kind::Text, None),
 ];
 
-/// Whether it is the key of a flag.
+/// Reports whether `key` is the key of a flag.
 pub(super) fn has(key: &str) -> bool {
     let mut sections = [FLAGS, PLUGIN, GFD].into_iter();
     sections.any(|shape| shape.keys.contains(&key))
@@ -152,7 +153,7 @@ fn each(entries: &[Entry], (within, flags): (&str, &[Flag]), findings: &mut Find
     }
 }
 
-/// What the value should have been, where it is not.
+/// Returns the description of the expected value if `node` does not match it.
 fn wrong(node: &Node, kind: Kind) -> Option<&'static str> {
     let is_one_of =
         |node: &Node, words: &[&str]| scalar::text(node).is_some_and(|text| words.contains(&text));

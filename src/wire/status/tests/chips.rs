@@ -1,11 +1,11 @@
-//! What Neuron's and AMD's drivers say: parts of their own, and what a peer may send of them is refused with its place.
+//! Neuron and AMD devices: their own parts, and rejection of invalid input from a peer with its location.
 
 use super::*;
 use crate::domain::inventory::{
     Amd, DriverLayout, LogicalCores, LogicalSource, Neuron, NeuronDevice,
 };
 
-/// A node with twelve devices, which is more than sort alike as texts and as numbers.
+/// A node with twelve devices, so that numeric and lexical order differ.
 fn neuron() -> Inventory {
     let device = |number| NeuronDevice {
         number,
@@ -33,7 +33,7 @@ fn encoded(inventory: &Inventory) -> Parts {
     encode(inventory, &LabelSet::default(), None)
 }
 
-/// The place and the mistake of the status of [`neuron`] in which a part is another.
+/// Location and error of the status of [`neuron`] with one part replaced.
 fn refused(key: &str, message: &impl Message) -> String {
     let parts = with(&encoded(&neuron()), key, content(message));
     let error = decode(&parts).unwrap_err();

@@ -1,4 +1,4 @@
-//! The parts `sharing` and `usage`: what is written is read the same, and what a peer may send is refused with its place.
+//! The parts `sharing` and `usage`: round trips, and rejection of invalid input from a peer with its location.
 
 use proptest::collection::vec;
 use proptest::option::of;
@@ -147,7 +147,7 @@ fn usage() -> impl Strategy<Value = Usage> {
     (devices, vec(word(), 0..3)).prop_map(|(devices, missing)| Usage { devices, missing })
 }
 
-/// A whole status with these parts.
+/// A complete status with additional parts.
 fn parts(more: impl IntoIterator<Item = (PartKey, Content)>) -> Parts {
     let inventory = two_gpus();
     let parts = encode(&inventory, &LabelSet::default(), None);

@@ -1,4 +1,4 @@
-//! How long the texts of drivers and kernels may be.
+//! Limits on the texts of drivers and kernels.
 
 use super::*;
 

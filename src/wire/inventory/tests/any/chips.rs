@@ -1,4 +1,4 @@
-//! What drivers other than NVIDIA's say, whatever that may be.
+//! Strategies for Neuron and AMD devices.
 
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -15,7 +15,7 @@ pub(super) fn neuron() -> impl Strategy<Value = Neuron> {
     let layout = prop_oneof![Just(DriverLayout::Known), Just(DriverLayout::Unknown)];
     let source = prop_oneof![Just(LogicalSource::File), Just(LogicalSource::Default)];
     let logical = (1..=8_u32, source).prop_map(|(size, source)| LogicalCores { size, source });
-    // Numbers of which the texts are ordered otherwise.
+    // A range in which numeric and lexical order differ.
     let devices = btree_map(0..120_u32, neuron_device(), 0..4).prop_map(|devices| {
         let devices = devices.into_iter();
         let numbered = |(number, device)| NeuronDevice { number, ..device };
