@@ -352,6 +352,7 @@ impl Cluster {
         self.view.borrow().clone()
     }
 
+    /// Queues the events for the API server.
     pub fn tell(&self, events: Vec<Event>) {
         for event in events {
             self.link.tell(event.into());

@@ -209,6 +209,7 @@ impl FromStr for Audience {
 }
 
 impl Audience {
+    /// Returns the audience as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -142,7 +142,7 @@ pub struct Device {
     pub mig: Mig,
     /// Processes with a context on the device, ordered by pid.
     pub processes: Vec<Process>,
-    /// Its active NVLinks, ordered by link number.
+    /// Its active `NVLink` connections, ordered by link number.
     pub links: Vec<NvLink>,
     /// Membership of a multi-node NVLink fabric.
     pub fabric: Option<Fabric>,

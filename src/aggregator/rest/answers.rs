@@ -1,4 +1,4 @@
-//! Serialized responses with an ETag, and a cache of responses by result of the profile check.
+//! Serialized responses with an entity tag, and a cache of responses by result of the profile check.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,7 +17,7 @@ use crate::domain::access::Types;
 const MOST: usize = 32;
 const MOST_BYTES: usize = 8 << 20;
 
-/// Serialized document with its ETag.
+/// Serialized document with its entity tag.
 #[derive(Debug, Clone)]
 pub(super) struct Tagged {
     body: Bytes,

@@ -158,7 +158,7 @@ impl Registration for Registrar {
     }
 }
 
-/// Implements kubelet's PodResources service.
+/// Implements kubelet's `PodResources` service.
 #[derive(Debug)]
 struct Lister;
 

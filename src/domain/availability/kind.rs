@@ -61,6 +61,7 @@ pub struct Names {
 const MOST_NAMES: usize = 4096;
 
 impl Names {
+    /// Creates an empty cache of names, resolved by this catalog.
     pub fn new(catalogue: Catalogue) -> Self {
         Self {
             catalogue,

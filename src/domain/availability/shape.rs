@@ -67,6 +67,7 @@ impl Whole {
         all.next()
     }
 
+    /// Returns the resource name.
     pub fn as_str(self) -> &'static str {
         self.0
     }
