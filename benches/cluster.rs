@@ -39,6 +39,9 @@ mod cluster {
 mod followed;
 #[path = "support/keepers.rs"]
 mod keepers;
+#[expect(dead_code, reason = "tests need more of it")]
+#[path = "../tests/it/patience.rs"]
+mod patience;
 #[path = "support/process.rs"]
 mod process;
 #[path = "support/simulated.rs"]

@@ -47,6 +47,9 @@ mod fleet_of;
 mod lateness;
 #[path = "support/objects.rs"]
 mod objects;
+#[expect(dead_code, reason = "tests need more of it")]
+#[path = "../tests/it/patience.rs"]
+mod patience;
 #[expect(dead_code, reason = "how often it wakes up is not for here")]
 #[path = "support/process.rs"]
 mod process;

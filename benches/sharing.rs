@@ -17,6 +17,9 @@
 
 #[path = "support/givers.rs"]
 mod givers;
+#[expect(dead_code, reason = "tests need more of it")]
+#[path = "../tests/it/patience.rs"]
+mod patience;
 #[path = "../tests/it/peer.rs"]
 mod peer;
 #[expect(dead_code, reason = "this reads memory alone")]

@@ -1,13 +1,13 @@
 //! The agent as it ships, as a process: what it does when the driver hangs, comes late, is replaced, or goes.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use nvml_sim::model::Slot;
 
 use crate::machine::Machine;
+use crate::patience::{Lines, exit_status};
 
 const FOUR_H100: &str = "
 machine: four
@@ -239,10 +239,7 @@ impl Leased {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = String::new();
-        let mut output = BufReader::new(holder.stdout.take().unwrap());
-        output.read_line(&mut said).unwrap();
-        assert_eq!(said, "taken\n");
+        Lines::of(holder.stdout.take().unwrap()).find_line("taken");
         Self(holder)
     }
 }
@@ -250,7 +247,7 @@ impl Leased {
 impl Drop for Leased {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        let _ended = self.0.wait();
+        exit_status(&mut self.0);
     }
 }
 

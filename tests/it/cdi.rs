@@ -11,6 +11,7 @@ use octavo::domain::sharing::{Partition, Unit};
 use octavo::wire::cdi::{DriverEdits, describe};
 use serde_json::{Value, json};
 
+use crate::patience::Finish;
 use crate::peer::Peer;
 
 /// Version 1.1.0 of the library is that of the specification.
@@ -93,7 +94,7 @@ fn units() -> Vec<Unit> {
 fn runtime(folder: &Path, units: &[Unit]) -> Output {
     let given = deliver(units, &BTreeSet::from([Way::Cdi]), &files()).unwrap();
     let mut runtime = Command::new(RUNTIME.build());
-    runtime.arg(folder).args(given.cdi).output().unwrap()
+    runtime.arg(folder).args(given.cdi).finish()
 }
 
 #[track_caller]

@@ -6,6 +6,8 @@ use std::process::{Command, Output, Stdio};
 
 use octavo::wire::inventory::{Document, parse};
 
+use crate::patience::{Finish, output};
+
 const MACHINES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/cli/machines");
 
 fn machine(name: &str) -> String {
@@ -19,7 +21,7 @@ fn octavo(arguments: &[&str]) -> Command {
 }
 
 fn run(arguments: &[&str]) -> Output {
-    octavo(arguments).output().unwrap()
+    octavo(arguments).finish()
 }
 
 /// Runs with `text` on standard input.
@@ -36,7 +38,7 @@ fn piped(arguments: &[&str], text: &str) -> Output {
         .unwrap()
         .write_all(text.as_bytes())
         .unwrap();
-    child.wait_with_output().unwrap()
+    output(child, "octavo")
 }
 
 fn stdout(output: &Output) -> &str {
@@ -98,7 +100,7 @@ fn colours_say_nothing_that_the_words_do_not() {
         bare = bare.replace(&format!("\u{1b}[{code}m"), "");
     }
     assert_eq!(bare, stdout(&plain));
-    let quiet = octavo(&arguments).env("NO_COLOR", "1").output().unwrap();
+    let quiet = octavo(&arguments).env("NO_COLOR", "1").finish();
     assert_eq!(stdout(&quiet), stdout(&plain));
 }
 
@@ -111,7 +113,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
         .spawn()
         .unwrap();
     drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
+    let output = output(child, "octavo inspect");
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
 }
 
@@ -225,10 +227,7 @@ fn a_variable_sets_what_a_flag_does_and_the_flag_wins() {
     let said = |flags: &[&str]| {
         let mut command = octavo(&["inspect"]);
         command.args(flags).env("OCTAVO_NVML_LIBRARY", "/variable");
-        stderr(&command.output().unwrap())
-            .lines()
-            .next()
-            .map(str::to_owned)
+        stderr(&command.finish()).lines().next().map(str::to_owned)
     };
     let missing = |path| Some(format!("error: there is no NVML library at {path}"));
     assert_eq!(said(&[]), missing("/variable"));
@@ -249,14 +248,12 @@ fn a_variable_that_is_set_to_nothing_is_as_good_as_unset() {
         .env("OCTAVO_NVML_LIBRARY", "")
         .env("OCTAVO_INTERVAL", "")
         .env("OCTAVO_LABEL_SINK", "")
-        .output()
-        .unwrap();
+        .finish();
     assert!(output.status.success(), "{}", stderr(&output));
     let machine = machine("t4");
     let output = octavo(&["labels", "--from", &machine])
         .env("OCTAVO_MIG_STRATEGY", "")
-        .output()
-        .unwrap();
+        .finish();
     assert!(output.status.success(), "{}", stderr(&output));
 }
 

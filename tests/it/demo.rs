@@ -1,7 +1,6 @@
 //! `octavo demo` and its machines: real programs on simulated hardware, and nothing left of them.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -11,6 +10,7 @@ use nix::unistd::Pid;
 
 use crate::golden::golden;
 use crate::machine::{Machine, built_library, simulator};
+use crate::patience::{Finish, Lines, exit_status, until};
 
 const MACHINES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/demo/machines");
 
@@ -41,7 +41,7 @@ fn each_machine_of_the_demo_carries_exactly_its_labels() {
 #[test]
 fn the_demo_sees_its_fleet_and_leaves_nothing() {
     let place = Place::new();
-    let output = place.demo(&["--seconds=5"]).output().unwrap();
+    let output = place.demo(&["--seconds=5"]).finish();
     let said = text(&output);
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(
@@ -59,19 +59,20 @@ fn the_demo_shows_who_is_over_the_share_of_a_gpu() {
     let server = try_this.trim().split(' ').next().unwrap();
     let server = server.strip_prefix("OCTAVO_SERVER=").unwrap();
     // The agent has looked before its node is told of, or does so soon: each thing that happens is a reason to ask again.
-    let mut rows = String::new();
-    while !rows.contains("180% of 5120Mi, over") {
+    let top = || {
         demo.says("Z");
         let top = Command::new(env!("CARGO_BIN_EXE_octavo"))
             .args(["top", "--node=t4", "--server", server])
-            .output()
-            .unwrap();
-        rows = text(&top);
-    }
+            .finish();
+        text(&top)
+    };
+    let rows = until("a share that is exceeded", top, |rows| {
+        rows.contains("180% of 5120Mi, over")
+    });
     assert!(rows.contains("research/notebook-7"), "{rows}");
     assert!(rows.contains("serving/triton-0"), "{rows}");
     kill(demo.pid(), Signal::SIGINT).unwrap();
-    assert_eq!(demo.child.wait().unwrap().code(), Some(0));
+    assert_eq!(exit_status(&mut demo.child).code(), Some(0));
     place.is_left_clean();
 }
 
@@ -89,14 +90,15 @@ fn the_demo_s_shared_gpu_is_time_sliced_wherever_it_is_shown() {
         let output = Command::new(env!("CARGO_BIN_EXE_octavo"))
             .args(arguments)
             .args(["--server", server])
-            .output()
-            .unwrap();
+            .finish();
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     // Its plugin registers with kubelet first.
-    while octavo(&["nodes", "--sharing=time-slicing", "-o", "name"]).trim() != "t4" {
+    let shared = || {
         demo.is_running();
-    }
+        octavo(&["nodes", "--sharing=time-slicing", "-o", "name"])
+    };
+    until("the shared node", shared, |names| names.trim() == "t4");
     let node = octavo(&["node", "t4", "-o", "json"]);
     for label in [
         r#""nvidia.com/gpu.replicas": "3""#,
@@ -105,15 +107,14 @@ fn the_demo_s_shared_gpu_is_time_sliced_wherever_it_is_shown() {
     ] {
         assert!(node.contains(label), "{node}");
     }
-    let figures = || octavo(&["availability", "--no-headers"]);
-    let mut seen = figures();
-    // Who has which time slice is observed in a rhythm of its own.
-    while !is_counted(&seen) {
+    // Allocations of time slices are observed at an interval of their own.
+    let figures = || {
         demo.is_running();
-        seen = figures();
-    }
+        octavo(&["availability", "--no-headers"])
+    };
+    until("two of three time slices", figures, |seen| is_counted(seen));
     kill(demo.pid(), Signal::SIGINT).unwrap();
-    assert_eq!(demo.child.wait().unwrap().code(), Some(0));
+    assert_eq!(exit_status(&mut demo.child).code(), Some(0));
     place.is_left_clean();
 }
 
@@ -144,18 +145,19 @@ fn the_demo_s_devices_of_amd_s_are_repartitioned_while_it_runs_and_seen_as_they_
     let server = server.strip_prefix("OCTAVO_SERVER=").unwrap();
     // Whenever something happens, what happened before has been looked at.
     let mut unseen = vec!["CPX/NPS4, 8 x 49148Mi", "SPX/NPS1"];
-    while !unseen.is_empty() {
+    let node = || {
         demo.says("somebody ");
         let node = Command::new(env!("CARGO_BIN_EXE_octavo"))
             .args(["node", "mi300x", "--server", server])
-            .output()
-            .unwrap();
+            .finish();
         let said = text(&node);
         let all = |mode: &str| said.matches(mode).count() == 8;
         unseen.retain(|mode| !all(mode));
-    }
+        unseen.clone()
+    };
+    until("both partition modes", node, Vec::is_empty);
     kill(demo.pid(), Signal::SIGINT).unwrap();
-    assert_eq!(demo.child.wait().unwrap().code(), Some(0));
+    assert_eq!(exit_status(&mut demo.child).code(), Some(0));
     place.is_left_clean();
 }
 
@@ -172,7 +174,7 @@ fn an_interrupted_demo_ends_well_and_leaves_nothing() {
         };
         demo.says(until);
         kill(demo.pid(), signal).unwrap();
-        assert_eq!(demo.child.wait().unwrap().code(), Some(0));
+        assert_eq!(exit_status(&mut demo.child).code(), Some(0));
         place.is_left_clean();
     }
 }
@@ -190,8 +192,7 @@ fn a_fleet_that_is_not_as_it_should_be_is_named_and_fails() {
     .unwrap();
     let output = place
         .demo(&["--seconds=2", "--machines", machines.to_str().unwrap()])
-        .output()
-        .unwrap();
+        .finish();
     let said = text(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(
@@ -209,7 +210,7 @@ fn an_agent_that_dies_is_reported_with_the_end_of_its_log() {
     fs::write(&agent, "#!/bin/sh\necho no luck today >&2\nexit 7\n").unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(&agent, mode).unwrap();
-    let output = place.demo(&["--seconds=5"]).output().unwrap();
+    let output = place.demo(&["--seconds=5"]).finish();
     let said = text(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(
@@ -225,8 +226,7 @@ fn a_program_that_is_missing_is_named_with_how_to_get_it() {
     let output = Command::new(env!("CARGO_BIN_EXE_octavo"))
         .args(["demo", "--programs"])
         .arg(empty.path())
-        .output()
-        .unwrap();
+        .finish();
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output).replace(empty.path().to_str().unwrap(), "FOLDER");
     assert!(
@@ -246,7 +246,7 @@ struct Place {
 /// A demo that runs.
 struct Demo {
     child: Child,
-    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    lines: Lines,
 }
 
 impl Place {
@@ -290,7 +290,7 @@ impl Place {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let lines = Lines::of(child.stdout.take().unwrap());
         Demo { child, lines }
     }
 
@@ -316,18 +316,7 @@ impl Place {
 impl Demo {
     #[track_caller]
     fn says(&mut self, text: &str) -> String {
-        let mut said = Vec::new();
-        for line in self.lines.by_ref() {
-            let line = line.unwrap();
-            if line.contains(text) {
-                return line;
-            }
-            said.push(line);
-        }
-        panic!(
-            "the demo never said {text:?}; it said:\n{}",
-            said.join("\n")
-        );
+        self.lines.find_line(text)
     }
 
     #[track_caller]

@@ -14,6 +14,7 @@ use octavo::domain::doctor::Check;
 use octavo::wire::diagnosis::{FindingJson, VerdictJson, parse};
 
 use crate::machine::Machine;
+use crate::patience::Finish;
 use crate::sharing::kubelet::Kubelet;
 
 use VerdictJson::{Failing, NotApplicable, Ok as Fine, Unknown, Warning};
@@ -91,7 +92,7 @@ fn of_machine(machine: &Machine, more: &[&str]) -> Diagnosis {
     command.arg("--nvml-library").arg(machine.library());
     command.arg("--sys-root").arg(machine.path().join("sys"));
     command.args(more);
-    Diagnosis::of(&command.output().unwrap())
+    Diagnosis::of(&command.finish())
 }
 
 #[test]
@@ -181,7 +182,7 @@ fn labels_of_another_time_are_told() {
     let mut command = octavo(&["labels"]);
     command.arg("--nvml-library").arg(machine.library());
     command.arg("--sys-root").arg(machine.path().join("sys"));
-    let labels = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    let labels = String::from_utf8(command.finish().stdout).unwrap();
     let look = || {
         of_machine(
             &machine,
@@ -222,7 +223,7 @@ fn labels_of_another_time_are_told() {
     said.says("other-managers", Warning, "two write the same labels");
     fs::remove_file(&file).unwrap();
     let mut command = octavo(&["doctor", "--labels"]);
-    let output = command.arg(&file).output().unwrap();
+    let output = command.arg(&file).finish();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.starts_with("error: cannot read labels from"), "{said}");

@@ -8,6 +8,7 @@ use octavo::domain::{id::PciAddress, interconnect};
 use octavo::hw::Settings;
 
 use crate::machine::{Machine, start};
+use crate::patience::Finish;
 
 const FABRIC: &str = "fabric: {cluster_uuid: 11111111-2222-3333-4444-555555555555, clique: 3}\n";
 
@@ -97,7 +98,7 @@ fn octavo(machine: &Machine, arguments: &[&str]) -> Output {
     command.args(arguments);
     command.arg("--nvml-library").arg(machine.library());
     command.arg("--sys-root").arg(machine.path().join("empty"));
-    command.output().unwrap()
+    command.finish()
 }
 
 fn text(bytes: &[u8]) -> &str {

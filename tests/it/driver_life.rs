@@ -14,6 +14,7 @@ use octavo::hw::Settings;
 
 use crate::driver_contract::H100S;
 use crate::machine::{Machine, follow, start};
+use crate::patience::{Finish, within};
 
 fn is_ready(state: &NvmlState) -> bool {
     matches!(state, NvmlState::Ready(_))
@@ -284,7 +285,7 @@ async fn an_xid_is_a_hint() {
     follow(&handle, &mut handle.hints(), is_ready).await;
     let mut hints = handle.hints();
     machine.change(|world| world.xid(Slot(2), 79, None));
-    hints.changed().await;
+    within("a hint", hints.changed()).await;
 }
 
 /// Asks the simulator's log, which only its environment switches on: a process of its own reads the devices twice.
@@ -298,8 +299,7 @@ fn a_reading_asks_nothing_twice() {
             .env("NVML_SIM_LOG", &log)
             .env("OCTAVO_TEST_LIBRARY", machine.library())
             .env("OCTAVO_TEST_READINGS", readings)
-            .output()
-            .unwrap();
+            .finish();
         assert!(child.status.success(), "{child:?}");
         logged(&fs::read_to_string(log).unwrap())
     };

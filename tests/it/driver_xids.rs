@@ -14,6 +14,7 @@ use octavo::hw::Handle;
 
 use crate::driver_contract::H100S;
 use crate::machine::{Machine, follow};
+use crate::patience::within;
 use crate::process::{Program, resident};
 
 const MIG: &str = "machine: mig\ngpus:\n- {board: T4}\n- {board: A100_80GB, mig: enabled, instances: [{profile: 3g.40gb, start: 4}, {profile: 2g.20gb, compute: [1c.2g.20gb, 1c.2g.20gb]}]}\n";
@@ -30,13 +31,17 @@ async fn listen(machine: &Machine) -> Handle {
 async fn heard_until(handle: &Handle, last: Xid) -> Vec<Xid> {
     let mut hints = handle.hints();
     let mut heard = Vec::new();
-    loop {
-        heard.extend(handle.xids());
-        if heard.contains(&last) {
-            return heard;
+    let hearing = async {
+        loop {
+            heard.extend(handle.xids());
+            if heard.contains(&last) {
+                return;
+            }
+            hints.changed().await;
         }
-        hints.changed().await;
-    }
+    };
+    within(&format!("{last:?}"), hearing).await;
+    heard
 }
 
 /// An error of the GPU in this slot of the machine.
@@ -109,7 +114,7 @@ async fn other_events_are_hints_without_an_xid() {
     let handle = listen(&machine).await;
     let mut hints = handle.hints();
     machine.change(|world| world.create_gi(Slot(0), 9, None));
-    hints.changed().await;
+    within("a hint", hints.changed()).await;
     assert_eq!(handle.xids(), []);
 }
 

@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::{Value, json};
 
 use crate::engine::{Listening, Manner};
+use crate::patience::Finish;
 use crate::process::Aggregator;
 
 const PRICES: &str = "
@@ -79,8 +80,7 @@ fn run(server: &str, arguments: &[&str]) -> (String, String, Option<i32>) {
         .args(arguments)
         .env("OCTAVO_SERVER", server)
         .stdin(Stdio::null())
-        .output()
-        .unwrap();
+        .finish();
     told(&output)
 }
 

@@ -3,7 +3,7 @@
 mod profiles;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -12,6 +12,7 @@ use nix::unistd::Pid;
 use nvml_sim::model::Slot;
 
 use crate::machine::Machine;
+use crate::patience::{Finish, Lines, exit_status};
 use crate::process::{Aggregator, Program};
 
 const H100: &str = "
@@ -85,7 +86,7 @@ impl Fleet {
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
-        self.octavo(arguments).output().unwrap()
+        self.octavo(arguments).finish()
     }
 
     #[track_caller]
@@ -102,7 +103,7 @@ impl Fleet {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let lines = Lines::of(child.stdout.take().unwrap());
         Watch { child, lines }
     }
 }
@@ -110,23 +111,18 @@ impl Fleet {
 /// A watch that runs.
 struct Watch {
     child: Child,
-    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    lines: Lines,
 }
 
 impl Watch {
     #[track_caller]
     fn line(&mut self) -> String {
-        self.lines.next().unwrap().unwrap()
+        self.lines.line()
     }
 
     #[track_caller]
     fn says(&mut self, text: &str) -> String {
-        loop {
-            let line = self.line();
-            if line.contains(text) {
-                return line;
-            }
-        }
+        self.lines.find_line(text)
     }
 }
 
@@ -210,13 +206,13 @@ fn notes_are_printed_below_the_table_that_they_are_about() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("screen");
     let screen = fs::File::create(&path).unwrap();
-    let status = fleet
+    let mut child = fleet
         .octavo(&["availability"])
         .stderr(screen.try_clone().unwrap())
         .stdout(screen)
-        .status()
+        .spawn()
         .unwrap();
-    assert!(status.success());
+    assert!(exit_status(&mut child).success());
     let lines = fs::read_to_string(&path).unwrap();
     let mut lines = lines.lines();
     assert!(lines.next().unwrap().starts_with("NVIDIA A100 80GB - "));
@@ -246,7 +242,7 @@ fn a_watch_tells_each_change_and_ends_well_when_interrupted() {
     for watch in [&mut lines, &mut objects] {
         let pid = Pid::from_raw(i32::try_from(watch.child.id()).unwrap());
         kill(pid, Signal::SIGINT).unwrap();
-        assert_eq!(watch.child.wait().unwrap().code(), Some(0));
+        assert_eq!(exit_status(&mut watch.child).code(), Some(0));
     }
 }
 
@@ -289,19 +285,16 @@ fn an_unknown_authority_points_to_the_flag_that_names_it() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let log = BufReader::new(aggregator.stderr.take().unwrap()).lines();
-    let port = log.map_while(Result::ok).find_map(|line| {
-        let (_, address) = line.split_once("listening for people and programs on ")?;
-        let (_, port) = address.split(' ').next()?.rsplit_once(':')?;
-        Some(port.to_owned())
-    });
-    let url = format!("https://localhost:{}", port.unwrap());
+    let listens = "listening for people and programs on ";
+    let line = Lines::of(aggregator.stderr.take().unwrap()).find_line(listens);
+    let (_, address) = line.split_once(listens).unwrap();
+    let address: SocketAddr = address.split(' ').next().unwrap().parse().unwrap();
+    let url = format!("https://localhost:{}", address.port());
     let ask = |ca: &str| {
         Command::new(env!("CARGO_BIN_EXE_octavo"))
             .args(["nodes", "--server", &url, "--ca"])
             .arg(path(ca))
-            .output()
-            .unwrap()
+            .finish()
     };
     let (wrong, missing, right) = (ask("other.crt"), ask("none.crt"), ask("tls.crt"));
     let _gone_already = aggregator.kill();
@@ -323,10 +316,7 @@ fn a_link_called_kubectl_octavo_is_a_plugin_of_kubectl() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = folder.path().join("kubectl-octavo");
     symlink(env!("CARGO_BIN_EXE_octavo"), &plugin).unwrap();
-    let output = Command::new(&plugin)
-        .args(["nodes", "--help"])
-        .output()
-        .unwrap();
+    let output = Command::new(&plugin).args(["nodes", "--help"]).finish();
     let help = said(&output.stdout);
     assert!(
         help.contains("Usage: kubectl octavo nodes [OPTIONS]"),
@@ -336,7 +326,7 @@ fn a_link_called_kubectl_octavo_is_a_plugin_of_kubectl() {
         help.contains("\n  kubectl octavo nodes --sort-by free\n"),
         "{help}"
     );
-    let output = Command::new(&plugin).arg("nods").output().unwrap();
+    let output = Command::new(&plugin).arg("nods").finish();
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output.stderr).contains("Usage: kubectl octavo"));
 }

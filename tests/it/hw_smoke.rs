@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::machine::Machine;
+use crate::patience::Finish;
 
 const T4: &str = "
 machine: smoke
@@ -78,8 +79,7 @@ fn smoke(machine: &Machine, nvidia_smi: &str, record: &Path) -> Output {
         .env("PATH", path)
         .env("OCTAVO", env!("CARGO_BIN_EXE_octavo"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
-        .output()
-        .unwrap()
+        .finish()
 }
 
 #[test]

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::machine::Machine;
+use crate::patience::watch;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Each image, and what is in it over its base.
@@ -166,6 +167,7 @@ fn text(value: &Value) -> String {
 
 /// Runs `hack/image.sh`; gives what it said, and the names of what is left in its folder for drafts.
 fn script(binaries: &Path, out: &Path) -> (Output, Vec<String>) {
+    watch();
     let drafts = tempfile::tempdir().unwrap();
     let output = Command::new(here().join("hack/image.sh"))
         .arg("--binaries")
@@ -198,6 +200,7 @@ fn said(output: &Output) -> String {
 /// Runs a program that has to succeed, and gives what it printed.
 #[track_caller]
 fn run(command: &mut Command) -> String {
+    watch();
     let output = command.output();
     let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}; see `make setup`"));
     assert!(output.status.success(), "{command:?}: {}", said(&output));

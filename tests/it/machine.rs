@@ -12,6 +12,8 @@ use nvml_sim::store::Store;
 use octavo::domain::inventory::{Inventory, NvmlState};
 use octavo::hw::{Handle, Hints, Settings, nvml, spawn};
 
+use crate::patience::{PATIENCE, watch};
+
 const LIBRARY: &str = "libnvidia-ml.so.1";
 
 /// A machine of its own: the library is a copy, because the loader takes two links to one file for one library.
@@ -42,6 +44,7 @@ impl Machine {
     }
 
     fn described(dir: tempfile::TempDir, scenario: &str) -> Self {
+        watch();
         let machine = Self { dir };
         fs::write(machine.path().join(SCENARIO_FILE), scenario).unwrap();
         let location = Location {
@@ -152,13 +155,17 @@ pub(crate) async fn follow(
     hints: &mut Hints,
     wanted: impl Fn(&NvmlState) -> bool,
 ) -> Arc<Inventory> {
-    loop {
-        let inventory = handle.observe().await;
-        if wanted(&inventory.nvml) {
-            return inventory;
+    let following = async {
+        loop {
+            let inventory = handle.observe().await;
+            if wanted(&inventory.nvml) {
+                return inventory;
+            }
+            hints.changed().await;
         }
-        hints.changed().await;
-    }
+    };
+    let found = tokio::time::timeout(PATIENCE, following).await;
+    found.unwrap_or_else(|_late| panic!("NVML stays {:?}", handle.latest().nvml))
 }
 
 /// Cargo leaves the library beside the tests, where it stays as it is once the simulator's program is built too.

@@ -39,6 +39,7 @@ mod mig_parted;
 mod monitoring;
 mod offers;
 mod partitions_untold;
+mod patience;
 mod peer;
 mod peer_gfd;
 mod peer_mig_parted;

@@ -1,10 +1,10 @@
 //! `octavo match` against a real aggregator that real agents on simulated machines report to.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 
 use crate::machine::Machine;
+use crate::patience::{Finish, Lines};
 use crate::process::{Aggregator, Program};
 
 const H200: &str = "
@@ -84,8 +84,9 @@ impl Fleet {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(watch.stdout.take().unwrap()).lines();
-        assert_eq!(lines.take(2).filter_map(Result::ok).count(), 2);
+        let mut lines = Lines::of(watch.stdout.take().unwrap());
+        lines.line();
+        lines.line();
         let _gone_already = watch.kill();
         let _gone_already = watch.wait();
     }
@@ -96,8 +97,7 @@ impl Fleet {
             .args(arguments)
             .env("OCTAVO_SERVER", &self.url)
             .stdin(Stdio::null())
-            .output()
-            .unwrap()
+            .finish()
     }
 
     #[track_caller]
@@ -192,8 +192,7 @@ fn a_price_book_that_cannot_be_used_is_an_error_with_its_place() {
             "--price-book",
         ])
         .arg(&book)
-        .output()
-        .unwrap();
+        .finish();
     let text = said(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("line 6:37: \"cheap\" is no price"), "{text}");

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::patience::watch;
+
 /// A program of a module that is pinned.
 pub(crate) struct Peer {
     /// The folder under `tests/peers`.
@@ -34,6 +36,7 @@ impl Peer {
         fs::create_dir_all(program.parent().unwrap()).unwrap();
         // Of two tests that build at once the last rename wins, and both programs are whole.
         let draft = tempfile::NamedTempFile::new_in(program.parent().unwrap()).unwrap();
+        watch();
         let output = Command::new("go")
             .args(["build", "-ldflags=-s -w", "-o"])
             .arg(draft.path())

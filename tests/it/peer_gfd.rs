@@ -10,6 +10,7 @@ use std::process::Command;
 
 use crate::labels::boards;
 use crate::machine::Machine;
+use crate::patience::Finish;
 use crate::peer::Peer;
 
 const PEER: Peer = Peer {
@@ -96,8 +97,7 @@ fn ours_of(machine: &Machine, strategy: &str, file: &Path) -> Vec<String> {
         .arg(machine.library())
         .arg("--sys-root")
         .arg(machine.path().join("sys"))
-        .output()
-        .unwrap();
+        .finish();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -145,8 +145,7 @@ fn theirs(peer: &Path, machine: &Machine, strategy: &str, more: &[&Path]) -> Vec
         .arg(&file)
         .args(more)
         .env("LD_LIBRARY_PATH", machine.path())
-        .output()
-        .unwrap();
+        .finish();
     assert!(
         output.status.success(),
         "{}",

@@ -8,6 +8,7 @@ use octavo::domain::layout::Dialect;
 use octavo::wire::layouts::parse;
 
 use crate::layouts::table::{Original, cases};
+use crate::patience::Finish;
 use crate::peer::Peer;
 
 const PEER: Peer = Peer {
@@ -70,8 +71,7 @@ impl Asked {
             .args(["assert", "--valid-config", "--selected-config", name])
             .arg("--config-file")
             .arg(&file)
-            .output()
-            .unwrap();
+            .finish();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         match output.status.code() {
             Some(0) => Ok(()),

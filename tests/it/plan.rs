@@ -11,6 +11,7 @@ use octavo::wire::plan;
 
 use crate::golden::golden;
 use crate::machine::{Machine, built_library, simulator};
+use crate::patience::Finish;
 
 const PLANS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/plan");
 
@@ -19,8 +20,7 @@ fn octavo(arguments: &[&str]) -> Output {
         .args(arguments)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .stdin(Stdio::null())
-        .output()
-        .unwrap()
+        .finish()
 }
 
 fn text(bytes: &[u8]) -> &str {
@@ -180,8 +180,7 @@ fn a_scenario_is_a_machine_as_good_as_its_recording() {
                 .args(["inspect", "--machine", &machine])
                 .current_dir(env!("CARGO_MANIFEST_DIR"))
                 .stdin(Stdio::null())
-                .output()
-                .unwrap();
+                .finish();
             assert!(output.status.success(), "{}", text(&output.stderr));
             text(&output.stdout).to_owned()
         });
@@ -203,7 +202,7 @@ fn a_scenario_is_simulated_whatever_other_machine_the_environment_names() {
         if let Some(state) = state {
             command.env("NVML_SIM_STATE", state);
         }
-        let output = command.output().unwrap();
+        let output = command.finish();
         assert!(output.status.success(), "{}", text(&output.stderr));
         text(&output.stdout).to_owned()
     };
@@ -247,7 +246,7 @@ fn machine_plan(machine: &Machine, layouts: &Path, format: &str) -> Output {
     command.arg(machine.library()).arg("--sys-root");
     command.arg(machine.path().join("sys")).arg("--layouts");
     command.arg(layouts);
-    command.stdin(Stdio::null()).output().unwrap()
+    command.stdin(Stdio::null()).finish()
 }
 
 #[test]
@@ -258,8 +257,7 @@ fn a_scenario_needs_what_simulates_it_and_says_so() {
         .args(["layouts", "check", "tests/golden/plan/layouts.yaml"])
         .args(["--machine", "tests/golden/plan/machines/rtx.yaml"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
+        .finish();
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     assert!(
@@ -320,7 +318,7 @@ fn planned(machine: &Machine, root: &Path) -> Output {
     command.arg(machine.library()).arg("--sys-root");
     command.arg(machine.path().join("sys")).arg("--proc-root");
     command.arg(root).arg("--layouts").arg(layouts);
-    command.stdin(Stdio::null()).output().unwrap()
+    command.stdin(Stdio::null()).finish()
 }
 
 #[test]

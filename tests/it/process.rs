@@ -3,21 +3,15 @@
 //! Nothing waits by sleeping; whoever needs something to have happened waits for the line in which the program says so.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread;
-use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::machine::Machine;
-
-/// Longer than anything takes on a loaded machine; only a failing test waits for it.
-const PATIENCE: Duration = Duration::from_mins(2);
+use crate::patience::{Finish, Lines, exit_status};
 
 const AGENT: &str = env!("CARGO_BIN_EXE_octavo-agent");
 
@@ -32,8 +26,7 @@ pub(crate) fn resident(process: u32) -> u64 {
 /// A running program; killed when dropped.
 pub(crate) struct Program {
     child: Child,
-    lines: Receiver<String>,
-    said: Vec<String>,
+    lines: Lines,
 }
 
 impl Machine {
@@ -55,8 +48,7 @@ impl Machine {
         self.command(AGENT)
             .arg("--oneshot")
             .args(arguments)
-            .output()
-            .unwrap()
+            .finish()
     }
 
     /// Starts the agent.
@@ -73,34 +65,14 @@ impl Program {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let output = BufReader::new(child.stderr.take().unwrap());
-        let (sender, lines) = channel();
-        thread::spawn(move || {
-            for line in output.lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    break;
-                }
-            }
-        });
-        Self {
-            child,
-            lines,
-            said: Vec::new(),
-        }
+        let lines = Lines::of(child.stderr.take().unwrap());
+        Self { child, lines }
     }
 
     /// Waits until it says a line with `text` in it, and returns the line.
     #[track_caller]
     pub(crate) fn says(&mut self, text: &str) -> String {
-        loop {
-            let Ok(line) = self.lines.recv_timeout(PATIENCE) else {
-                panic!("it never said {text:?}; it said:\n{}", self.said.join("\n"));
-            };
-            self.said.push(line.clone());
-            if line.contains(text) {
-                return line;
-            }
-        }
+        self.lines.find_line(text)
     }
 
     /// Where an agent says that its metrics are.
@@ -116,15 +88,17 @@ impl Program {
     }
 
     /// Asks it to end, and waits for it.
-    pub(crate) fn stop(mut self) -> ExitStatus {
+    #[track_caller]
+    pub(crate) fn stop(self) -> ExitStatus {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap());
         kill(pid, Signal::SIGTERM).unwrap();
-        self.child.wait().unwrap()
+        self.ends()
     }
 
     /// Waits for it to end by itself.
+    #[track_caller]
     pub(crate) fn ends(mut self) -> ExitStatus {
-        self.child.wait().unwrap()
+        exit_status(&mut self.child)
     }
 
     /// Kills it, and gives all that it ever said.
@@ -132,8 +106,7 @@ impl Program {
         let _gone_already = self.child.kill();
         let _gone_already = self.child.wait();
         // Its end of the pipe is closed, so this ends.
-        self.said.extend(self.lines.iter());
-        std::mem::take(&mut self.said)
+        self.lines.all()
     }
 }
 

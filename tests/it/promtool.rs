@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use crate::patience::{Finish, output};
+
 /// Whether it has nothing to say about `metrics`.
 #[track_caller]
 pub(crate) fn finds_no_fault(metrics: &str) {
@@ -18,7 +20,7 @@ pub(crate) fn finds_no_fault(metrics: &str) {
     let mut input = child.stdin.take().unwrap();
     input.write_all(metrics.as_bytes()).unwrap();
     drop(input);
-    let output = child.wait_with_output().unwrap();
+    let output = output(child, "promtool check metrics");
     let said = [&output.stdout[..], &output.stderr[..]].concat();
     let said = String::from_utf8_lossy(&said);
     assert!(
@@ -30,7 +32,7 @@ pub(crate) fn finds_no_fault(metrics: &str) {
 /// Runs it, and it has no fault to find.
 #[track_caller]
 pub(crate) fn run(arguments: &[&str]) {
-    let output = Command::new("promtool").args(arguments).output().unwrap();
+    let output = Command::new("promtool").args(arguments).finish();
     let said = [&output.stdout[..], &output.stderr[..]].concat();
     let said = String::from_utf8_lossy(&said);
     // Of rules that are there twice it only warns.

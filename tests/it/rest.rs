@@ -27,6 +27,7 @@ use tower::ServiceExt;
 use fleet::{Aggregator, Machines};
 
 /// What an answer was.
+#[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,

@@ -5,6 +5,8 @@ use std::process::Command;
 
 use serde::Deserialize;
 
+use crate::patience::Finish;
+
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<Package>,
@@ -92,8 +94,7 @@ fn what_has_an_exceptional_licence_is_in_no_program() {
         .args(["tree", "--edges", "normal,build", "--prefix", "none"])
         .args(["--package", "octavo", "--locked"])
         .current_dir(root())
-        .output()
-        .unwrap();
+        .finish();
     assert!(output.status.success());
     let shipped = String::from_utf8(output.stdout).unwrap();
     assert!(shipped.contains("tonic v"), "{shipped}");
@@ -139,8 +140,7 @@ fn packages() -> Vec<Package> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--locked"])
         .current_dir(root())
-        .output()
-        .unwrap();
+        .finish();
     assert!(
         output.status.success(),
         "{}",

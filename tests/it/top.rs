@@ -12,8 +12,9 @@ use octavo::agent::local;
 use octavo::domain::quantity::Mebibytes;
 use octavo::domain::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 use octavo::domain::sharing::{ResourceName, ShareId};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
+use crate::patience::{Finish, exit_status, within};
 use crate::rest::fleet::{Aggregator, Machines};
 use crate::rest::usage::give;
 
@@ -28,7 +29,7 @@ fn octavo(arguments: &[&str]) -> Command {
 /// While the command runs, this process answers it.
 async fn run(arguments: &[&str]) -> Output {
     let mut command = octavo(arguments);
-    let done = tokio::task::spawn_blocking(move || command.output().unwrap());
+    let done = tokio::task::spawn_blocking(move || command.finish());
     done.await.unwrap()
 }
 
@@ -270,15 +271,19 @@ async fn on_a_terminal_it_goes_on_until_q_and_leaves_the_terminal_as_it_was() {
         .env("TERM", "xterm")
         .spawn()
         .unwrap();
-    let seen = tokio::task::spawn_blocking(move || {
+    // Not a blocking task, whose end the runtime would await.
+    let (sender, seen) = oneshot::channel();
+    std::thread::spawn(move || {
         let mut terminal = std::fs::File::from(pair.master);
         shows(&mut terminal, "team-a/greedy");
         // It is made anew.
         shows(&mut terminal, "q ends.");
         let meanwhile = line_by_line(&pair.slave);
         terminal.write_all(b"xq").unwrap();
-        let ended = child.wait().unwrap();
-        (meanwhile, line_by_line(&pair.slave), ended.code())
+        let ended = exit_status(&mut child);
+        let shown = (meanwhile, line_by_line(&pair.slave), ended.code());
+        sender.send(shown).unwrap();
     });
-    assert_eq!(seen.await.unwrap(), (false, true, Some(0)));
+    let seen = within("the terminal", seen).await;
+    assert_eq!(seen.unwrap(), (false, true, Some(0)));
 }

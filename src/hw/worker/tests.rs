@@ -236,13 +236,17 @@ fn lost() -> NvmlState {
 
 /// Observes on every hint, as the agent does, until the driver is in the wanted state.
 async fn follow(handle: &Handle, hints: &mut Hints, wanted: &NvmlState) -> Arc<Inventory> {
-    loop {
-        let inventory = handle.observe().await;
-        if inventory.nvml == *wanted {
-            return inventory;
+    let following = async {
+        loop {
+            let inventory = handle.observe().await;
+            if inventory.nvml == *wanted {
+                return inventory;
+            }
+            hints.changed().await;
         }
-        hints.changed().await;
-    }
+    };
+    let found = tokio::time::timeout(Duration::from_mins(2), following).await;
+    found.unwrap_or_else(|_late| panic!("{:?} and not {wanted:?}", handle.latest().nvml))
 }
 
 #[tokio::test]

@@ -47,7 +47,10 @@ impl Raw {
             .ok()?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
         let mut payload = vec![0; usize::try_from(length).unwrap()];
-        self.0.read_exact(&mut payload).await.ok()?;
+        timeout(PATIENCE, self.0.read_exact(&mut payload))
+            .await
+            .unwrap()
+            .ok()?;
         let kind = head[3];
         Some(Frame { kind, payload })
     }

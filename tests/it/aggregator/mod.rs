@@ -45,8 +45,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Status, Streaming};
 
-/// Longer than anything takes on a loaded machine; only a failing test waits for it.
-const PATIENCE: Duration = Duration::from_mins(3);
+use crate::patience::PATIENCE;
 
 /// What a server is made with.
 struct Plan {

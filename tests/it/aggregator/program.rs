@@ -1,6 +1,5 @@
 //! The aggregator as it ships.
 
-use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 
@@ -13,6 +12,7 @@ use tokio::net::TcpStream;
 use tonic::transport::Endpoint;
 
 use super::{Line, hello};
+use crate::patience::{Finish, Lines, exit_status, until_async, within};
 use crate::promtool;
 
 const AGGREGATOR: &str = env!("CARGO_BIN_EXE_octavo-aggregator");
@@ -33,14 +33,22 @@ fn address(line: &str) -> SocketAddr {
     rest.split(' ').next().unwrap().parse().unwrap()
 }
 
+/// The answer to a request for `path` with this host and these headers.
+async fn get(people: SocketAddr, path: &str, headers: &str) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n");
+    let answer = async {
+        let mut page = TcpStream::connect(people).await.unwrap();
+        page.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        page.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    within(path, answer).await
+}
+
 /// What a scrape gets that accepts anything.
 async fn metrics(people: SocketAddr) -> String {
-    let mut page = TcpStream::connect(people).await.unwrap();
-    let request =
-        b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\nConnection: close\r\n\r\n";
-    page.write_all(request).await.unwrap();
-    let mut answer = String::new();
-    page.read_to_string(&mut answer).await.unwrap();
+    let answer = get(people, "/metrics", "Host: localhost\r\nAccept: */*\r\n").await;
     let (_head, body) = answer.split_once("\r\n\r\n").unwrap();
     body.to_owned()
 }
@@ -57,9 +65,8 @@ async fn it_says_where_it_listens_serves_both_and_ends_when_told() {
         .spawn()
         .unwrap();
     let mut program = Program(child);
-    let output = BufReader::new(program.0.stderr.take().unwrap());
-    let mut lines = output.lines().map(Result::unwrap);
-    let mut line = |text: &str| lines.find(|line| line.contains(text)).unwrap();
+    let mut lines = Lines::of(program.0.stderr.take().unwrap());
+    let mut line = |text: &str| lines.find_line(text);
     let agents = line("listening for agents on ");
     assert!(agents.ends_with(" (plaintext)"), "{agents}");
     let people = address(&line("listening for people and programs on "));
@@ -69,11 +76,7 @@ async fn it_says_where_it_listens_serves_both_and_ends_when_told() {
     let mut client = FleetClient::new(channel.unwrap());
     let mut stream = Line::open(&mut client, hello("n", 1)).await.unwrap();
     assert!(matches!(stream.answer().await, Ok(Some(Answer::Resync(_)))));
-    let mut page = TcpStream::connect(people).await.unwrap();
-    let request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    page.write_all(request).await.unwrap();
-    let mut answer = String::new();
-    page.read_to_string(&mut answer).await.unwrap();
+    let answer = get(people, "/healthz", "Host: localhost\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
 
     let text = metrics(people).await;
@@ -86,11 +89,7 @@ async fn it_says_where_it_listens_serves_both_and_ends_when_told() {
     promtool::finds_no_fault(&text);
 
     // A page whose own name leads to this machine must not read the fleet in its reader's browser.
-    let mut page = TcpStream::connect(people).await.unwrap();
-    let request = b"GET /api/v1/nodes HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
-    page.write_all(request).await.unwrap();
-    let mut answer = String::new();
-    page.read_to_string(&mut answer).await.unwrap();
+    let answer = get(people, "/api/v1/nodes", "Host: evil.example\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 421 "), "{answer}");
     assert!(answer.contains("/problems/unknown-host"), "{answer}");
 
@@ -98,7 +97,7 @@ async fn it_says_where_it_listens_serves_both_and_ends_when_told() {
     kill(pid, Signal::SIGTERM).unwrap();
     line("stopping");
     assert!(stream.answer().await.is_err(), "the stream is still open");
-    assert!(program.0.wait().unwrap().success());
+    assert!(exit_status(&mut program.0).success());
 }
 
 #[tokio::test]
@@ -114,9 +113,8 @@ async fn silent_posts_that_take_every_connection_leave_probes_reachable() {
         .spawn()
         .unwrap();
     let mut program = Program(child);
-    let output = BufReader::new(program.0.stderr.take().unwrap());
-    let mut lines = output.lines().map(Result::unwrap);
-    let mut line = |text: &str| lines.find(|line| line.contains(text)).unwrap();
+    let mut lines = Lines::of(program.0.stderr.take().unwrap());
+    let mut line = |text: &str| lines.find_line(text);
     let people = address(&line("listening for people and programs on "));
     let mut silent = Vec::new();
     for _ in 0..20 {
@@ -125,15 +123,7 @@ async fn silent_posts_that_take_every_connection_leave_probes_reachable() {
         stream.write_all(head).await.unwrap();
         silent.push(stream);
     }
-    let ask = async |path: &str| {
-        let mut page = TcpStream::connect(people).await.unwrap();
-        let request =
-            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-        page.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        page.read_to_string(&mut answer).await.unwrap();
-        answer
-    };
+    let ask = async |path: &str| get(people, path, "Host: localhost\r\n").await;
     let healthz = ask("/healthz").await;
     assert!(healthz.starts_with("HTTP/1.1 200 OK"), "{healthz}");
     let refused = ask("/api/v1/types").await;
@@ -144,15 +134,16 @@ async fn silent_posts_that_take_every_connection_leave_probes_reachable() {
     line("connection limit reached");
     line("request body too slow");
     // The places of those that were cut can be had again.
-    while ask("/api/v1/types")
-        .await
-        .contains("/problems/too-many-connections")
-    {}
+    let types = async || ask("/api/v1/types").await;
+    until_async("a connection", types, |answer| {
+        !answer.contains("/problems/too-many-connections")
+    })
+    .await;
 }
 
 #[test]
 fn it_does_not_start_without_a_word_on_encryption_or_with_what_it_cannot_use() {
-    let run = |arguments: &[&str]| Command::new(AGGREGATOR).args(arguments).output().unwrap();
+    let run = |arguments: &[&str]| Command::new(AGGREGATOR).args(arguments).finish();
     let said = run(&[]);
     assert_eq!(said.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&said.stderr).contains("--plaintext"));

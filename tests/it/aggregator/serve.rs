@@ -23,6 +23,7 @@ use tokio_rustls::client::TlsStream;
 use tonic::Code;
 
 use super::{Line, PATIENCE, Plan, Site, acknowledged, hello, parts};
+use crate::patience::until_async;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
@@ -128,13 +129,12 @@ async fn a_connection_too_many_is_closed_at_once_and_room_is_made_again() {
     assert_eq!(site.metric("connections_refused_total{server=\"http\"}"), 1);
     assert_eq!(site.metric("connections{server=\"http\"}"), 2);
     drop(first);
-    loop {
+    // Until the server has seen the first one go, this one is refused as well.
+    let again = async || {
         let mut again = TcpStream::connect(site.address).await.unwrap();
-        // Until the server has seen the first one go, this one is refused as well.
-        if again.write_all(REQUEST).await.is_ok() && rest(&mut again).await.ends_with("here\n") {
-            break;
-        }
-    }
+        again.write_all(REQUEST).await.is_ok() && rest(&mut again).await.ends_with("here\n")
+    };
+    until_async("an answer", again, |answered| *answered).await;
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use tonic::{Code, Streaming};
 
 use super::{FleetClient, Line, PATIENCE, Plan, Site, acknowledged, big_parts, delta, parts};
+use crate::patience::until_async;
 
 async fn next(events: &mut Streaming<v1::WatchEvent>) -> Event {
     let event = timeout(PATIENCE, events.message()).await.unwrap();
@@ -99,26 +100,24 @@ async fn silent(forget_after: Duration) -> (Site, Line, Streaming<v1::WatchEvent
 #[tokio::test]
 async fn becoming_stale_is_a_change() {
     let (_site, _line, mut events) = silent(Duration::from_hours(1)).await;
-    loop {
-        match next(&mut events).await {
-            Event::Node(node) if node.stale => break,
-            Event::Node(_) => {}
-            Event::Removed(_) | Event::Synced(_) => panic!("it is still there"),
-        }
-    }
+    let is_stale = async || match next(&mut events).await {
+        Event::Node(node) => node.stale,
+        Event::Removed(_) | Event::Synced(_) => panic!("it is still there"),
+    };
+    until_async("a stale node", is_stale, |stale| *stale).await;
 }
 
 #[tokio::test]
 async fn being_forgotten_is_a_change() {
     // A watcher that saw the node will hear that it is gone, and may have missed all between.
     let (_site, _line, mut events) = silent(Duration::from_secs(3)).await;
-    loop {
-        match next(&mut events).await {
-            Event::Node(_) => {}
-            Event::Removed(name) => break assert_eq!(name, "n"),
-            Event::Synced(_) => panic!("that was said already"),
-        }
-    }
+    let removed = async || match next(&mut events).await {
+        Event::Node(_) => None,
+        Event::Removed(name) => Some(name),
+        Event::Synced(_) => panic!("that was sent already"),
+    };
+    let removed = until_async("a removal", removed, Option::is_some).await;
+    assert_eq!(removed.as_deref(), Some("n"));
 }
 
 /// A watcher with a window so small that it gets one event at a time.
@@ -178,7 +177,9 @@ async fn a_watcher_that_does_not_read_is_cut_off() {
     let mut events = slow_watcher(&site).await;
     // It is found out without its doing; what it then reads ends with an error.
     let mut change = 2;
+    let began = tokio::time::Instant::now();
     while site.metric("connections_cut_total{reason=\"not_reading\"}") == 0 {
+        assert!(began.elapsed() < PATIENCE, "it was not cut off");
         let (from, to) = (
             big_parts(change - 1, 60 * 1024),
             big_parts(change, 60 * 1024),

@@ -1,6 +1,7 @@
 //! `octavo apply`, `history`, `checkpoint` and `restore`, with an agent and without one.
 
 use super::node::{Node, names};
+use crate::patience::Finish;
 
 const USED: &str = "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb, start: 0}, {profile: 1g.5gb, start: 4}]}\nprocesses:\n- {pid: 4711, gpu: 1, gi: 1, ci: 0, memory_mib: 100}\n";
 
@@ -28,8 +29,7 @@ fn without_an_agent_the_command_does_it_once_and_says_who_is_in_the_way() {
     let history = std::process::Command::new(env!("CARGO_BIN_EXE_octavo"))
         .args(["history", "--state-dir"])
         .arg(node.state())
-        .output()
-        .unwrap();
+        .finish();
     let history = said(&history, 0);
     assert!(
         history.contains("all-2g.10gb") && history.contains("command"),
@@ -154,8 +154,7 @@ fn a_checkpoint_brings_everything_back_in_its_place() {
         .arg(node.machine.library())
         .arg("--sys-root")
         .arg(node.machine.path().join("sys"))
-        .output()
-        .unwrap();
+        .finish();
     said(&output, 0);
     said(&node.octavo(&["apply", "all-7g.40gb"]), 0);
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);

@@ -10,6 +10,7 @@ use octavo::wire::plan::Document;
 use tokio::time::Instant;
 
 use super::node::{Node, names};
+use crate::patience::Finish;
 
 const SEVEN: &str =
     "- {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]}\n";
@@ -136,8 +137,8 @@ fn install_endless_library(library: &Path) {
         .args(["-shared", "-fPIC", "-o"])
         .arg(library)
         .arg(&source)
-        .status();
-    assert!(built.unwrap().success());
+        .finish();
+    assert!(built.status.success(), "{built:?}");
 }
 
 #[test]
@@ -219,7 +220,7 @@ fn an_agent_that_looks_once_fails_with_the_layout() {
     let node = Node::new(SEVEN);
     let file = node.layouts("[{devices: all, mig: {3g.20gb: 1}}]");
     let once = ["--oneshot", "--layouts", &file, "--layout", "another"];
-    let output = node.agent(&once).output().unwrap();
+    let output = node.agent(&once).finish();
     let said = text(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("layout another failed: "), "{said}");

@@ -8,6 +8,7 @@ use octavo::domain::reconcile::{Entry, Record};
 use octavo::wire::journal;
 
 use super::node::{Node, names};
+use crate::patience::Finish;
 
 const SEVEN: &str =
     "- {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]}\n";
@@ -99,8 +100,7 @@ fn a_place_that_the_board_refuses_is_replaced_by_another() {
     );
     let output = node
         .agent(&["--oneshot", "--layouts", &file, "--layout", "wanted"])
-        .output()
-        .unwrap();
+        .finish();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("applied in"), "{said}");
     assert_eq!(names(&node.geometry(0)), ["1g.5gb"]);
@@ -289,8 +289,7 @@ fn i2_a_board_that_took_anothers_slot_does_not_get_what_was_begun_with_that_one(
     let file = node.layouts("[{devices: [1], mig: {7g.40gb: 1}}]");
     let output = node
         .agent(&["--oneshot", "--layouts", &file, "--layout", "wanted"])
-        .output()
-        .unwrap();
+        .finish();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("another one is there now"), "{said}");
     assert_eq!(node.geometry(0), before);

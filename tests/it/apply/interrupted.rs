@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::process::{Command, Output};
-use std::time::Duration;
 
 use nvml_sim::model::{Slot, World};
 use octavo::wire::history;
@@ -10,6 +9,7 @@ use octavo::wire::local::Status;
 use serde_json::Value;
 
 use super::node::{Node, names};
+use crate::patience::{Finish, eventually};
 
 /// Two GPUs with the same seven instances.
 pub(super) const TWO: &str =
@@ -72,8 +72,7 @@ impl Case {
             .arg("--state-dir")
             .arg(self.node.state())
             .args(more)
-            .output()
-            .unwrap()
+            .finish()
     }
 
     /// Layout, PCI address and result of each device in the history.
@@ -288,7 +287,9 @@ fn a_driver_that_goes_away_in_the_middle_is_failed_with_its_cause_and_what_was_d
     ));
     let output = std::thread::scope(|scope| {
         let command = scope.spawn(|| case.apply("first", &[]));
-        eventually(|| case.node.geometry(0).len() == 5);
+        eventually("two of seven instances destroyed", || {
+            case.node.geometry(0).len() == 5
+        });
         case.node.machine.change(World::unload_driver);
         fs::write(&go, "").unwrap();
         command.join().unwrap()
@@ -353,11 +354,4 @@ fn i3_a_layout_that_cannot_be_resolved_keeps_no_command_from_finishing_the_journ
             && text.contains("Interrupted change to layout second: GPU "),
         "{text}"
     );
-}
-
-/// Waits until something is so.
-pub(super) fn eventually(is_so: impl Fn() -> bool) {
-    while !is_so() {
-        std::thread::park_timeout(Duration::from_millis(5));
-    }
 }

@@ -3,7 +3,8 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use super::interrupted::{Case, DESTROY, TWO, eventually, said};
+use super::interrupted::{Case, DESTROY, TWO, said};
+use crate::patience::{Finish, eventually, exit_status};
 
 #[test]
 fn an_unreadable_journal_is_reported_by_every_command_until_it_is_discarded() {
@@ -39,11 +40,10 @@ fn an_unreadable_journal_is_reported_by_every_command_until_it_is_discarded() {
         .arg(case.node.machine.library())
         .arg("--state-dir")
         .arg(case.node.state())
-        .output()
-        .unwrap();
+        .finish();
     let text = String::from_utf8(doctor.stdout).unwrap();
     assert!(text.contains(report), "{text}");
-    let observer = case.node.agent(&["--oneshot"]).output().unwrap();
+    let observer = case.node.agent(&["--oneshot"]).finish();
     let text = String::from_utf8(observer.stderr).unwrap();
     assert!(text.contains(report), "{text}");
     let mut agent = case
@@ -81,7 +81,7 @@ fn forget_without_an_agent_discards_what_is_left_and_says_so() {
 fn an_agent_without_a_layout_reports_an_interrupted_change() {
     let case = Case::new(TWO);
     case.dies("first", DESTROY, 3, "after");
-    let output = case.node.agent(&["--oneshot"]).output().unwrap();
+    let output = case.node.agent(&["--oneshot"]).finish();
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(
         text.contains("(layout first) was interrupted on the GPU at "),
@@ -133,18 +133,18 @@ fn who_holds_the_lock_is_named_while_it_does_not_accept_commands_yet() {
                 .spawn()
                 .unwrap(),
         };
-        eventually(|| !case.node.is_clear());
+        eventually("a journal", || !case.node.is_clear());
         let text = said(&case.apply("second", &[]), 1);
         let holder = format!("{who} (pid {})", first.id());
         assert!(text.contains(&holder), "{text}");
         assert!(!text.contains("an agent manages this node"), "{text}");
         fs::write(&go, "").unwrap();
         if by == "octavo" {
-            assert!(first.wait().unwrap().success());
+            assert!(exit_status(&mut first).success());
             said(&case.apply("second", &[]), 0);
         } else {
             first.kill().unwrap();
-            first.wait().unwrap();
+            exit_status(&mut first);
         }
     }
 }

@@ -17,6 +17,7 @@ use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
 use super::node::Node;
+use crate::patience::PATIENCE;
 use crate::sockets::listen_as_old;
 
 /// Namespace and name of a pod, and the partition that it was given.
@@ -87,7 +88,7 @@ impl Kubelet {
                     .unwrap();
             });
         });
-        listening.recv().unwrap();
+        listening.recv_timeout(PATIENCE).unwrap();
         Self { given, _stop: stop }
     }
 

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::command::said;
 use super::node::{Node, names};
+use crate::patience::Finish;
 
 const TWO: &str = "- {board: A100_40GB, count: 2, mig: enabled}\n";
 
@@ -120,7 +121,7 @@ fn i8_a_gpu_whose_call_hangs_is_named_and_the_others_are_done() {
 #[test]
 fn an_agent_without_a_layout_touches_nothing_and_takes_no_lock() {
     let node = Node::new("- {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb}]}\n");
-    let output = node.agent(&["--oneshot"]).output().unwrap();
+    let output = node.agent(&["--oneshot"]).finish();
     assert!(output.status.success());
     assert!(!node.state().exists());
     assert_eq!(names(&node.geometry(0)), ["1g.5gb"]);
@@ -203,7 +204,7 @@ fn a_node_is_rebooted_only_where_that_is_allowed_and_nobody_uses_it_and_once() {
             "--reboot-program",
             &program,
         ];
-        let output = node.agent(&arguments).args(more).output().unwrap();
+        let output = node.agent(&arguments).args(more).finish();
         String::from_utf8(output.stderr).unwrap()
     };
     assert!(run(&[]).contains("needs-reset"));

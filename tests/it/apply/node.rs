@@ -4,13 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
 
 use crate::machine::{Machine, simulator};
+use crate::patience::{Finish, until};
 use crate::process::Program;
-
-/// How long a change may take; it bounds a hang only.
-const PATIENCE: Duration = Duration::from_mins(3);
 
 const AGENT: &str = env!("CARGO_BIN_EXE_octavo-agent");
 const OCTAVO: &str = env!("CARGO_BIN_EXE_octavo");
@@ -73,8 +70,7 @@ impl Node {
     /// Gives the node a layout once, as far as that is possible now; what the agent said.
     #[track_caller]
     pub(crate) fn once(&self, layout: &str) -> String {
-        let output = self.agent(&["--oneshot", "--layout", layout]).output();
-        let output = output.unwrap();
+        let output = self.agent(&["--oneshot", "--layout", layout]).finish();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stderr).unwrap()
     }
@@ -82,8 +78,7 @@ impl Node {
     /// The same for a layout that fails: the exit code is 1.
     #[track_caller]
     pub(crate) fn once_failing(&self, layout: &str) -> String {
-        let output = self.agent(&["--oneshot", "--layout", layout]).output();
-        let output = output.unwrap();
+        let output = self.agent(&["--oneshot", "--layout", layout]).finish();
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         String::from_utf8(output.stderr).unwrap()
     }
@@ -95,7 +90,7 @@ impl Node {
 
     /// A command of `octavo` that changes the node.
     pub(crate) fn octavo(&self, command: &[&str]) -> Output {
-        self.command(command).output().unwrap()
+        self.command(command).finish()
     }
 
     /// The same, not started yet.
@@ -112,7 +107,7 @@ impl Node {
             .arg(self.machine.library())
             .arg("--sys-root")
             .arg(self.machine.path().join("sys"));
-        program.output().unwrap()
+        program.finish()
     }
 
     /// A file of layouts of which one is called `wanted`.
@@ -160,11 +155,8 @@ impl Node {
     /// Waits until the GPU has these instances.
     #[track_caller]
     pub(crate) fn settles(&self, gpu: usize, wanted: &[&str]) {
-        let began = Instant::now();
-        while names(&self.geometry(gpu)) != wanted {
-            assert!(began.elapsed() < PATIENCE, "{:?}", self.geometry(gpu));
-            std::thread::park_timeout(Duration::from_millis(5));
-        }
+        let what = format!("{wanted:?} on GPU {gpu}");
+        until(&what, || self.geometry(gpu), |now| names(now) == wanted);
     }
 
     /// Whether MIG mode is in force on the GPU.

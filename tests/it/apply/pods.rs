@@ -17,6 +17,7 @@ use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
 use super::node::{Node, names};
+use crate::patience::Finish;
 use crate::record;
 use crate::sockets::{age, listen_as_old};
 
@@ -155,7 +156,7 @@ async fn i1_what_only_kubelets_record_has_is_a_pods_while_that_lives_or_nobody_c
         let (node, folder) = (Arc::clone(&node), folder.display().to_string());
         let output = tokio::task::spawn_blocking(move || {
             let mut agent = node.agent(&["--oneshot", "--layout", "all-7g.40gb"]);
-            agent.args(["--device-plugins", &folder]).output().unwrap()
+            agent.args(["--device-plugins", &folder]).finish()
         });
         String::from_utf8(output.await.unwrap().stderr).unwrap()
     };
@@ -194,8 +195,7 @@ fn i1_in_a_pod_a_kubelet_that_is_not_mounted_is_no_kubelet_that_is_not_there() {
             .agent(&["--oneshot", "--layout", "all-7g.40gb"])
             .args(arguments)
             .env("KUBERNETES_SERVICE_HOST", "10.0.0.1")
-            .output()
-            .unwrap();
+            .finish();
         String::from_utf8(output.stderr).unwrap()
     };
     let said = in_pod(&[]);

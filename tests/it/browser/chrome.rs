@@ -4,7 +4,6 @@
 //! The browser can reach nothing but the loopback address, so a page that wanted a file from elsewhere would fail.
 
 use std::future::poll_fn;
-use std::io::{BufRead, BufReader};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::{Child, Command, Stdio};
 use std::task::Poll;
@@ -16,9 +15,12 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
-/// As long as anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(2);
+use crate::patience::{Lines, PATIENCE, within};
+
+/// Longer than any test of a page takes on a loaded machine.
+const MAX_TEST_TIME: Duration = Duration::from_mins(10);
 
 const MISSING: &str = "the browser tests need Chromium and its driver: \
     apt-get install --no-install-recommends chromium chromium-driver fonts-dejavu-core (hack/setup.sh does it)";
@@ -51,17 +53,26 @@ struct Driver {
 /// Opens a browser at `site`, does `test`, and closes it whatever comes of it.
 pub(super) async fn browse(site: &str, start: Start, test: impl AsyncFnOnce(Page)) {
     let driver = Driver::start();
-    let client = ClientBuilder::new(HttpConnector::new())
-        .capabilities(capabilities(&start))
-        .connect(&driver.url)
-        .await
-        .unwrap_or_else(|error| panic!("chromedriver opens no browser: {error}\n{MISSING}"));
+    let mut builder = ClientBuilder::new(HttpConnector::new());
+    builder.capabilities(capabilities(&start));
+    let connect = async || within("a browser", builder.connect(&driver.url)).await;
+    let mut client = connect().await;
+    if client.is_err() {
+        // chromedriver gives Chromium one minute; the first start on a fresh machine may take longer.
+        client = connect().await;
+    }
+    let client =
+        client.unwrap_or_else(|error| panic!("chromedriver opens no browser: {error}\n{MISSING}"));
     let page = Page {
         client: client.clone(),
         driver: driver.url.clone(),
         site: site.to_owned(),
     };
-    let mut doing = Box::pin(test(page));
+    // Requests to chromedriver have no limit of their own.
+    let mut doing = Box::pin(async {
+        let done = timeout(MAX_TEST_TIME, test(page)).await;
+        done.unwrap_or_else(|_late| panic!("the test took longer than {MAX_TEST_TIME:?}"));
+    });
     let outcome = poll_fn(|context| {
         let poll = AssertUnwindSafe(|| doing.as_mut().poll(context));
         match catch_unwind(poll) {
@@ -70,12 +81,12 @@ pub(super) async fn browse(site: &str, start: Start, test: impl AsyncFnOnce(Page
         }
     });
     let outcome = outcome.await;
-    let closed = client.close().await;
+    let closed = timeout(PATIENCE, client.close()).await;
     drop(driver);
     if let Err(failed) = outcome {
         resume_unwind(failed);
     }
-    closed.unwrap();
+    closed.unwrap().unwrap();
 }
 
 fn capabilities(start: &Start) -> serde_json::Map<String, Value> {
@@ -95,7 +106,12 @@ fn capabilities(start: &Start) -> serde_json::Map<String, Value> {
         // A window is never narrower than 500, a telephone is.
         options["mobileEmulation"] = json!({"deviceMetrics": {"width": start.width.unwrap_or(380), "height": 900, "pixelRatio": 1.0, "touch": false}});
     }
-    let all = json!({"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}});
+    let limit = PATIENCE.as_secs() * 1000;
+    let all = json!({
+        "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"},
+        // On a busy machine axe takes longer than a script may by default.
+        "timeouts": {"script": limit, "pageLoad": limit},
+    });
     all.as_object().unwrap().clone()
 }
 
@@ -109,15 +125,10 @@ impl Driver {
             .stderr(Stdio::null())
             .spawn()
             .unwrap_or_else(|error| panic!("chromedriver does not start: {error}\n{MISSING}"));
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let port = lines.find_map(|line| {
-            let line = line.unwrap();
-            let (_, port) = line.split_once("successfully on port ")?;
-            Some(port.trim_end_matches('.').to_owned())
-        });
-        let port = port.unwrap_or_else(|| panic!("chromedriver did not say its port\n{MISSING}"));
-        // What it says further must go somewhere, or it blocks.
-        std::thread::spawn(move || lines.for_each(drop));
+        let listens = "successfully on port ";
+        let line = Lines::of(child.stdout.take().unwrap()).find_line(listens);
+        let (_, port) = line.split_once(listens).unwrap();
+        let port = port.trim_end_matches('.');
         Self {
             child,
             url: format!("http://127.0.0.1:{port}"),

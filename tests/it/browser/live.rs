@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::chrome::{Start, browse};
 use super::fixture::{Site, inventory};
+use crate::patience::PATIENCE;
 
 #[tokio::test]
 async fn a_page_follows_the_fleet_without_being_loaded_again() {
@@ -91,6 +92,7 @@ async fn a_page_whose_stream_is_refused_asks_instead() {
     for _ in 0..256 {
         let address = site.url.strip_prefix("http://").unwrap();
         let mut other = TcpStream::connect(address).unwrap();
+        other.set_read_timeout(Some(PATIENCE)).unwrap();
         other
             .write_all(b"GET /live HTTP/1.1\r\nhost: x\r\n\r\n")
             .unwrap();

@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use super::chrome::{Page, Start, browse};
 use crate::cluster::Api;
-use crate::fleet::api::{Api as Readers, pace};
+use crate::fleet::api::Api as Readers;
 use crate::machine::Machine;
+use crate::patience::until_async;
 use crate::process::Aggregator;
 
 const HARDWARE: &str = include_str!("../../fixtures/crds/hardwareprofiles.yaml");
@@ -173,10 +174,8 @@ async fn a_profile_is_tried_and_made_by_keyboard_alone() {
     let _agent = machine.agent(&["--aggregator-plaintext", "--interval=1s", &to, &name]);
     let readers = Readers::at(aggregator.http);
     let path = format!("/api/v1/profile-draft?nodes={}", node.name());
-    let mut look_again = pace();
-    while readers.get(&path).await.status != 200 {
-        look_again.tick().await;
-    }
+    let draft = async || readers.get(&path).await;
+    until_async(&path, draft, |answer| answer.status == 200).await;
     let object = || made(api, &namespace);
     let site = format!("http://{}", aggregator.http);
     browse(&site, Start::default(), async |page| {
@@ -204,10 +203,8 @@ async fn a_profile_is_tried_and_made_by_keyboard_alone() {
 
         // What the page knows of the cluster's profiles it knows a moment later.
         let known = format!("/api/v1/profiles/{namespace}/premium");
-        let mut look_again = pace();
-        while readers.get(&known).await.status != 200 {
-            look_again.tick().await;
-        }
+        let profile = async || readers.get(&known).await;
+        until_async(&known, profile, |answer| answer.status == 200).await;
         let again = format!(
             "/profiles/new?node={}&name=premium&namespace={namespace}&displayName=Other",
             node.name()

@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::kubectl::Kubectl;
 use super::objects::{Bearer, TestNode};
 use super::supervisor::{Supervisor, command, folder, programs, script, setting};
+use crate::patience::until;
 
 /// Counts what must have a name of its own in this process.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -202,7 +203,7 @@ impl Api {
     /// All requests that were answered until now, as the audit log has them; our own question included, while the server runs.
     pub(crate) fn audit(&self) -> Vec<Value> {
         let path = self.folder.join("log/audit.log");
-        loop {
+        let read = || {
             // A request's line is written about when its answer is: a request later than all of interest says that they are there.
             let mark = format!("/readyz?until={}", number());
             let asked = self.try_kubectl(&["get", "--raw", &mark]).status.success();
@@ -212,10 +213,10 @@ impl Api {
                 .lines()
                 .map(|line| serde_json::from_str(line).unwrap())
                 .collect();
-            if !asked || events.iter().any(|event| event["requestURI"] == mark) {
-                return events;
-            }
-        }
+            let is_whole = !asked || events.iter().any(|event| event["requestURI"] == mark);
+            is_whole.then_some(events)
+        };
+        until("a request in the audit log", read, Option::is_some).unwrap()
     }
 
     /// Kills the API server; etcd stays.

@@ -17,6 +17,7 @@ use self::place::{ACCOUNT, AUDIENCE, Place, forged, now};
 use super::Api;
 use crate::aggregator::hello;
 use crate::machine::Machine;
+use crate::patience::until_async;
 use crate::process::Aggregator;
 
 const SINGLE: &str = "
@@ -158,10 +159,8 @@ async fn while_the_api_server_is_away_who_is_in_stays_and_who_comes_waits() {
     site.aggregator.says("agents' tokens cannot be reviewed: ");
     // The one that was there is heard all the while.
     let heard = site.metric("messages_total{kind=\"heartbeat\"}").await;
-    let mut look_again = crate::fleet::api::pace();
-    while site.metric("messages_total{kind=\"heartbeat\"}").await < heard + 3 {
-        look_again.tick().await;
-    }
+    let beats = async || site.metric("messages_total{kind=\"heartbeat\"}").await;
+    until_async("three heartbeats", beats, |beats| *beats >= heard + 3).await;
     assert_eq!(site.names().await, [a.name()]);
 
     cluster.start();

@@ -1,6 +1,6 @@
 //! What every test with a cluster relies on.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 use nix::sys::signal::{Signal, kill};
@@ -8,6 +8,7 @@ use nix::unistd::Pid;
 use serde_json::json;
 
 use super::Api;
+use crate::patience::{Finish, Lines};
 
 /// Set in a test process that another one started in order to kill it; and how its lines for that one begin.
 const VICTIM: &str = "OCTAVO_TEST_CLUSTER_VICTIM";
@@ -200,8 +201,7 @@ fn an_authority_is_replaced_under_the_same_names_and_tokens_stay_good() {
         .args(["-sS", "--cacert"])
         .arg(stale.path())
         .arg(api.url())
-        .output()
-        .unwrap();
+        .finish();
     assert_eq!(curl.status.code(), Some(60), "{}", said(&curl));
 }
 
@@ -226,10 +226,9 @@ fn a_test_process_that_is_killed_leaves_no_process_and_no_file() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(victim.stdout.take().unwrap()).lines();
+    let mut lines = Lines::of(victim.stdout.take().unwrap());
     let mut said = || {
-        let mut lines = lines.by_ref().map(Result::unwrap);
-        let line = lines.find(|line| line.starts_with(VICTIM)).unwrap();
+        let line = lines.find_line(VICTIM);
         let words: Vec<String> = line.split(' ').skip(1).map(str::to_owned).collect();
         words
     };

@@ -1,7 +1,6 @@
 //! A cluster followed: what is there, what changes, and what is said while nobody answers.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use octavo::domain::cluster::{Amounts, Phase, PodKey, Readiness};
 use octavo::k8s::cluster::{Followed, Follower};
@@ -11,9 +10,7 @@ use tokio::time::timeout;
 
 use super::Api;
 use super::objects::Bearer;
-
-/// Longer than anything takes on a loaded machine; only a failing test waits for it.
-const PATIENCE: Duration = Duration::from_mins(3);
+use crate::patience::PATIENCE;
 
 /// What is known, as soon as it is `wanted`.
 pub(super) async fn await_followed(

@@ -5,6 +5,8 @@ use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use crate::patience::Finish;
+
 /// Where kubectl is, and to whom it speaks.
 #[derive(Clone)]
 pub(crate) struct Kubectl {
@@ -17,10 +19,7 @@ pub(crate) struct Kubectl {
 impl Kubectl {
     /// Runs it.
     pub(crate) fn attempt(&self, arguments: &[&str]) -> Output {
-        self.command(arguments)
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
+        self.command(arguments).finish()
     }
 
     /// Runs it, and gives what it printed.
@@ -36,7 +35,7 @@ impl Kubectl {
         let mut input = tempfile::tempfile().unwrap();
         input.write_all(text.as_bytes()).unwrap();
         input.rewind().unwrap();
-        let output = self.command(arguments).stdin(input).output().unwrap();
+        let output = self.command(arguments).finish_reading(input);
         said(arguments, output)
     }
 

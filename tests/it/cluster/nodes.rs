@@ -10,6 +10,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use super::api::Api;
 use super::supervisor::{Supervisor, command, folder, programs, script, setting};
+use crate::patience::Finish;
 
 /// An API server at the service address, and the nodes node-1 and node-2.
 pub(crate) struct Nodes {
@@ -117,7 +118,7 @@ pub(crate) fn root(programs: &[(&Path, &str)]) -> TempDir {
     fs::create_dir(root.path().join("tmp")).unwrap();
     for (program, name) in programs {
         put(program, name);
-        let output = Command::new("ldd").arg(program).output().unwrap();
+        let output = Command::new("ldd").arg(program).finish();
         // "libm.so.6 => /lib/libm.so.6 (0x…)", or the loader: "/lib64/ld-linux-x86-64.so.2 (0x…)"; a static program has none.
         for line in String::from_utf8(output.stdout).unwrap().lines() {
             if let Some(library) = line.split_whitespace().find(|word| word.starts_with('/')) {

@@ -27,6 +27,8 @@ use tokio_stream::{Stream, StreamExt};
 use tonic::transport::{Endpoint, Server};
 use tonic::{Request, Response, Status};
 
+use crate::patience::PATIENCE;
+
 /// The only version there is. Source: k8s.io/kubelet, `deviceplugin/v1beta1/constants.go`; so is the word for a good device.
 const VERSION: &str = "v1beta1";
 const HEALTHY: &str = "Healthy";
@@ -112,7 +114,7 @@ impl Plugin {
             });
         });
         // If it fails, the thread's own panic says why.
-        said.recv().unwrap();
+        said.recv_timeout(PATIENCE).unwrap();
         Self {
             socket,
             over: Some(over),

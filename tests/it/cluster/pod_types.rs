@@ -263,6 +263,7 @@ async fn of_two_aggregators_one_writes_and_when_it_is_killed_the_other_does() {
     other.say(&delta(2, &parts, &more)).await.unwrap();
     stage.await_type("late", A100);
     // Who does not hold it asks nothing of pods, and what was right stays as it was.
+    second.says("was told");
     let lines = second.kill();
     let told = |line: &&String| line.contains("was told");
     assert_eq!(lines.iter().filter(told).count(), 1, "{lines:#?}");

@@ -9,14 +9,13 @@ mod untouched;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use super::Api;
 use super::objects::TestNode;
-use crate::fleet::api::{Api as Readers, pace};
+use crate::fleet::api::Api as Readers;
+use crate::patience::{Finish, until_async};
 use crate::process::Aggregator;
 
 /// `OpenDataHub`'s own definition; where it is from stands in it.
@@ -25,8 +24,6 @@ const HARDWARE: &str = include_str!("../../fixtures/crds/hardwareprofiles.yaml")
 const OLD: &str = include_str!("../../fixtures/crds/dashboard-hardwareprofiles.yaml");
 const OLDER: &str = include_str!("../../fixtures/crds/acceleratorprofiles.yaml");
 const QUEUES: &str = include_str!("../../fixtures/crds/localqueues.yaml");
-/// A kind that a cluster has not is looked for again every half minute. Only a failing test waits for all of this.
-const PATIENCE: Duration = Duration::from_mins(3);
 const DASHBOARD: &str = "dashboard.opendatahub.io";
 const H200: &str = "nvidia-h200-141gb";
 const T4: &str = "nvidia-t4-16gb";
@@ -57,20 +54,8 @@ impl<'a> Site<'a> {
 
     /// What is at `path`, as soon as it is as wanted.
     async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-        let mut look_again = pace();
-        let mut last = Value::Null;
-        let looking = async {
-            loop {
-                last = self.readers.get(path).await.json();
-                if wanted(&last) {
-                    return;
-                }
-                look_again.tick().await;
-            }
-        };
-        let seen = timeout(PATIENCE, looking).await;
-        assert!(seen.is_ok(), "{path} is {last:#}");
-        last
+        let read = async || self.readers.get(path).await.json();
+        until_async(path, read, wanted).await
     }
 
     /// The profile, as soon as it is as wanted.
@@ -88,8 +73,7 @@ impl<'a> Site<'a> {
             .env("OCTAVO_SERVER", format!("http://{}", self.aggregator.http))
             .env("KUBECONFIG", self.api.kubeconfig())
             .stdin(Stdio::null())
-            .output()
-            .unwrap()
+            .finish()
     }
 
     /// What a command that shall end with `code` prints, and what it notes.

@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use octavo::proto::pod_resources::pod_resources_lister_client::PodResourcesListerClient;
 use octavo::proto::pod_resources::{AllocatableResourcesRequest, ListPodResourcesRequest};
@@ -16,6 +16,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use super::nodes::{Nodes, root};
 use crate::apply::node::Node;
+use crate::patience::{Finish, until_async};
 use crate::process::Program;
 
 const NODE: &str = "node-1";
@@ -26,10 +27,7 @@ const HALVES: &str = "3g.40gb: 2";
 const SHELL: &str = "test.invalid/sharing:1";
 const GPUS: &str = "- {board: A100_80GB, count: 2}\n";
 
-/// Longer than kubelet takes on a loaded machine; only a failing test waits for it.
-const PATIENCE: Duration = Duration::from_mins(2);
-
-/// Kubelet tells nobody when that changes, and refuses whoever asks too often.
+/// Kubelet does not report changes of it, and refuses clients that ask too often.
 const PACE: Duration = Duration::from_millis(200);
 
 /// The first GPU for so many by turns, the second one in these parts.
@@ -176,16 +174,12 @@ impl Place {
 
     /// Waits until pods have these ids: a kubelet that has just begun does not know its pods yet.
     async fn until_ids(&self, expected: &BTreeMap<String, Vec<String>>) {
-        let began = Instant::now();
         let mut pace = tokio::time::interval(PACE);
-        loop {
+        let ids = async || {
             pace.tick().await;
-            let ids = self.ids().await;
-            if ids == *expected {
-                return;
-            }
-            assert!(began.elapsed() < PATIENCE, "{ids:?}");
-        }
+            self.ids().await
+        };
+        until_async("the ids of pods", ids, |ids| ids == expected).await;
     }
 
     /// All ids that kubelet can give out of a resource.
@@ -343,8 +337,7 @@ fn runtime(folder: &Path, names: &[String]) -> Value {
     let output = Command::new(crate::cdi::RUNTIME.build())
         .arg(folder)
         .args(names)
-        .output()
-        .unwrap();
+        .finish();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     serde_json::from_slice(&output.stdout).unwrap()

@@ -2,16 +2,18 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, Write};
+use std::io::{Read, Seek, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use crate::patience::{Lines, ends, watch};
 
 /// `hack/cluster/supervise.sh`, and through it a cluster.
 pub(super) struct Supervisor {
     child: Child,
     orders: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
+    answers: Lines,
     complaints: File,
 }
 
@@ -29,7 +31,7 @@ impl Supervisor {
             .spawn()
             .unwrap();
         let orders = child.stdin.take();
-        let answers = BufReader::new(child.stdout.take().unwrap());
+        let answers = Lines::of(child.stdout.take().unwrap());
         let mut supervisor = Self {
             child,
             orders,
@@ -54,9 +56,9 @@ impl Supervisor {
 
     #[track_caller]
     fn hear(&mut self, expected: &str) {
-        let mut line = String::new();
-        self.answers.read_line(&mut line).unwrap();
-        if line.trim_end() != expected {
+        // Nodes take longer to start than any other program.
+        let line = self.answers.next_line();
+        if line.as_deref() != Some(expected) {
             let mut complaints = String::new();
             self.complaints.rewind().unwrap();
             self.complaints.read_to_string(&mut complaints).unwrap();
@@ -68,7 +70,7 @@ impl Supervisor {
 impl Drop for Supervisor {
     fn drop(&mut self) {
         drop(self.orders.take());
-        let _gone_already = self.child.wait();
+        let _killed = ends(&mut self.child);
     }
 }
 
@@ -81,6 +83,8 @@ pub(super) fn script(name: &str) -> PathBuf {
 
 /// A folder that has these programs, built if need be.
 pub(super) fn programs(names: &[&str]) -> PathBuf {
+    // Building takes as long as it takes.
+    watch();
     let output = Command::new(script("build.sh"))
         .args(names)
         .stderr(Stdio::inherit())

@@ -13,6 +13,7 @@ use super::{
     A100S, CREATE, ONE, THREE, TWO, compute, created, failure, gpu_instance, make, real, with,
 };
 use crate::machine::{Machine, start};
+use crate::patience::{Finish, until_async, within};
 
 #[tokio::test]
 async fn a_change_that_hangs_is_named_and_everybody_is_answered() {
@@ -32,12 +33,11 @@ async fn a_change_that_hangs_is_named_and_everybody_is_answered() {
         let handle = handle.clone();
         async move { make(&handle, 1, vec![gpu_instance(THREE, 0, 4)]).await }
     });
-    let during = loop {
-        let told = handle.observe().await;
-        if !matches!(told.nvml, NvmlState::Ready(_)) {
-            break told;
-        }
-    };
+    let observe = async || handle.observe().await;
+    let during = until_async("a stall", observe, |now| {
+        !matches!(now.nvml, NvmlState::Ready(_))
+    })
+    .await;
     let stalled = NvmlState::Stalled {
         call: CREATE.to_owned(),
         driver: before.nvml.driver().cloned(),
@@ -116,7 +116,7 @@ async fn a_released_library_is_out_of_memory_and_nothing_that_is_shown_changes()
 
     let mut hints = handle.hints();
     released.resume();
-    hints.changed().await;
+    within("a hint", hints.changed()).await;
     assert!(mapped());
     let after = handle.latest();
     let state = after.devices[0].mig.state().unwrap();
@@ -133,8 +133,7 @@ fn an_instance_costs_three_calls_once_its_kind_is_known() {
         .args(["--exact", "control::trouble::creates_when_asked_to"])
         .env("NVML_SIM_LOG", &log)
         .env("OCTAVO_TEST_CREATES_WITH", machine.library())
-        .output()
-        .unwrap();
+        .finish();
     assert!(child.status.success(), "{child:?}");
     assert_eq!(real(&machine).len(), 2);
     let functions: Vec<String> = fs::read_to_string(log)

@@ -3,11 +3,11 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::thread;
 
 use super::cases::CASES;
 use super::rig::Rig;
 use crate::machine::simulator;
+use crate::patience::{eventually, until};
 use crate::process::Program;
 
 fn rig() -> Rig {
@@ -34,13 +34,10 @@ fn install(rig: &Rig, script: &str) {
 
 /// Waits until the file is there, and is not empty.
 fn wait_for(file: &Path) -> String {
-    loop {
-        let text = fs::read_to_string(file).unwrap_or_default();
-        if text.ends_with('\n') {
-            return text;
-        }
-        thread::yield_now();
-    }
+    let read = || fs::read_to_string(file).unwrap_or_default();
+    until(&file.display().to_string(), read, |text| {
+        text.ends_with('\n')
+    })
 }
 
 #[test]
@@ -55,9 +52,7 @@ fn i3_a_reset_ends_with_the_agent_that_is_killed_while_it_runs() {
     let pid = wait_for(&folder.join("pid"));
     killed.kill();
     let process = PathBuf::from(format!("/proc/{}", pid.trim()));
-    while is_running(&process) {
-        thread::yield_now();
-    }
+    eventually("the end of the reset", || !is_running(&process));
     // Nothing is left that could see this.
     fs::write(folder.join("go"), "").unwrap();
     install(&rig, "exec RESET");

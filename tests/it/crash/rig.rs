@@ -14,6 +14,7 @@ use octavo::wire::history;
 use super::cases::{By, Case, Other};
 use super::world::{Geometry, changes, geometry, instances, shape};
 use crate::machine::{Machine, simulator};
+use crate::patience::Finish;
 
 const AGENT: &str = env!("CARGO_BIN_EXE_octavo-agent");
 const OCTAVO: &str = env!("CARGO_BIN_EXE_octavo");
@@ -133,7 +134,7 @@ impl Rig {
     pub(super) fn run(&self) -> Ran {
         let log = self.machine.path().join("calls.jsonl");
         let _absent = fs::remove_file(&log);
-        let output = self.program().env("NVML_SIM_LOG", &log).output().unwrap();
+        let output = self.program().env("NVML_SIM_LOG", &log).finish();
         let text = fs::read_to_string(&log).unwrap_or_default();
         let calls = text.lines().map(|line| {
             let entry: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -148,7 +149,7 @@ impl Rig {
     /// Runs it until the call at which it is killed; whether it came so far.
     pub(super) fn kill_at(&self, kill: Kill) -> bool {
         self.machine.faults(&faults(self.case, Some(kill)));
-        let output = self.program().output().unwrap();
+        let output = self.program().finish();
         self.machine.faults(&faults(self.case, None));
         output.status.signal() == Some(KILLED)
     }
@@ -160,7 +161,7 @@ impl Rig {
         }
         let rules = [self.case.faults, self.case.first_reading].concat();
         self.machine.faults(&format!("[{}]\n", rules.join(", ")));
-        self.program().output().unwrap();
+        self.program().finish();
         self.machine.faults(&faults(self.case, None));
     }
 
@@ -210,8 +211,7 @@ impl Rig {
             .arg(self.machine.library())
             .arg("--sys-root")
             .arg(self.machine.path().join("sys"))
-            .output()
-            .unwrap();
+            .finish();
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -247,8 +247,7 @@ impl Rig {
             .arg(self.machine.library())
             .arg("--sys-root")
             .arg(self.machine.path().join("sys"))
-            .output()
-            .unwrap();
+            .finish();
         serde_json::from_slice(&output.stdout).ok()
     }
 

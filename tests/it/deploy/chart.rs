@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::privileges::objects;
 use super::{deploy, list};
+use crate::patience::{Finish, watch};
 
 pub(crate) fn path() -> PathBuf {
     deploy().join("chart/octavo")
@@ -17,6 +18,8 @@ pub(crate) fn path() -> PathBuf {
 /// A folder with helm, kubeconform and schemas, built if need be.
 pub(crate) fn tools() -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("hack/tools/build.sh");
+    // What has to be built may take longer than any other program.
+    watch();
     let output = Command::new(script).stderr(Stdio::inherit()).output();
     let output = output.unwrap();
     assert!(output.status.success(), "`make setup` says what is missing");
@@ -35,8 +38,7 @@ pub(crate) fn helm(arguments: &[&str]) -> Output {
         .args(arguments)
         .env("HOME", home.path())
         .env_remove("KUBECONFIG")
-        .output()
-        .unwrap()
+        .finish()
 }
 
 /// What helm prints, and it has to be content.
@@ -93,8 +95,8 @@ fn manifests_are_what_the_chart_renders() {
     } else {
         folder.path().to_owned()
     };
-    let rendered = Command::new(script).arg(&into).status();
-    assert!(rendered.unwrap().success());
+    let rendered = Command::new(script).arg(&into).finish();
+    assert!(rendered.status.success(), "{rendered:?}");
     for asked in list::FOLDERS {
         let file = format!("{}/octavo.yaml", asked.name);
         let committed = fs::read_to_string(deploy().join(&file)).unwrap();
@@ -182,8 +184,7 @@ fn kubeconform(folder: &Path) -> Output {
         .args(["-strict", "-summary", "-output=json", "-schema-location"])
         .arg(tools.join(place))
         .arg(folder)
-        .output()
-        .unwrap()
+        .finish()
 }
 
 #[test]

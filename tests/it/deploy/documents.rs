@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::privileges::objects;
 use super::{chart, list};
 use crate::cluster::Api;
+use crate::patience::Finish;
 
 /// Waits for the agents of all pools, whatever waits in helm.
 const WAITS: &str =
@@ -131,8 +132,8 @@ fn who_applies_an_option_with_kubectl_has_agents_that_use_it() {
             .env("OCTAVO_NODE_NAME", "node-a")
             .env_remove("KUBECONFIG")
             .envs(more.iter().copied())
-            .output();
-        String::from_utf8(output.unwrap().stderr).unwrap()
+            .finish();
+        String::from_utf8(output.stderr).unwrap()
     };
     let errors = agent(&[]);
     assert!(

@@ -7,6 +7,7 @@ use octavo::wire::diagnosis::VerdictJson::{Failing, NotApplicable, Ok as Fine, W
 
 use super::{Diagnosis, octavo};
 use crate::apply::node::Node;
+use crate::patience::Finish;
 
 const TWO: &str = "- {board: A100_40GB, count: 2, mig: enabled}\n";
 
@@ -22,7 +23,7 @@ fn doctor(node: &Node, more: &[&str]) -> Output {
     ] {
         command.arg(flag).arg(place);
     }
-    command.args(more).output().unwrap()
+    command.args(more).finish()
 }
 
 #[track_caller]

@@ -14,6 +14,7 @@ use octavo::wire::diagnosis::VerdictJson::{NotApplicable, Ok as Fine, Unknown};
 
 use super::Diagnosis;
 use super::planted::{Planted, device_files, inferentia, loaded, record};
+use crate::patience::PATIENCE;
 
 /// A Neuron node that is well, as far as it says.
 fn node() -> Planted {
@@ -56,7 +57,7 @@ fn a_kubelet_that_hangs_is_waited_for_so_long_and_its_record_still_counts() {
     said.says("allocatable", Fine, "1 offered, 1 there");
     said.says("resource-owners", Unknown, "within 5 s");
     said.says("time-slicing", Unknown, "within 5 s");
-    assert!(kept.recv().is_ok(), "it was asked");
+    assert!(kept.recv_timeout(PATIENCE).is_ok(), "it was asked");
 }
 
 #[test]

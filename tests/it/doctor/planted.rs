@@ -11,6 +11,7 @@ use octavo::wire::diagnosis::VerdictJson::{
 use tempfile::TempDir;
 
 use super::{Diagnosis, octavo};
+use crate::patience::Finish;
 use crate::sysfs::tree::{machine, plant};
 
 /// A machine of files: `sys`, `dev` and the kubelet's folder below one.
@@ -52,7 +53,7 @@ impl Planted {
 
     #[track_caller]
     pub(super) fn diagnosis(&self) -> Diagnosis {
-        Diagnosis::of(&self.command(&["-o", "json"]).output().unwrap())
+        Diagnosis::of(&self.command(&["-o", "json"]).finish())
     }
 }
 
@@ -205,7 +206,7 @@ fn who_holds_a_gpu_is_told_and_a_stranger_is_told_by_its_id() {
     let mut command = octavo(&["doctor", "-o", "json", "--driver-root", "/nowhere"]);
     command.arg("--sys-root").arg(sys.path());
     command.args(["--kubelet-root", "/nowhere"]);
-    let said = Diagnosis::of(&command.output().unwrap());
+    let said = Diagnosis::of(&command.finish());
     assert_eq!(said.code, Some(1));
     said.says("nvidia-driver", Failing, "1 device of NVIDIA");
     let told: Vec<(&str, VerdictJson)> = said
@@ -247,7 +248,7 @@ fn in_a_pod_what_is_not_mounted_is_not_taken_for_missing() {
     command.arg("--sys-root").arg(node.at("sys"));
     command.arg("--kubelet-root").arg(node.at("kubelet"));
     command.env("KUBERNETES_SERVICE_HOST", "10.0.0.1");
-    let said = Diagnosis::of(&command.output().unwrap());
+    let said = Diagnosis::of(&command.finish());
     said.says("neuron-device-files", Unknown, "this pod's own");
     said.says("device-plugin", Unknown, "is not mounted in this pod");
     assert_eq!(said.code, Some(0));
@@ -266,7 +267,7 @@ fn labels_that_others_wrote_at_another_time_are_told_of_a_real_driver() {
             .arg("--labels")
             .arg(&labels);
         command.args(["--kubelet-root", "/nowhere", "--state-dir", "/nowhere"]);
-        Diagnosis::of(&command.output().unwrap())
+        Diagnosis::of(&command.finish())
     };
     look("amd.com/gpu.device-id=740f").says("vendor-labels", Fine, "1 label agrees");
     look("amd.com/gpu.device-id=74a1").says(

@@ -12,6 +12,7 @@ use octavo::wire::diagnosis::VerdictJson::{Failing, NotApplicable, Ok as Fine, U
 use octavo::wire::inventory;
 
 use super::{Diagnosis, octavo};
+use crate::patience::Finish;
 
 const BUS: &str = "/sys/bus/pci/devices";
 /// Makers of accelerators with the module that drives theirs, and the check of it.
@@ -75,13 +76,13 @@ impl Function {
 }
 
 fn inspected() -> Inventory {
-    let output = octavo(&["inspect", "-o", "json"]).output().unwrap();
+    let output = octavo(&["inspect", "-o", "json"]).finish();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     inventory::parse(&String::from_utf8(output.stdout).unwrap()).unwrap()
 }
 
 fn diagnosis() -> Diagnosis {
-    Diagnosis::of(&octavo(&["doctor", "-o", "json"]).output().unwrap())
+    Diagnosis::of(&octavo(&["doctor", "-o", "json"]).finish())
 }
 
 #[test]
@@ -191,7 +192,7 @@ fn on_this_machine_nothing_is_said_to_be_well_that_is_not_there() {
 #[test]
 fn on_this_machine_the_forms_for_people_and_for_programs_say_the_same() {
     let said = diagnosis();
-    let table = octavo(&["doctor"]).output().unwrap();
+    let table = octavo(&["doctor"]).finish();
     assert_eq!(table.status.code(), said.code);
     let table = String::from_utf8(table.stdout).unwrap();
     let failing = said.findings.iter().filter(|one| one.verdict == Failing);
@@ -201,7 +202,7 @@ fn on_this_machine_the_forms_for_people_and_for_programs_say_the_same() {
         failing.count()
     );
     assert!(table.contains(&sentence), "{table}");
-    let yaml = octavo(&["doctor", "-o", "yaml"]).output().unwrap();
+    let yaml = octavo(&["doctor", "-o", "yaml"]).finish();
     let yaml = String::from_utf8(yaml.stdout).unwrap();
     assert!(yaml.contains("kind: Diagnosis"), "{yaml}");
 }

@@ -14,8 +14,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use tokio_rustls::TlsConnector;
 
-/// Longer than anything takes on a loaded machine; only a failing test waits for it.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(3);
+pub(crate) use crate::patience::PATIENCE;
+use crate::patience::within;
 
 /// Where the API is.
 #[derive(Clone)]
@@ -118,10 +118,9 @@ impl Api {
 
     /// The status of an answer, which need not have an end.
     pub(crate) async fn status(&self, path: &str) -> u16 {
-        let mut stream = self.ask(path).await;
         let mut line = [0; 12];
-        let read = timeout(PATIENCE, stream.read_exact(&mut line)).await;
-        read.unwrap().unwrap();
+        let reading = async { self.ask(path).await.read_exact(&mut line).await };
+        within(path, reading).await.unwrap();
         let line = std::str::from_utf8(&line).unwrap();
         line.split(' ').nth(1).unwrap().parse().unwrap()
     }
@@ -142,7 +141,7 @@ impl Api {
             stream.read_to_end(&mut bytes).await.unwrap();
             String::from_utf8(bytes).unwrap()
         };
-        let answer = timeout(PATIENCE, answer).await.unwrap();
+        let answer = within(path, answer).await;
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         Answer {
             status: head.split(' ').nth(1).unwrap().parse().unwrap(),
@@ -158,8 +157,9 @@ impl Api {
 
     /// The event stream, all that it begins with read.
     pub(crate) async fn events(&self) -> Events {
+        let path = "/api/v1/events?changes=only";
         let mut events = Events {
-            stream: self.ask("/api/v1/events?changes=only").await,
+            stream: within(path, self.ask(path)).await,
             bytes: Vec::new(),
         };
         assert_eq!(events.next().await["kind"], "synced");
@@ -181,15 +181,20 @@ impl Api {
 
     /// Waits until what is at `path` is as wanted, and gives it.
     pub(crate) async fn until(&self, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
-        let mut events = self.events().await;
-        loop {
-            let answer = self.get(path).await;
-            if wanted(&answer) {
-                return answer;
+        let mut last = None;
+        let reading = async {
+            let mut events = self.events().await;
+            loop {
+                let answer = self.get(path).await;
+                if wanted(&answer) {
+                    return answer;
+                }
+                last = Some(answer);
+                events.next().await;
             }
-            let changed = timeout(PATIENCE, events.next()).await;
-            assert!(changed.is_ok(), "{path} stays {answer:?}");
-        }
+        };
+        let found = timeout(PATIENCE, reading).await;
+        found.unwrap_or_else(|_late| panic!("{path} stays {last:?}"))
     }
 
     /// Waits until the metrics have all these lines, and gives them. No event reports a change of metrics.
@@ -243,7 +248,7 @@ impl Events {
                 assert!(read > 0, "the event stream ended");
             }
         };
-        data.await
+        within("an event", data).await
     }
 }
 

@@ -23,6 +23,7 @@ use super::api::{Api, PATIENCE};
 use super::{MIXED, SINGLE, agreed};
 use crate::aggregator::{Line, acknowledged, big_parts, delta, hello, message_of, parts, post};
 use crate::machine::Machine;
+use crate::patience::within;
 use crate::process::{Aggregator, resident};
 
 async fn connect(aggregator: &Aggregator) -> Channel {
@@ -135,7 +136,10 @@ async fn i12_a_newer_agent_is_understood_as_far_as_can_be_and_passed_on_whole() 
     let request = tonic::Request::new(said);
     let answers = grpc.streaming(request, path, codec).await.unwrap();
     let mut answers = answers.into_inner();
-    let mut next = async || answers.message().await.unwrap().unwrap().message.unwrap();
+    let mut next = async || {
+        let answer = within("an answer", answers.message()).await;
+        answer.unwrap().unwrap().message.unwrap()
+    };
     assert!(matches!(next().await, Answer::Resync(_)));
     assert_eq!(next().await, acknowledged(1));
 

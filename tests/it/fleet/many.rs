@@ -25,6 +25,7 @@ use tracing::{Instrument, info_span};
 
 use super::api::{Api, PATIENCE};
 use crate::aggregator::{Line, acknowledged, delta};
+use crate::patience::within;
 use crate::process::Aggregator;
 
 /// What the agents of a test say in its log, each line with the node in it.
@@ -240,22 +241,28 @@ async fn i10_watchers_that_do_not_read_hold_up_no_agent_and_are_told_the_latest_
     let last = parts(CHANGES + 1);
     let last = last.get("node").unwrap();
     let (mut latest, mut told) = (BTreeMap::new(), 0);
-    while latest.len() < AGENTS || latest.values().any(|latest| !latest) {
-        let event = timeout(PATIENCE, watch.message()).await.unwrap().unwrap();
-        if let Some(Event::Node(node)) = event.unwrap().event {
-            told += 1;
-            let is_last = node.parts.iter().any(|part| part.content == last.bytes());
-            latest.insert(node.name, is_last);
+    let watching = async {
+        while latest.len() < AGENTS || latest.values().any(|latest| !latest) {
+            let event = watch.message().await.unwrap();
+            if let Some(Event::Node(node)) = event.unwrap().event {
+                told += 1;
+                let is_last = node.parts.iter().any(|part| part.content == last.bytes());
+                latest.insert(node.name, is_last);
+            }
         }
-    }
+    };
+    within("the last change of each agent", watching).await;
     assert!(told <= 3 * AGENTS, "{told} events were kept for it");
 
     let mut states = BTreeMap::new();
-    while states.len() < AGENTS || states.values().any(|state| state != "nvml-lost") {
-        let event = timeout(PATIENCE, events.next()).await.unwrap();
-        let node = &event["node"];
-        if let Some(name) = node["name"].as_str() {
-            states.insert(name.to_owned(), node["state"].clone());
+    let reading = async {
+        while states.len() < AGENTS || states.values().any(|state| state != "nvml-lost") {
+            let event = events.next().await;
+            let node = &event["node"];
+            if let Some(name) = node["name"].as_str() {
+                states.insert(name.to_owned(), node["state"].clone());
+            }
         }
-    }
+    };
+    within("the last state of each agent", reading).await;
 }

@@ -16,6 +16,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::machine::Machine;
+use crate::patience::Finish;
 use crate::process::{Aggregator, Program};
 use api::Api;
 
@@ -64,8 +65,7 @@ impl Machine {
             .arg("--sys-root")
             .arg(self.path().join("sys"))
             .stdin(Stdio::null())
-            .output()
-            .unwrap();
+            .finish();
         assert!(
             output.status.success(),
             "{}",

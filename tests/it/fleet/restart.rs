@@ -7,6 +7,7 @@ use nvml_sim::model::Slot;
 use super::api::Api;
 use super::{MIXED, SINGLE, agreed};
 use crate::machine::Machine;
+use crate::patience::{Finish, until_async};
 use crate::process::{Aggregator, Program};
 
 /// In the log, where the agent says that it reports, and not that it does not.
@@ -74,10 +75,11 @@ async fn a_restarted_aggregator_says_that_a_part_of_the_fleet_is_not_the_fleet()
     api.node("goes", |_| true).await;
     // Agents that have never reported before are no sign of a restart.
     let list = "/api/v1/nodes";
-    let mut look_again = super::api::pace();
-    while api.get(list).await.body.contains("starting") {
-        look_again.tick().await;
-    }
+    let read = async || api.get(list).await.body;
+    until_async("a start that is over", read, |body| {
+        !body.contains("starting")
+    })
+    .await;
     aggregator.kill();
     goes.kill();
     aggregator.restart();
@@ -88,8 +90,7 @@ async fn a_restarted_aggregator_says_that_a_part_of_the_fleet_is_not_the_fleet()
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_octavo"))
         .args(["nodes", "--server"])
         .arg(format!("http://{}", aggregator.http))
-        .output()
-        .unwrap();
+        .finish();
     let notes = String::from_utf8(output.stderr).unwrap();
     let told = "note: the aggregator is starting: nodes that have reported so far: 1; what is shown is not complete";
     assert!(notes.contains(told), "{notes}");

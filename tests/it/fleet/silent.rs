@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::api::{Api, pace};
+use super::api::{Api, PATIENCE, pace};
 use super::{MIXED, SINGLE};
 use crate::machine::Machine;
 use crate::process::Aggregator;
@@ -22,8 +22,10 @@ async fn watched(
 ) -> Vec<Value> {
     let mut seen = Vec::new();
     let mut pace = pace();
+    let began = tokio::time::Instant::now();
     loop {
         pace.tick().await;
+        assert!(began.elapsed() < PATIENCE, "{:#?}", seen.last());
         let before = Timestamp::now();
         let answer = api.get(&format!("/api/v1/nodes/{name}")).await;
         let after = Timestamp::now();

@@ -1,13 +1,13 @@
 //! `octavo profiles list --watch` against an aggregator whose profiles are a file that changes.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::Watch;
+use crate::patience::{Finish, Lines, exit_status};
 use crate::process::Aggregator;
 
 #[test]
@@ -42,12 +42,12 @@ fn profiles_that_are_followed_are_told_when_they_change_and_when_they_are_no_mor
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let lines = Lines::of(child.stdout.take().unwrap());
         Watch { child, lines }
     };
     let mut lines = watch(&["--no-headers"]);
     let notes = lines.child.stderr.take().unwrap();
-    let mut notes = BufReader::new(notes).lines().map(Result::unwrap);
+    let mut notes = Lines::of(notes);
     assert_eq!(lines.line(), "a/large  -  unknown available");
     assert_eq!(lines.line(), "a/small  -  unknown available");
     let mut objects = watch(&["-o", "json"]);
@@ -58,18 +58,18 @@ fn profiles_that_are_followed_are_told_when_they_change_and_when_they_are_no_mor
     let event: serde_json::Value = serde_json::from_str(&objects.says("removed")).unwrap();
     assert_eq!(event["name"], "small");
     put("no profile at all");
-    let note = notes.next().unwrap();
+    let note = notes.line();
     assert!(
         note.starts_with("note: ") && note.contains("profiles.yaml"),
         "{note}"
     );
     write(&["large", "new"]);
-    let note = notes.next().unwrap();
+    let note = notes.line();
     assert_eq!(note, "note: what is printed is how it is now again");
     for watch in [&mut lines, &mut objects] {
         let pid = Pid::from_raw(i32::try_from(watch.child.id()).unwrap());
         kill(pid, Signal::SIGINT).unwrap();
-        assert_eq!(watch.child.wait().unwrap().code(), Some(0));
+        assert_eq!(exit_status(&mut watch.child).code(), Some(0));
     }
 }
 
@@ -95,8 +95,7 @@ fn a_profile_is_named_with_its_namespace_as_other_commands_print_it() {
             .args(arguments)
             .args(["--server", &url])
             .stdin(Stdio::null())
-            .output()
-            .unwrap();
+            .finish();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (
             output.status.code(),

@@ -1,6 +1,7 @@
 //! Both programs, the same configuration, the same machine: where NVIDIA's does what it says, ours comes to the same.
 
 use super::node::{Node, Ran};
+use crate::patience::Finish;
 
 /// What is expected of both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -277,8 +278,8 @@ fn variables_and_standard_input_do_what_flags_do() {
     let code = |node: &Node, variables: &[(&str, &str)], arguments: &[&str]| {
         let mut command = node.command(arguments);
         command.envs(variables.iter().copied());
-        command.stdin(std::fs::File::open(&file).unwrap());
-        command.output().unwrap().status.code()
+        let input = std::fs::File::open(&file).unwrap();
+        command.finish_reading(input).status.code()
     };
     let variables = [
         ("MIG_PARTED_CONFIG_FILE", file.as_str()),

@@ -3,6 +3,7 @@
 use std::os::unix::process::CommandExt;
 
 use super::node::Node;
+use crate::patience::Finish;
 
 const TWO: &str =
     "  - {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb}]}\n";
@@ -181,8 +182,7 @@ fn pain_44_what_would_change_is_shown_before_anything_is_touched() {
     let output = node
         .command(&["plan", "wanted", "-f", &config])
         .arg0("octavo")
-        .output()
-        .unwrap();
+        .finish();
     assert_eq!(output.status.code(), Some(3));
     let shown = String::from_utf8(output.stdout).unwrap();
     assert!(shown.contains("+2g.10gb"), "{shown}");

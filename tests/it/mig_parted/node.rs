@@ -10,6 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use crate::machine::{Machine, simulator};
+use crate::patience::Finish;
 use crate::peer::Peer;
 
 pub(crate) const PEER: Peer = Peer {
@@ -89,7 +90,7 @@ impl Node {
 
     /// Ours, called as NVIDIA's is.
     pub(crate) fn ours(&self, arguments: &[&str]) -> Ran {
-        Ran::of(&self.command(arguments).output().unwrap())
+        Ran::of(&self.command(arguments).finish())
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
@@ -134,8 +135,7 @@ impl Node {
                 format!("{}:/usr/bin:/bin", self.path("bin").display()),
             )
             .stdin(Stdio::null())
-            .output()
-            .unwrap();
+            .finish();
         Ran::of(&output)
     }
 

@@ -11,6 +11,7 @@ use tokio::net::TcpListener;
 
 use super::fleet::{Aggregator, Machines};
 use crate::engine::{Listening, Manner, way};
+use crate::patience::PATIENCE;
 use crate::process;
 
 const ESTIMATES: &str = "/api/v1/estimates";
@@ -314,6 +315,7 @@ fn the_program_itself_answers_without_times_when_its_engine_is_away() {
         body.len()
     )
     .unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");

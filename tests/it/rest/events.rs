@@ -1,7 +1,5 @@
 //! Event streams: what a reader is told of a fleet that changes, and what it is spared.
 
-use std::time::Duration;
-
 use axum::body::{Body, BodyDataStream};
 use axum::http::{Request, StatusCode};
 use axum::response::Response;
@@ -10,9 +8,7 @@ use tokio_stream::StreamExt;
 use tower::ServiceExt;
 
 use super::fleet::{Aggregator, Machines};
-
-/// Longer than anything takes on a loaded machine; only a failing test waits for it.
-const PATIENCE: Duration = Duration::from_mins(3);
+use crate::patience::{until_async, within};
 
 /// A reader of one stream.
 pub(crate) struct Reader {
@@ -51,6 +47,10 @@ impl Reader {
 
     /// The next event. Comments, which keep the connection alive, are passed over.
     pub(crate) async fn next(&mut self) -> Told {
+        within("an event", self.read()).await
+    }
+
+    async fn read(&mut self) -> Told {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
                 let (block, rest) = (block.to_owned(), rest.to_owned());
@@ -72,8 +72,7 @@ impl Reader {
                     data: serde_json::from_str(&data).unwrap(),
                 };
             }
-            let chunk = tokio::time::timeout(PATIENCE, self.body.next()).await;
-            let chunk = chunk.unwrap_or_else(|_| panic!("nothing more came"));
+            let chunk = self.body.next().await;
             let chunk = chunk.unwrap_or_else(|| panic!("the stream ended")).unwrap();
             self.text.push_str(std::str::from_utf8(&chunk).unwrap());
         }
@@ -169,19 +168,13 @@ async fn streams_are_bounded_and_a_reader_that_leaves_makes_room() {
     assert_eq!(refused.json()["type"], "/problems/too-many-streams");
     drop(reader);
     // The task behind the stream sees that when it runs next.
-    let again = loop {
+    let ask = async || {
         let request = Request::get("/api/v1/events?changes=only")
             .body(Body::empty())
             .unwrap();
-        let response = aggregator.router.clone().oneshot(request).await.unwrap();
-        if response.status() == StatusCode::OK {
-            break response;
-        }
-        tokio::task::yield_now().await;
+        aggregator.router.clone().oneshot(request).await.unwrap()
     };
-    let mut again = Reader {
-        body: again.into_body().into_data_stream(),
-        text: String::new(),
-    };
+    let is_open = |response: &Response| response.status() == StatusCode::OK;
+    let mut again = Reader::of(until_async("room for a stream", ask, is_open).await);
     assert_eq!(again.next().await, synced);
 }

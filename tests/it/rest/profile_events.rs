@@ -8,6 +8,7 @@ use tower::ServiceExt;
 use super::events::Told;
 use super::fleet::{Aggregator, Machines};
 use super::profiles::{Around, L4, followed, node, profile};
+use crate::patience::until_async;
 
 const LABEL: &str = "octavo.dev/type";
 
@@ -86,7 +87,8 @@ async fn who_comes_back_is_not_told_again_what_did_not_change() {
     assert_eq!(short(&other.next().await), "profile a/large");
 
     around.cluster.send_replace(followed([]));
-    while reader.next().await.event != "synced" {}
+    let next = async || reader.next().await;
+    until_async("synced", next, |told| told.event == "synced").await;
     let mut late = aggregator.follow_from(path, id).await;
     assert_eq!(short(&late.next().await), "profile a/large");
     let mut changes = aggregator
@@ -141,10 +143,11 @@ async fn i10_there_are_so_many_streams_and_wrong_parameters_are_named() {
     assert_eq!(refused.header("retry-after"), "10");
     assert_eq!(refused.json()["type"], "/problems/too-many-streams");
     drop(first);
-    let mut look_again = crate::fleet::api::pace();
-    while few.status_of("/api/v1/profile-events").await != StatusCode::OK {
-        look_again.tick().await;
-    }
+    let status = async || few.status_of("/api/v1/profile-events").await;
+    until_async("room for a stream", status, |status| {
+        *status == StatusCode::OK
+    })
+    .await;
 }
 
 impl Aggregator {
@@ -159,10 +162,8 @@ impl Aggregator {
     async fn judged_anew(&self, gone: &str) {
         let (namespace, name) = gone.split_once('/').unwrap();
         let path = format!("/api/v1/profiles/{namespace}/{name}");
-        let mut look_again = crate::fleet::api::pace();
-        while self.get(&path).await.status != StatusCode::NOT_FOUND {
-            look_again.tick().await;
-        }
+        let status = async || self.get(&path).await.status;
+        until_async(&path, status, |status| *status == StatusCode::NOT_FOUND).await;
     }
 
     /// The status alone: a stream has no end.

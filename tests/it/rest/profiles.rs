@@ -14,7 +14,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tower::ServiceExt;
 
+use super::Answer;
 use super::fleet::{Aggregator, Machines};
+use crate::patience::until_async;
 
 pub(super) const L4: &str = "nvidia-l4-24gb";
 
@@ -206,11 +208,9 @@ async fn req_007_what_has_not_changed_is_not_sent_again() {
         .to_owned();
     around.cluster.send_replace(followed([]));
     // What was judged is told for a second at most.
-    let mut look_again = crate::fleet::api::pace();
-    while aggregator.get("/api/v1/profiles").await.header("etag") == tag {
-        look_again.tick().await;
-    }
-    let list = aggregator.get("/api/v1/profiles").await.json();
+    let profiles = async || aggregator.get("/api/v1/profiles").await;
+    let is_new = |answer: &Answer| answer.header("etag") != tag;
+    let list = until_async("another etag", profiles, is_new).await.json();
     assert_eq!(list["items"][0]["available"], 0);
 }
 
@@ -224,16 +224,13 @@ async fn what_may_be_old_says_so_and_a_broken_file_leaves_what_was() {
         Arc::make_mut(followed).trouble = Some("the API server is away".to_owned());
     });
     std::fs::write(around.path(), "kind: Pod\n").unwrap();
-    let mut list = aggregator.get("/api/v1/profiles").await.json();
-    let mut look_again = crate::fleet::api::pace();
     let expected = "the API server is away; cannot use the profiles in ";
-    while !list["notice"]
-        .as_str()
-        .is_some_and(|notice| notice.starts_with(expected))
-    {
-        look_again.tick().await;
-        list = aggregator.get("/api/v1/profiles").await.json();
-    }
+    let profiles = async || aggregator.get("/api/v1/profiles").await.json();
+    let list = until_async(expected, profiles, |list| {
+        let notice = list["notice"].as_str();
+        notice.is_some_and(|notice| notice.starts_with(expected))
+    })
+    .await;
     assert_eq!(list["items"].as_array().unwrap().len(), 3);
 }
 

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use serde_json::{Value, json};
 
 use super::fleet::{Aggregator, Machines};
+use crate::patience::output;
 use crate::promtool;
 
 /// The validators, from the package index `PyPI`.
@@ -25,7 +26,7 @@ fn fed(command: &mut Command, input: &str, needs: &str) -> Output {
         .unwrap()
         .write_all(input.as_bytes())
         .unwrap();
-    child.wait_with_output().unwrap()
+    output(child, needs)
 }
 
 #[track_caller]

@@ -11,8 +11,8 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
+use crate::patience::PATIENCE;
 use crate::record;
 use octavo::proto::device_plugin::ContainerAllocateResponse;
 use octavo::proto::device_plugin::registration_server::RegistrationServer;
@@ -22,9 +22,6 @@ use tokio::sync::{Notify, oneshot};
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 use tonic::{Code, Status};
-
-/// Longer than anything takes on a loaded machine; only a failing test waits for it.
-const PATIENCE: Duration = Duration::from_mins(2);
 
 /// What kubelet knows of a resource.
 #[derive(Debug, Clone, Default)]
@@ -191,7 +188,7 @@ impl Kubelet {
             });
         });
         self.life = Some(Life {
-            handle: said.recv().unwrap(),
+            handle: said.recv_timeout(PATIENCE).unwrap(),
             stop,
             thread,
         });

@@ -12,6 +12,7 @@ use super::faults::Fault;
 use super::tree::{machine, plant};
 use crate::golden::golden;
 use crate::machine::start;
+use crate::patience::Finish;
 
 fn planted(tree: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -26,8 +27,7 @@ fn inspect(root: &Path, more: &[&str]) -> String {
         .arg(root)
         .args(more)
         .stdin(Stdio::null())
-        .output()
-        .unwrap();
+        .finish();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
 }

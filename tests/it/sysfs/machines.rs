@@ -22,6 +22,7 @@ use super::unprivileged::{command, give};
 use crate::fleet::api::Api;
 use crate::golden::golden;
 use crate::machine::Machine;
+use crate::patience::Finish;
 use crate::process::{Aggregator, Program};
 
 const OCTAVO: &str = env!("CARGO_BIN_EXE_octavo");
@@ -143,7 +144,7 @@ impl Site {
     }
 
     fn octavo(&self, arguments: &[&str]) -> Output {
-        self.program(OCTAVO, arguments).output().unwrap()
+        self.program(OCTAVO, arguments).finish()
     }
 
     #[track_caller]
@@ -293,8 +294,7 @@ fn each_machine_has_its_inventory_its_labels_and_its_diagnosis() {
         fs::write(site.path().join("recorded"), &inventory).unwrap();
         let recorded = command(OCTAVO, site.path())
             .args(["labels", "--from", "recorded"])
-            .output()
-            .unwrap();
+            .finish();
         assert_eq!(
             String::from_utf8(recorded.stdout).unwrap(),
             labels,

@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use super::tree::{machine, plant};
 use crate::golden::golden;
+use crate::patience::Finish;
 
 fn octavo(root: &Path, command: &str, more: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_octavo"))
@@ -13,8 +14,7 @@ fn octavo(root: &Path, command: &str, more: &[&str]) -> Output {
         .arg(root)
         .args(more)
         .stdin(Stdio::null())
-        .output()
-        .unwrap()
+        .finish()
 }
 
 /// What it prints, and what it notes.
@@ -121,8 +121,7 @@ fn a_catalogue_of_ones_own_recognises_devices_whatever_class_they_say() {
             .args(["--oneshot", "--driver-root", "/nowhere", "--sys-root"])
             .arg(tree.path())
             .args(catalog)
-            .output()
-            .unwrap();
+            .finish();
         assert!(agent.status.success(), "{agent:?}");
         let printed = String::from_utf8(agent.stdout).unwrap();
         assert!(printed.contains("octavo.dev/sku=acme-x1"), "{printed}");
@@ -146,8 +145,7 @@ fn a_catalogue_with_a_mistake_ends_every_program_with_the_place() {
     let agent = Command::new(env!("CARGO_BIN_EXE_octavo-agent"))
         .args(["--oneshot", "--catalog", path, "--sys-root"])
         .arg(tree.path())
-        .output()
-        .unwrap();
+        .finish();
     let told = String::from_utf8(agent.stderr).unwrap();
     assert!(!agent.status.success(), "{told}");
     assert!(told.contains("8:11") && told.contains(expected), "{told}");

@@ -13,6 +13,7 @@ use super::neuron_host::{
 };
 use super::tree;
 use crate::golden::golden;
+use crate::patience::Finish;
 
 /// `octavo inspect` on the machine below `root` and nothing of this one.
 fn inspect(root: &Path, more: &[&str]) -> Output {
@@ -25,8 +26,7 @@ fn inspect(root: &Path, more: &[&str]) -> Output {
         .arg("--neuron-logical-config")
         .arg(root.join(SETTING))
         .args(more)
-        .output()
-        .unwrap()
+        .finish()
 }
 
 #[track_caller]

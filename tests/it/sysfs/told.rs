@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use super::neuron_host::{Arranged, Host, INFERENTIA2, TRAINIUM2, ring, torus};
 use super::tree;
 use crate::fleet::api::Api;
+use crate::patience::Finish;
 use crate::process::{Aggregator, Program};
 use crate::promtool;
 
@@ -59,8 +60,7 @@ impl Told {
             .args(arguments)
             .env("OCTAVO_SERVER", format!("http://{}", self.aggregator.http))
             .stdin(Stdio::null())
-            .output()
-            .unwrap();
+            .finish();
         assert!(output.status.success(), "{output:?}");
         let text = String::from_utf8(output.stdout).unwrap();
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use super::row::Row;
 use crate::apply::node::{Node, names};
+use crate::patience::Finish;
 
 const ONE: &str = "- {board: A100_40GB, mig: enabled}\n";
 const MISTAKE: &str = "[{devices: all, migg: {7g.40gb: 1}}]";
@@ -34,8 +35,7 @@ fn a_mistake_in_an_edited_file_is_named_with_its_place_and_the_file_before_it_st
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
     let checked = Command::new(env!("CARGO_BIN_EXE_octavo"))
         .args(["layouts", "check", &file])
-        .output()
-        .unwrap();
+        .finish();
     row.finds(
         "octavo layouts check",
         &String::from_utf8([checked.stdout, checked.stderr].concat()).unwrap(),
@@ -54,8 +54,8 @@ fn an_agent_starts_with_a_mistake_in_the_file_and_reads_the_repaired_one() {
     agent.says("GPU 0: applied");
     // One that looks once cannot wait for it.
     node.layouts(MISTAKE);
-    let once = node.agent(&["--oneshot", "--layouts", &file]).output();
-    assert!(!once.unwrap().status.success());
+    let once = node.agent(&["--oneshot", "--layouts", &file]).finish();
+    assert!(!once.status.success(), "{once:?}");
 }
 
 #[test]

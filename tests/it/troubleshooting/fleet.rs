@@ -11,6 +11,7 @@ use crate::cluster::Api as Cluster;
 use crate::cluster::auth::place::Place;
 use crate::fleet::api::Api;
 use crate::machine::Machine;
+use crate::patience::Finish;
 use crate::process::Aggregator;
 
 const SINGLE: &str = "machine: single\ngpus:\n- {board: H100_80GB_SXM}\n";
@@ -20,8 +21,7 @@ fn asks(server: &str, arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_octavo"))
         .args(arguments)
         .args(["--server", server])
-        .output()
-        .unwrap();
+        .finish();
     let [told, noted] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
     format!("{told}{noted}")
 }

@@ -6,6 +6,7 @@ use std::process::Command;
 use super::row::Row;
 use crate::cluster::sharing::causes::{NOW, SHARED, Scenery, WELL, play};
 use crate::cluster::sharing::{MAP, Stage, TWO};
+use crate::patience::Finish;
 use crate::process::Program;
 
 /// Holds what a row quotes of the event against the event, once there is one.
@@ -110,8 +111,7 @@ fn a_configuration_with_mps_is_refused_at_its_line() {
     let output = Command::new(env!("CARGO_BIN_EXE_octavo"))
         .args(["sharing", "import", "mps.yaml", "--name=a100"])
         .current_dir(folder.path())
-        .output()
-        .unwrap();
+        .finish();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
     row.finds("octavo sharing import", &said);

@@ -8,6 +8,7 @@ use nvml_sim::model::{Process, ProcessKind};
 
 use super::row::Row;
 use crate::apply::node::{Node, names};
+use crate::patience::Finish;
 
 const SEVEN: &str =
     "- {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]}\n";
@@ -23,8 +24,7 @@ impl Node {
             .arg(self.machine.library())
             .arg("--sys-root")
             .arg(path.join("sys"))
-            .output()
-            .unwrap();
+            .finish();
         let [told, noted] =
             [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
         format!("{told}{noted}")
@@ -40,8 +40,7 @@ impl Node {
     pub(super) fn once_of(&self, file: &str) -> String {
         let output = self
             .agent(&["--oneshot", "--layouts", file, "--layout", "wanted"])
-            .output()
-            .unwrap();
+            .finish();
         String::from_utf8(output.stderr).unwrap()
     }
 
@@ -131,7 +130,7 @@ fn a_mode_that_waits_for_a_reset_says_what_brings_it_about() {
             "--reboot-program",
             &reboot,
         ];
-        let output = node.agent(&arguments).output().unwrap();
+        let output = node.agent(&arguments).finish();
         // Nothing here really reboots, so it does not help.
         row.finds("log", &String::from_utf8(output.stderr).unwrap());
     }

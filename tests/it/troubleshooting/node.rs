@@ -13,6 +13,7 @@ use crate::cluster::agent::faults::{MONOTONIC_CLOCK, clock};
 use crate::cluster::agent::operands::{self, COMPAT, DCGM, PLUGIN};
 use crate::cluster::agent::proxy::{Fault, Proxy, To};
 use crate::cluster::agent::{KEPT, Rig};
+use crate::patience::{Finish, until};
 use crate::process::Program;
 
 const TWO: &str = "- {board: A100_40GB, count: 2, mig: enabled}\n";
@@ -109,15 +110,15 @@ fn why_a_layout_is_not_in_force_is_on_the_node() {
         .machine
         .faults("- {call: nvmlGpuInstanceCreateComputeInstance*, return: UNKNOWN}");
     rig.label(&["octavo.dev/layout=all-3g.20gb"]);
-    let mut agent = rig.start(&[]);
+    let _agent = rig.start(&[]);
     told(&row, &rig, "LayoutRolledBack");
     rig.await_label("octavo.dev/layout-state", "failed");
     // While it is tried again there is nothing to explain.
-    let mut said = annotation(&rig);
-    while said.trim().is_empty() {
-        agent.says(KEPT);
-        said = annotation(&rig);
-    }
+    let said = until(
+        "an annotation",
+        || annotation(&rig),
+        |said| !said.trim().is_empty(),
+    );
     row.finds("annotation", &said);
     rig.machine.machine.faults("[]");
     rig.await_label("octavo.dev/layout-state", "applied");
@@ -293,7 +294,7 @@ fn a_token_that_the_api_server_does_not_take_is_told() {
 fn an_agent_without_an_account_does_not_start_and_says_what_is_missing() {
     let row = Row::of("no_service_account");
     let node = crate::apply::node::Node::new(TWO);
-    let output = node.agent(&["--label-sink=node"]).output().unwrap();
+    let output = node.agent(&["--label-sink=node"]).finish();
     assert!(!output.status.success());
     row.finds("log", &String::from_utf8(output.stderr).unwrap());
 }
@@ -354,7 +355,7 @@ fn which_file_of_layouts_is_in_use_can_be_compared() {
     rig.label(&["octavo.dev/layout=wanted"]);
     let _agent = rig.start(&["--layouts", &file]);
     rig.await_label("octavo.dev/layout-state", "applied");
-    let sum = Command::new("sha256sum").arg(&file).output().unwrap();
+    let sum = Command::new("sha256sum").arg(&file).finish();
     let sum = String::from_utf8(sum.stdout).unwrap();
     let said = rig.status()["layouts"].as_str().unwrap().to_owned();
     assert!(!said.is_empty() && sum.starts_with(&said), "{sum}: {said}");

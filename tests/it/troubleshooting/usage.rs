@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use super::row::Row;
+use crate::patience::Finish;
 use crate::process::Program;
 use crate::usage::rig::{Groups, Rig};
 
@@ -28,8 +29,7 @@ fn top(rig: &Rig) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_octavo"))
         .args(["top", "--here", "--state-dir"])
         .arg(rig.state())
-        .output()
-        .unwrap();
+        .finish();
     let [told, noted] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
     format!("{told}{noted}")
 }
@@ -74,8 +74,7 @@ fn a_node_whose_agent_does_not_look_says_how_to_have_it_look() {
     let output = Command::new(env!("CARGO_BIN_EXE_octavo"))
         .args(["top", "--here", "--state-dir"])
         .arg(folder.path())
-        .output()
-        .unwrap();
+        .finish();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
     row.finds("octavo top", &said);

@@ -8,6 +8,7 @@ use nvml_sim::model::{Process, ProcessKind};
 use super::row::Row;
 use crate::apply::node::{Node, names};
 use crate::apply::pods;
+use crate::patience::Finish;
 
 const SEVEN: &str =
     "- {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]}\n";
@@ -94,8 +95,7 @@ fn a_kubelet_that_the_pod_cannot_see_is_to_be_mounted() {
     let output = node
         .agent(&["--oneshot", "--layout=all-7g.40gb"])
         .env("KUBERNETES_SERVICE_HOST", "10.0.0.1")
-        .output()
-        .unwrap();
+        .finish();
     row.finds("log", &String::from_utf8(output.stderr).unwrap());
     assert_eq!(node.geometry(0).len(), 7);
 }

@@ -18,10 +18,8 @@ use tokio::time::timeout;
 
 use super::kubelet::Kubelet;
 use crate::machine::Machine;
+use crate::patience::PATIENCE;
 use crate::record::{show_all, uid};
-
-/// Longer than anything takes on a loaded machine; only a failing test waits for it.
-const PATIENCE: Duration = Duration::from_mins(2);
 
 pub(crate) struct Rig {
     pub(crate) machine: Machine,

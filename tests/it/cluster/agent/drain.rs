@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use self::site::Site;
 use crate::apply::node::names;
+use crate::patience::Finish;
 use crate::process::Program;
 
 const LAYOUT: &str = "octavo.dev/layout=all-7g.40gb";
@@ -170,7 +171,7 @@ fn i11_what_is_left_of_a_drain_goes_with_a_clean_up() {
     agent.kill();
     assert!(site.is_tainted());
     let arguments = ["--label-sink=node", "--cleanup"];
-    let output = site.rig.agent(&arguments).output().unwrap();
+    let output = site.rig.agent(&arguments).finish();
     assert!(output.status.success(), "{output:?}");
     assert!(!site.is_tainted());
 }

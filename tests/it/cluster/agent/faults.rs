@@ -12,6 +12,7 @@ use super::proxy::{Fault, Proxy, To};
 use super::{KEPT, Rig};
 use crate::apply::node::names;
 use crate::cluster::Api;
+use crate::patience::Finish;
 use crate::process::Program;
 
 const TWO: &str = "- {board: A100_40GB, count: 2, mig: enabled}\n";
@@ -331,8 +332,7 @@ pub(crate) fn clock(rig: &Rig<'_>, which: u32, command: &mut Command) -> PathBuf
         .args(["-shared", "-fPIC", "-O1", "-o"])
         .args([&library, &source])
         .arg("-ldl")
-        .output()
-        .unwrap();
+        .finish();
     assert!(built.status.success(), "{built:?}");
     let step = folder.join("clock");
     fs::write(&step, "0").unwrap();

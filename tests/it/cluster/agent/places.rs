@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{KEPT, Rig};
 use crate::cluster::Api;
 use crate::fleet::api::Api as Readers;
+use crate::patience::{Finish, until, until_async};
 use crate::process::Program;
 
 const FOUR: &str = "- {board: H100_80GB_SXM, count: 4}\n";
@@ -49,11 +50,11 @@ fn keys_that_others_have_are_left_to_them_reported_and_taken_when_they_let_go() 
     assert_eq!(of("nvidia.com/gpu.count"), "3");
     let told = rig.await_event("KeysLeftToOthers");
     assert!(told.contains("nvidia.com/gpu.count (nfd-master)"), "{told}");
-    let left = &rig.status()["leftToOthers"];
-    assert_eq!(
-        *left,
-        json!([{"key": "nvidia.com/gpu.count", "owner": "nfd-master"}])
-    );
+    let expected = json!([{"key": "nvidia.com/gpu.count", "owner": "nfd-master"}]);
+    let left = || rig.status()["leftToOthers"].clone();
+    until("the key that is left to its owner", left, |left| {
+        *left == expected
+    });
     // A person overrides one of ours, and thinks better of it.
     rig.label(&["octavo.dev/type=mine"]);
     rig.label(&["nvidia.com/gpu.count-"]);
@@ -74,10 +75,7 @@ fn cleaning_up_leaves_nothing_of_ours_and_everything_of_others() {
     agent.says("1 taints");
     rig.await_label("octavo.dev/count", "4");
     agent.kill();
-    let cleaned = rig
-        .agent(&["--label-sink=node", "--cleanup"])
-        .output()
-        .unwrap();
+    let cleaned = rig.agent(&["--label-sink=node", "--cleanup"]).finish();
     assert!(cleaned.status.success(), "{cleaned:?}");
     let node = rig.get();
     // The label that chooses is a person's.
@@ -94,10 +92,7 @@ fn cleaning_up_leaves_nothing_of_ours_and_everything_of_others() {
         .iter()
         .filter(|entry| entry["manager"] == "octavo-agent");
     assert_eq!(ours.count(), 0, "{managers:?}");
-    let again = rig
-        .agent(&["--label-sink=node", "--cleanup"])
-        .output()
-        .unwrap();
+    let again = rig.agent(&["--label-sink=node", "--cleanup"]).finish();
     assert!(again.status.success(), "{again:?}");
 }
 
@@ -110,7 +105,8 @@ async fn one_that_cleans_up_and_stays_is_ready_when_nothing_is_left_and_writes_n
     let mut cleaner = rig.start(&["--cleanup=stay", "--metrics-listen=127.0.0.1:0"]);
     let readers = Readers::at(cleaner.metrics());
     cleaner.says("the Node has nothing of ours any more");
-    assert_eq!(readers.get("/readyz").await.status, 200);
+    let ready = async || readers.get("/readyz").await.status;
+    until_async("/readyz", ready, |status| *status == 200).await;
     assert_eq!(rig.labels("octavo.dev/"), []);
     let version = rig.get()["metadata"]["resourceVersion"].clone();
     assert!(cleaner.stop().success());
@@ -120,10 +116,7 @@ async fn one_that_cleans_up_and_stays_is_ready_when_nothing_is_left_and_writes_n
 #[test]
 fn an_agent_that_looks_once_ends_when_the_node_has_it_or_says_why_not() {
     let rig = Rig::new(Api::shared(), FOUR);
-    let once = rig
-        .agent(&["--label-sink=node", "--oneshot"])
-        .output()
-        .unwrap();
+    let once = rig.agent(&["--label-sink=node", "--oneshot"]).finish();
     assert!(once.status.success(), "{once:?}");
     assert_eq!(rig.get()["metadata"]["labels"]["octavo.dev/count"], "4");
     assert!(!rig.labels("nvidia.com/").is_empty());
@@ -200,8 +193,7 @@ fn a_node_feature_has_the_labels_and_each_device_and_goes_with_a_clean_up() {
     agent.kill();
     let cleaned = rig
         .agent(&["--label-sink=nodefeature", "--cleanup"])
-        .output()
-        .unwrap();
+        .finish();
     assert!(cleaned.status.success(), "{cleaned:?}");
     assert_eq!(feature(&api, rig.name()), None);
 }

@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use crate::cluster::Api;
+use crate::patience::PATIENCE;
 
 /// Which requests something is answered to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,7 +70,7 @@ impl Proxy {
             shared,
             _stop: stop,
         };
-        let port: u16 = port.recv().unwrap();
+        let port: u16 = port.recv_timeout(PATIENCE).unwrap();
         let config = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "test",
             "clusters": [{"name": "test", "cluster": {"server": format!("http://127.0.0.1:{port}")}}],

@@ -3,6 +3,7 @@
 use super::proxy::{Fault, Proxy, To};
 use super::{KEPT, Rig};
 use crate::cluster::Api;
+use crate::patience::until;
 
 const TWO: &str = "- {board: A100_40GB, count: 2, mig: enabled}\n";
 
@@ -69,15 +70,8 @@ fn a_read_only_agent_warns_of_nothing_and_reports_that_a_layout_has_no_effect() 
     assert!(rig.machine.geometry(0).is_empty());
     assert!(!rig.machine.state().exists());
     rig.label(&["octavo.dev/layout-"]);
-    let gone = "{.metadata.labels.octavo\\.dev/layout-state}";
-    let name = format!("node/{}", rig.name());
-    while !rig
-        .api
-        .kubectl(&["get", &name, "-o", &format!("jsonpath={gone}")])
-        .is_empty()
-    {
-        std::thread::yield_now();
-    }
+    let state = || rig.labels("octavo.dev/layout-state");
+    until("a Node without the state of a layout", state, Vec::is_empty);
 }
 
 #[test]

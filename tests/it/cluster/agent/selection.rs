@@ -9,6 +9,7 @@ use serde_json::json;
 use super::Rig;
 use crate::apply::node::names;
 use crate::cluster::Api as Server;
+use crate::patience::until;
 
 const TWO: &str = "- {board: A100_40GB, count: 2, mig: enabled}\n";
 
@@ -52,9 +53,8 @@ fn without_the_label_what_there_is_stays_and_a_layout_that_nobody_has_changes_no
     assert!(rig.await_event("LayoutFailed").contains("all-9g.99gb"));
     rig.label(&["octavo.dev/layout-"]);
     // The label of the state goes with the layout.
-    while !rig.labels("octavo.dev/layout-state").is_empty() {
-        agent.says("the Node was written");
-    }
+    let state = || rig.labels("octavo.dev/layout-state");
+    until("a Node without the state of a layout", state, Vec::is_empty);
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
     rig.await_label("octavo.dev/layout-state", "applied");
     assert_eq!(names(&rig.machine.geometry(0)), ["7g.40gb"]);
@@ -82,11 +82,14 @@ fn a_file_of_layouts_that_is_edited_is_taken_and_a_broken_one_leaves_the_one_bef
     .unwrap();
     fs::rename(format!("{file}.new"), &file).unwrap();
     agent.says("the layouts before stay in use");
-    agent.says("the Node was written");
-    let status = rig.status();
-    assert!(
-        status["message"].as_str().unwrap().contains("line 3"),
-        "{status}"
+    // An earlier change may still be written first.
+    let status = until(
+        "the error in the file",
+        || rig.status(),
+        |status| {
+            let message = status["message"].as_str();
+            message.is_some_and(|message| message.contains("line 3"))
+        },
     );
     assert_eq!(
         (&status["state"], &status["layout"]),
@@ -117,9 +120,10 @@ async fn a_label_that_flaps_ten_times_a_second_is_waited_out() {
     rig.label(&["octavo.dev/layout=all-2g.10gb"]);
     rig.await_label("octavo.dev/layout-state", "applied");
     rig.await_event("LayoutApplied");
-    while rig.status()["layout"] != "all-2g.10gb" {
-        agent.says("the Node was written");
-    }
+    let status = || rig.status();
+    until("the last layout", status, |status| {
+        status["layout"] == "all-2g.10gb"
+    });
     rig.await_label("octavo.dev/layout-state", "applied");
     assert_eq!(names(&rig.machine.geometry(0)), ["2g.10gb"; 3]);
     let said = agent.kill().join("\n");

@@ -1,18 +1,14 @@
 //! A cluster with our manifests in it, and what those who run there are answered.
 
 use std::path::Path;
-use std::time::Duration;
 
 use axum::http::Request;
 use kube::Client;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use crate::cluster::Api;
 use crate::cluster::objects::Bearer;
-
-/// Longer than a policy or a role takes to be in force on a loaded machine; only a failing test waits for it.
-const PATIENCE: Duration = Duration::from_mins(2);
+use crate::patience::until_async;
 
 /// A request.
 #[derive(Debug, Clone)]
@@ -153,25 +149,15 @@ impl Who {
 
     /// Asks until nobody knows this token any more.
     pub(super) async fn is_turned_away(&self, ask: &Ask) {
-        let began = Instant::now();
-        while self.asks(ask).await.code != 401 {
-            assert!(began.elapsed() < PATIENCE, "the token is still good");
-        }
+        let answer = async || self.asks(ask).await;
+        until_async("a refused token", answer, |answer| answer.code == 401).await;
     }
 
     /// Asks without effect until the answer is that: roles and policies are in force a moment after they were made.
     pub(super) async fn expects_soon(&self, ask: &Ask, verdict: Verdict) {
-        let began = Instant::now();
-        loop {
-            let answer = self.asks(&ask.dry()).await;
-            if answer.is(verdict) {
-                return;
-            }
-            assert!(
-                began.elapsed() < PATIENCE,
-                "{verdict:?} is not in force\n{ask:?}\n{answer:?}"
-            );
-        }
+        let answer = async || self.asks(&ask.dry()).await;
+        let what = format!("{verdict:?} to {ask:?}");
+        until_async(&what, answer, |answer| answer.is(verdict)).await;
     }
 
     /// What roles allow in a namespace, as the server lists it.

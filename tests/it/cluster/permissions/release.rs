@@ -8,6 +8,7 @@ use super::place::Verdict::{Done, Refused};
 use super::place::{Ask, Place, event, node};
 use super::rows::{OTHER, OWN, labels};
 use crate::deploy::chart::{helm_says, path};
+use crate::patience::Finish;
 
 const NAMESPACE: &str = "accelerators";
 const ACCOUNT: &str = "fleet-octavo-agent";
@@ -107,8 +108,7 @@ fn a_certificate_is_kept_until_it_is_for_other_names(place: &Place, chart: &str)
     let verified = std::process::Command::new("sh")
         .args(["-c", verify])
         .current_dir(folder.path())
-        .output()
-        .unwrap();
+        .finish();
     assert!(verified.status.success(), "{verified:?}");
 }
 

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::made::object;
 use super::{GPU, H200, HARDWARE, define, node};
 use crate::cluster::Api;
-use crate::fleet::api::{Api as Readers, pace};
+use crate::fleet::api::Api as Readers;
+use crate::patience::until_async;
 use crate::process::Aggregator;
 
 const PATH: &str = "/api/v1/profiles";
@@ -20,10 +21,8 @@ fn start(api: &Api, more: &[&str]) -> Aggregator {
 /// Waits until the aggregator knows this node.
 async fn knows(readers: &Readers, name: &str) {
     let path = format!("/api/v1/profile-draft?nodes={name}&resource={GPU}");
-    let mut look_again = pace();
-    while readers.get(&path).await.status != 200 {
-        look_again.tick().await;
-    }
+    let draft = async || readers.get(&path).await;
+    until_async(&path, draft, |answer| answer.status == 200).await;
 }
 
 fn order(node: &str, namespace: &str, name: &str) -> Value {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{GPU, H200, HARDWARE, Site, T4, define, node, words};
 use crate::cluster::Api;
 use crate::cluster::objects::TestNode;
+use crate::patience::until;
 
 pub(super) fn object(api: &Api, namespace: &str, name: &str) -> Option<Value> {
     let arguments = [
@@ -180,7 +181,6 @@ async fn req_009_work_of_a_made_profile_lands_on_nodes_of_its_type_alone_and_as_
         let pods: Value = serde_json::from_str(&pods).unwrap();
         pods["items"].as_array().unwrap().clone()
     };
-    let mut look_again = crate::fleet::api::pace();
     let refused = |pod: &Value| {
         let conditions = pod["status"]["conditions"]
             .as_array()
@@ -190,16 +190,10 @@ async fn req_009_work_of_a_made_profile_lands_on_nodes_of_its_type_alone_and_as_
             .iter()
             .any(|one| one["type"] == "PodScheduled" && one["reason"] == "Unschedulable")
     };
-    let deadline = std::time::Instant::now() + super::PATIENCE;
-    let pods = loop {
-        let pods = placed();
-        let settled = |pod: &&Value| pod["spec"]["nodeName"].is_string() || refused(pod);
-        if pods.iter().filter(settled).count() == 9 {
-            break pods;
-        }
-        assert!(std::time::Instant::now() < deadline, "{pods:#?}");
-        look_again.tick().await;
-    };
+    let settled = |pod: &&Value| pod["spec"]["nodeName"].is_string() || refused(pod);
+    let pods = until("nine pods that are scheduled or refused", placed, |pods| {
+        pods.iter().filter(settled).count() == 9
+    });
     let on: Vec<&str> = pods
         .iter()
         .filter_map(|pod| pod["spec"]["nodeName"].as_str())

@@ -14,6 +14,7 @@ use super::{HARDWARE, Site, define, profile, words};
 use crate::apply::node::Node;
 use crate::cluster::Api;
 use crate::cluster::nodes::{Nodes, root};
+use crate::patience::Finish;
 use crate::process::Program;
 
 const GPU: &str = "nvidia.com/gpu";
@@ -111,8 +112,7 @@ impl Host {
         let mut cleaner =
             self.machine
                 .agent(&["--label-sink=node", "--cleanup", "--node-name", self.name]);
-        let done = cleaner.arg("--kubeconfig").arg(api.kubeconfig()).output();
-        let done = done.unwrap();
+        let done = cleaner.arg("--kubeconfig").arg(api.kubeconfig()).finish();
         assert!(done.status.success(), "{done:?}");
         api.kubectl(&["taint", "node", self.name, &format!("{TAINT}-")]);
         let none = "--for=jsonpath={.status.allocatable.nvidia\\.com/gpu}=0";

@@ -6,6 +6,7 @@ use crate::cluster::Api;
 use crate::cluster::objects::Bearer;
 use crate::fleet::api::Api as Readers;
 use crate::machine::Machine;
+use crate::patience::until_async;
 use crate::process::{Aggregator, Program};
 
 const H100: &str = "{machine: h100, driver: 570.133.20, gpus: [{board: H100_80GB_SXM}]}";
@@ -136,14 +137,12 @@ impl<'a> Place<'a> {
         };
         // Roles are in force a moment after they were made, and nodes are there a moment after they were told of.
         let admin = site.as_who(&self.token("admin"));
-        let mut look_again = crate::fleet::api::pace();
-        loop {
-            let answer = admin.get("/api/v1/types").await;
-            if answer.status == 200 && answer.json()["items"].as_array().unwrap().len() == 2 {
-                return site;
-            }
-            look_again.tick().await;
-        }
+        let types = async || admin.get("/api/v1/types").await;
+        until_async("types of both nodes", types, |answer| {
+            answer.status == 200 && answer.json()["items"].as_array().unwrap().len() == 2
+        })
+        .await;
+        site
     }
 }
 

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use super::super::Api;
 use super::site::{figure, story};
 use crate::deploy::chart;
+use crate::patience::Finish;
 
 /// Somebody who reads a document and types what it says.
 pub(super) struct Reader {
@@ -69,11 +70,7 @@ impl Reader {
             .env("SITE_VALUES", self.values())
             .env("HOME", self.folder.path())
             .env("NODE", node);
-        let output = self
-            .api
-            .equip(&mut bash, self.folder.path())
-            .output()
-            .unwrap();
+        let output = self.api.equip(&mut bash, self.folder.path()).finish();
         let [out, errors] =
             [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
         assert!(

@@ -18,6 +18,7 @@ use super::service;
 use crate::fleet::api::Api as Readers;
 use crate::image::Images;
 use crate::machine::Machine;
+use crate::patience::PATIENCE;
 
 pub(super) const A100: &str = "node-1";
 pub(super) const H100: &str = "node-2";
@@ -28,9 +29,6 @@ const NAME: &str = "octavo-aggregator.octavo-system.svc";
 /// What is installed, and what comes after it: the same under another name.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(super) const NEXT: &str = "next";
-/// Longer than anything takes on a loaded machine; only a failing test waits for it.
-const PATIENCE: Duration = Duration::from_mins(3);
-
 const LAYOUTS: &str = "
 apiVersion: octavo.dev/v1
 kind: Layouts

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::apply::kubelet::Kubelet;
 use crate::cluster::Api;
 use crate::cluster::agent::{KEPT, Rig};
+use crate::patience::until;
 use crate::process::Program;
 
 const GPUS: &str = "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb, start: 0}, {profile: 3g.20gb, start: 4}]}\n";
@@ -125,9 +126,14 @@ impl Site {
     /// Waits until the Node is as wanted; after each thing that an agent writes to it, it is looked at.
     #[track_caller]
     pub(super) fn await_taint(&self, agent: &mut Program, wanted: bool) {
-        while self.is_tainted() != wanted {
-            agent.says(KEPT);
-        }
+        let read = || {
+            let tainted = self.is_tainted();
+            if tainted != wanted {
+                agent.says(KEPT);
+            }
+            tainted
+        };
+        until("the taint", read, |tainted| *tainted == wanted);
     }
 
     /// Waits until the annotation says this of draining.
@@ -138,14 +144,15 @@ impl Site {
 
     #[track_caller]
     pub(super) fn await_status(&self, agent: &mut Program, field: &str, wanted: &Value) {
-        loop {
+        let read = || {
             let status = self.rig.get()["metadata"]["annotations"]["octavo.dev/status"].clone();
             let status: Value = serde_json::from_str(status.as_str().unwrap_or("null")).unwrap();
-            if status[field] == *wanted {
-                return;
+            if status[field] != *wanted {
+                agent.says(KEPT);
             }
-            agent.says(KEPT);
-        }
+            status
+        };
+        until(field, read, |status| status[field] == *wanted);
     }
 
     pub(super) fn full(&self, pod: &str) -> String {
