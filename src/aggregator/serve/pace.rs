@@ -17,7 +17,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// Minimum rate of a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
-    /// Time until the first bytes. Each [`MIN_RATE`] bytes extend it by a second.
+    /// Time until the first bytes. Each `MIN_RATE` bytes extend it by a second.
     pub grace: Duration,
     /// Time until the last byte, at any rate.
     pub deadline: Duration,
