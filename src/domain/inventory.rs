@@ -1,7 +1,6 @@
 //! Inventory of a node's accelerators as last read: plain observations, one record per device.
 //!
-//! Data that could not be read is absent instead of guessed, and listed in the device's `problems`. A device that
-//! does not answer at all is still listed, with the reason; it does not affect the other devices.
+//! Data that could not be read is absent, and listed in the device's `problems`. A device that does not answer is listed with the reason.
 
 mod amd;
 mod health;
