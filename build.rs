@@ -3,8 +3,8 @@
 
 #[path = "build/catalogue.rs"]
 mod catalogue;
-#[path = "build/said.rs"]
-mod said;
+#[path = "build/product_facts.rs"]
+mod product_facts;
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -27,8 +27,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=proto");
     let json = fs::read_to_string(CATALOGUE)?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    fs::write(out.join("accelerators.rs"), catalogue::table(&json)?)?;
-    fs::write(out.join("said.rs"), said::tables(&json)?)?;
+    fs::write(
+        out.join("accelerators.rs"),
+        catalogue::generate_table(&json)?,
+    )?;
+    fs::write(out.join("product_tables.rs"), product_facts::tables(&json)?)?;
     tonic_prost_build::configure()
         .codec_path(CODEC)
         .bytes(".octavo.v1")

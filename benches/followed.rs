@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use axum::body::{Body, Bytes};
 use axum::http::{Request, Response, Uri};
 use objects::{NODES, node, pod};
-use octavo::k8s::cluster::{Followed, Follower};
+use octavo::k8s::cluster::{ClusterWatcher, Followed};
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
@@ -72,11 +72,11 @@ async fn one(pods: usize) {
         let server = Arc::clone(&serving);
         async move { Ok::<_, Infallible>(server.answer(request.uri())) }
     });
-    let eyes = Follower::new(kube::Client::new(service, "default"));
+    let eyes = ClusterWatcher::new(kube::Client::new(service, "default"));
     let mut followed = eyes.followed();
     let (before, began) = (anonymous("Pss_Anon:"), cpu());
     tokio::spawn(eyes.run());
-    let is_there = |all: &Followed| all.heard.is_some() && all.sights.pods.len() == pods;
+    let is_there = |all: &Followed| all.current_at.is_some() && all.sights.pods.len() == pods;
     followed.wait_for(|all| is_there(all)).await.unwrap();
     let read = cpu().saturating_sub(began);
     let (after, peak) = (anonymous("Pss_Anon:"), peak());

@@ -29,7 +29,7 @@ use octavo::aggregator::rest;
 use octavo::aggregator::stats::Stats;
 use octavo::aggregator::view::View;
 use octavo::domain::cluster::{
-    Amounts, ClusterNode, ClusterPod, Phase, PodKey, Readiness, Sights, Toleration, Wants,
+    Amounts, ClusterNode, ClusterPod, Phase, PodKey, PodRequirements, Readiness, Sights, Toleration,
 };
 use octavo::domain::hardware_profile::{
     Count, HardwareProfile, Identifier, ProfileKey, ProfileKind, Scheduling,
@@ -141,20 +141,20 @@ fn served() -> (watch::Sender<Arc<Followed>>, Router) {
     let clock = Clock::start();
     let (_store, fleet) = watch::channel(Fleet::default());
     let (say, followed) = watch::channel(Arc::new(Followed {
-        sights: Arc::new(Sights::of(
+        sights: Arc::new(Sights::new(
             (0..NODES).map(node),
             (0..PODS).map(|one| pod(one, 0)),
         )),
-        heard: Some(Instant::now()),
+        current_at: Some(Instant::now()),
         trouble: None,
-        odd: 0,
+        invalid_objects: 0,
     }));
     let known = Known {
         all: (0..PROFILES)
             .map(profile)
             .map(|one| ((one.kind, one.key.clone()), Arc::new(one)))
             .collect(),
-        kinds: BTreeMap::from([(ProfileKind::Hardware, Presence::There)]),
+        kinds: BTreeMap::from([(ProfileKind::Hardware, Presence::Present)]),
         ..Known::default()
     };
     let known = watch::channel(Arc::new(known)).1;
@@ -162,7 +162,7 @@ fn served() -> (watch::Sender<Arc<Followed>>, Router) {
     let view = View::new(fleet, clock).with_profiles(profiles);
     let mut registry = Registry::default();
     rest::metrics::register(&mut registry, view.clone());
-    let router = rest::router(rest::Context {
+    let router = rest::router(rest::ApiContext {
         view: view.clone(),
         availability: Counter::new(view, Some(followed)),
         registry: Arc::new(registry),
@@ -187,9 +187,9 @@ async fn churn(say: watch::Sender<Arc<Followed>>) {
         }
         say.send_replace(Arc::new(Followed {
             sights: Arc::new(sights),
-            heard: Some(Instant::now()),
+            current_at: Some(Instant::now()),
             trouble: None,
-            odd: 0,
+            invalid_objects: 0,
         }));
     }
 }
@@ -236,10 +236,10 @@ fn pod(number: usize, version: usize) -> ClusterPod {
         },
         node: (!waits).then(|| format!("node-{}", number / 4 % NODES)),
         phase: if waits { Phase::Pending } else { Phase::Bound },
-        wants: Wants {
+        requirements: PodRequirements {
             amounts,
-            tolerations: vec![Toleration::of_key(GPU)],
-            ..Wants::default()
+            tolerations: vec![Toleration::for_key(GPU)],
+            ..PodRequirements::default()
         },
         ..ClusterPod::default()
     }
@@ -263,7 +263,7 @@ fn profile(number: usize) -> HardwareProfile {
         }],
         scheduling: Scheduling::Node {
             selector: BTreeMap::from([("octavo.dev/type".to_owned(), kind.to_owned())]),
-            tolerations: vec![Toleration::of_key(GPU)],
+            tolerations: vec![Toleration::for_key(GPU)],
         },
         ..HardwareProfile::default()
     }

@@ -22,8 +22,8 @@ use octavo::domain::inventory::{
     Completeness, ComputeInstance, Condition, Device, GpuInstance, Inventory, Machine, Mig,
     MigMode, MigState, NvmlState, PciIds,
 };
-use octavo::domain::layout::{DeviceTarget, InstanceTarget, MigTarget, Place, Targets};
-use octavo::domain::plan::{NodePlan, Policy, Question, Step, Verdict, plan};
+use octavo::domain::layout::{DeviceTarget, InstanceTarget, MigTarget, SourcePosition, Targets};
+use octavo::domain::plan::{NodePlan, PlanInput, Policy, Step, Verdict, plan};
 use octavo::domain::quantity::Mebibytes;
 
 /// A profile: id, index, name, GPU slices, size, and where it may lie in the order in which the driver fills a board.
@@ -214,14 +214,14 @@ fn target(rows: &[Row], wanted: &[usize], pci: PciAddress) -> DeviceTarget {
     instances.sort();
     DeviceTarget {
         pci,
-        rule: Place::default(),
+        rule: SourcePosition::default(),
         mig: Some(MigTarget::Enabled(instances)),
         time_slicing: None,
     }
 }
 
 fn planned(inventory: &Inventory, targets: &Targets) -> (NodePlan, Duration) {
-    let question = Question {
+    let question = PlanInput {
         inventory,
         targets,
         holders: &[],

@@ -15,14 +15,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use octavo::agent::metrics::usage::UsageMetrics;
-use octavo::agent::usage::Seen;
-use octavo::domain::holder::PodDevice;
+use octavo::agent::usage::UsageObservation;
+use octavo::domain::holder::DeviceAllocation;
 use octavo::domain::id::PciAddress;
 use octavo::domain::inventory::{Process, ProcessKind};
 use octavo::domain::quantity::Mebibytes;
-use octavo::domain::reading::{Reading, Vitals};
+use octavo::domain::reading::{DeviceMetrics, Reading};
 use octavo::domain::sharing::guard::Guard;
-use octavo::domain::sharing::join::{Given, Kin, Origin, Scene, join};
+use octavo::domain::sharing::join::{Allocation, PodAttribution, ProcessOrigin, UsageInput, join};
 use octavo::domain::sharing::offer::{Offer, Offers, Unit};
 use octavo::domain::sharing::resource::ResourceName;
 use octavo::domain::sharing::usage::{MemoryUse, Percent};
@@ -36,8 +36,8 @@ const LOOKS: usize = 200;
 struct Node {
     readings: Vec<Reading>,
     offers: Offers,
-    given: Vec<Given>,
-    kin: Kin,
+    given: Vec<Allocation>,
+    kin: PodAttribution,
 }
 
 fn main() {
@@ -90,8 +90,8 @@ fn reading(pods: u32, gpu: u32) -> Reading {
                 })
                 .collect(),
         ),
-        busy: Vec::new(),
-        vitals: Vitals {
+        process_utilization: Vec::new(),
+        metrics: DeviceMetrics {
             compute: Some(Percent(50)),
             power_mw: Some(400_000),
             energy_mj: Some(1 << 40),
@@ -99,14 +99,14 @@ fn reading(pods: u32, gpu: u32) -> Reading {
             compute_clock: Some(1980),
             memory_clock: Some(2619),
             pcie_replays: Some(0),
-            ..Vitals::default()
+            ..DeviceMetrics::default()
         },
     }
 }
 
 fn node(pods: u32, has_record: bool) -> Node {
-    let pod = |number: u32| Given {
-        device: PodDevice {
+    let pod = |number: u32| Allocation {
+        device: DeviceAllocation {
             namespace: "team".to_owned(),
             pod: format!("pod-{number}"),
             container: "main".to_owned(),
@@ -124,7 +124,7 @@ fn node(pods: u32, has_record: bool) -> Node {
         memory_per_replica: None,
         numa_node: None,
     };
-    let origin = |number: u32| Origin::Pod {
+    let origin = |number: u32| ProcessOrigin::Pod {
         uid: format!("uid-{number}"),
         container: Some("c".repeat(64)),
     };
@@ -138,7 +138,7 @@ fn node(pods: u32, has_record: bool) -> Node {
             }],
         },
         given: (0..pods).map(pod).collect(),
-        kin: Kin::Seen(
+        kin: PodAttribution::Inspected(
             (0..pods)
                 .map(|number| (1000 + number, origin(number)))
                 .collect::<BTreeMap<_, _>>(),
@@ -147,8 +147,8 @@ fn node(pods: u32, has_record: bool) -> Node {
 }
 
 impl Node {
-    fn scene(&self) -> Scene<'_> {
-        Scene {
+    fn scene(&self) -> UsageInput<'_> {
+        UsageInput {
             readings: &self.readings,
             offers: &self.offers,
             given: &self.given,
@@ -168,7 +168,7 @@ fn looks(pods: u32, has_record: bool) {
         joins.push(began.elapsed());
         let began = Instant::now();
         let now = Duration::from_secs(10 * u64::try_from(look).unwrap());
-        guard.look(now, &mut usage);
+        guard.check(now, &mut usage);
         guards.push(began.elapsed());
     }
     let record = if has_record { "yes" } else { "no" };
@@ -179,11 +179,11 @@ fn looks(pods: u32, has_record: bool) {
 
 fn scrapes(pods: u32, dcgm: bool) {
     let node = node(pods, true);
-    let seen = Seen {
+    let seen = UsageObservation {
         xids: BTreeMap::new(),
         usage: Arc::new(join(&node.scene())),
         readings: node.readings.clone(),
-        ..Seen::default()
+        ..UsageObservation::default()
     };
     let (_seen, receiver) = watch::channel(Arc::new(seen));
     let metrics = UsageMetrics::new(receiver, dcgm.then(|| "node".to_owned()));
@@ -208,7 +208,7 @@ fn growth() {
     let mut look = |from: u64, to: u64| {
         for second in from..to {
             let mut usage = join(&node.scene());
-            guard.look(Duration::from_secs(second), &mut usage);
+            guard.check(Duration::from_secs(second), &mut usage);
         }
     };
     let start = resident();

@@ -16,12 +16,12 @@ const FORM_FACTORS: &[&str] = &[
 struct Catalogue {
     sources: BTreeMap<String, String>,
     accelerators: Vec<Accelerator>,
-    not_accelerators: Vec<Other>,
+    not_accelerators: Vec<NotAccelerator>,
 }
 
 /// A device that resembles an accelerator but is not one.
 #[derive(Deserialize)]
-struct Other {
+struct NotAccelerator {
     id: String,
     what: String,
     sources: Vec<String>,
@@ -56,7 +56,7 @@ struct Link {
 }
 
 /// Generates the Rust source of the tables in `json`.
-pub(crate) fn table(json: &str) -> Result<String, Box<dyn Error>> {
+pub(crate) fn generate_table(json: &str) -> Result<String, Box<dyn Error>> {
     let catalogue: Catalogue = serde_json::from_str(json)?;
     let mut text = String::from("const TABLE: &[Facts] = &[\n");
     let cited = |id: &str, sources: &[String]| {
@@ -89,7 +89,7 @@ pub(crate) fn table(json: &str) -> Result<String, Box<dyn Error>> {
     Ok(text)
 }
 
-impl Other {
+impl NotAccelerator {
     fn entry(&self) -> Result<String, Box<dyn Error>> {
         let (vendor, device) = match self.id.split_once(':') {
             Some((vendor, device)) => (vendor, Some(u16::from_str_radix(device, 16)?)),
@@ -98,7 +98,7 @@ impl Other {
         let vendor = u16::from_str_radix(vendor, 16)?;
         let device = device.map_or_else(|| "None".to_owned(), |id| format!("Some({id:#06x})"));
         Ok(format!(
-            "    NotAccelerator {{ vendor: {vendor:#06x}, device: {device}, what: {:?}, sources: &{:?} }},\n",
+            "    NotAccelerator {{ vendor: {vendor:#06x}, device: {device}, description: {:?}, sources: &{:?} }},\n",
             self.what, self.sources
         ))
     }

@@ -23,9 +23,9 @@ pub enum ReadError {
     Failed(io::Error),
     /// The path is a directory, a FIFO, a socket or a device.
     #[error("it is no regular file")]
-    NotAFile,
+    NotARegularFile,
     /// The file is larger than the limit in bytes.
-    #[error("it is longer than {}", size(*.0))]
+    #[error("it is longer than {}", format_size(*.0))]
     TooLong(u64),
     /// The content is not valid UTF-8.
     #[error("it is not text")]
@@ -46,7 +46,7 @@ impl From<ReadError> for io::Error {
     fn from(error: ReadError) -> Self {
         let kind = match error {
             ReadError::Missing(error) | ReadError::Failed(error) => return error,
-            ReadError::NotAFile => io::ErrorKind::InvalidInput,
+            ReadError::NotARegularFile => io::ErrorKind::InvalidInput,
             ReadError::TooLong(_) => io::ErrorKind::FileTooLarge,
             ReadError::NotText => io::ErrorKind::InvalidData,
         };
@@ -72,20 +72,20 @@ pub(crate) fn open(path: &Path) -> Result<File, ReadError> {
     if file.metadata()?.is_file() {
         Ok(file)
     } else {
-        Err(ReadError::NotAFile)
+        Err(ReadError::NotARegularFile)
     }
 }
 
 /// Reads the first `limit` bytes of a file.
-pub(crate) fn beginning(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
+pub(crate) fn read_prefix(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
     let mut bytes = Vec::new();
     open(path)?.take(limit).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
 /// Reads a whole file of at most `limit` bytes.
-pub(crate) fn bytes(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
-    let bytes = beginning(path, limit.saturating_add(1))?;
+pub(crate) fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
+    let bytes = read_prefix(path, limit.saturating_add(1))?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > limit {
         return Err(ReadError::TooLong(limit));
     }
@@ -94,7 +94,7 @@ pub(crate) fn bytes(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
 
 /// Reads a whole UTF-8 file of at most `limit` bytes.
 pub(crate) fn text(path: &Path, limit: u64) -> Result<String, ReadError> {
-    String::from_utf8(bytes(path, limit)?).map_err(|_| ReadError::NotText)
+    String::from_utf8(read_bytes(path, limit)?).map_err(|_| ReadError::NotText)
 }
 
 /// Returns the sorted names of the first `most` entries of a directory, or an empty list if the directory does not
@@ -113,7 +113,7 @@ pub(crate) fn names(folder: &Path, most: usize) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-fn size(limit: u64) -> String {
+fn format_size(limit: u64) -> String {
     const MEBIBYTE: u64 = 1 << 20;
     if limit >= MEBIBYTE && limit.is_multiple_of(MEBIBYTE) {
         return format!("{} MiB", limit / MEBIBYTE);
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_without_rights_is_there_and_one_that_is_not_there_is_missing() {
+    fn permission_error_is_not_reported_as_missing() {
         let of = |number| ReadError::from(io::Error::from_raw_os_error(number));
         assert!(matches!(of(2), ReadError::Missing(_)));
         assert!(matches!(of(20), ReadError::Missing(_)));
@@ -145,31 +145,37 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_not_read_and_nobody_is_waited_for() {
+    fn fifo_directory_and_device_are_rejected_without_blocking() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
-        assert!(matches!(text(&pipe, 9), Err(ReadError::NotAFile)));
-        assert!(matches!(text(folder.path(), 9), Err(ReadError::NotAFile)));
+        assert!(matches!(text(&pipe, 9), Err(ReadError::NotARegularFile)));
+        assert!(matches!(
+            text(folder.path(), 9),
+            Err(ReadError::NotARegularFile)
+        ));
         let endless = Path::new("/dev/zero");
-        assert!(matches!(beginning(endless, 9), Err(ReadError::NotAFile)));
+        assert!(matches!(
+            read_prefix(endless, 9),
+            Err(ReadError::NotARegularFile)
+        ));
     }
 
     #[test]
-    fn a_text_is_whole_or_refused() {
+    fn oversized_or_non_utf8_text_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "123456789").unwrap();
         assert_eq!(text(&file, 9).unwrap(), "123456789");
         assert!(matches!(text(&file, 8), Err(ReadError::TooLong(8))));
-        assert!(matches!(bytes(&file, 8), Err(ReadError::TooLong(8))));
-        assert_eq!(beginning(&file, 3).unwrap(), b"123");
+        assert!(matches!(read_bytes(&file, 8), Err(ReadError::TooLong(8))));
+        assert_eq!(read_prefix(&file, 3).unwrap(), b"123");
         fs::write(&file, [0xff, 0xfe]).unwrap();
         assert!(matches!(text(&file, 9), Err(ReadError::NotText)));
     }
 
     #[test]
-    fn names_are_those_of_so_many_entries_and_what_is_no_folder_is_not_an_empty_one() {
+    fn list_dir_is_bounded_and_fails_for_non_directories() {
         let folder = tempfile::tempdir().unwrap();
         let of = |most| names(folder.path(), most).unwrap();
         for name in ["10", "2", "a"] {

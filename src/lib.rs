@@ -9,7 +9,7 @@
 //! - [`hw`] accesses the hardware: NVML on one thread with a deadline for every call, and the PCI bus through sysfs.
 //! - [`k8s`] talks to Kubernetes, for example to find out which pod a device is allocated to.
 //! - [`wire`] converts domain values to and from JSON and Protobuf; [`proto`] contains the generated Protobuf code.
-//! - [`book`] loads files of layouts and reloads them when they are replaced; [`apply`] executes plans, with a journal
+//! - [`config_files`] loads files of layouts and reloads them when they are replaced; [`apply`] executes plans, with a journal
 //!   and a lock.
 //! - [`agent`] is the node agent: it scans, reconciles and publishes in a loop, and its uplink reports to the
 //!   aggregator.
@@ -23,9 +23,9 @@
 pub mod agent;
 pub mod aggregator;
 pub mod apply;
-pub mod book;
 pub mod cli;
 pub mod config;
+pub mod config_files;
 pub mod domain;
 pub mod files;
 pub mod hw;

@@ -54,9 +54,9 @@ pub mod device_plugin {
 
 /// Initial buffer size of a stream: enough for a heartbeat or an acknowledgement. tonic's default is 8 KiB, but an
 /// aggregator holds two buffers per agent.
-const BUFFER: usize = 512;
+const INITIAL_BUFFER_BYTES: usize = 512;
 /// Buffer size at which tonic passes encoded messages to the connection.
-const YIELD_AT: usize = 8 * 1024;
+const YIELD_THRESHOLD_BYTES: usize = 8 * 1024;
 
 /// The Protobuf codec with small buffers.
 pub struct SmallBuffers<T, U>(PhantomData<(T, U)>);
@@ -84,10 +84,16 @@ where
     type Decoder = <ProstCodec<T, U> as Codec>::Decoder;
 
     fn encoder(&mut self) -> Self::Encoder {
-        ProstCodec::<T, U>::raw_encoder(BufferSettings::new(BUFFER, YIELD_AT))
+        ProstCodec::<T, U>::raw_encoder(BufferSettings::new(
+            INITIAL_BUFFER_BYTES,
+            YIELD_THRESHOLD_BYTES,
+        ))
     }
 
     fn decoder(&mut self) -> Self::Decoder {
-        ProstCodec::<T, U>::raw_decoder(BufferSettings::new(BUFFER, YIELD_AT))
+        ProstCodec::<T, U>::raw_decoder(BufferSettings::new(
+            INITIAL_BUFFER_BYTES,
+            YIELD_THRESHOLD_BYTES,
+        ))
     }
 }

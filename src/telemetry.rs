@@ -18,14 +18,14 @@ use crate::config::log::{LogFormat, LogLevel, LogSettings};
 
 /// Changes the log level of a running program. Clones control the same logger.
 #[derive(Debug, Clone)]
-pub struct Level {
+pub struct LogLevelHandle {
     handle: reload::Handle<Targets, Registry>,
-    usual: Targets,
+    configured: Targets,
     now: Arc<Mutex<Option<String>>>,
 }
 
 /// Initializes logging. Called once, by `main`; a second call has no effect.
-pub fn start(settings: &LogSettings) -> Level {
+pub fn start(settings: &LogSettings) -> LogLevelHandle {
     let usual = match settings.filter() {
         Some(filter) => filter.clone(),
         None => targets(filter(settings.level())),
@@ -44,14 +44,14 @@ pub fn start(settings: &LogSettings) -> Level {
         .with(targets)
         .with(lines)
         .try_init();
-    Level {
+    LogLevelHandle {
         handle,
-        usual,
+        configured: usual,
         now: Arc::default(),
     }
 }
 
-impl Level {
+impl LogLevelHandle {
     /// Sets the log level. Without a level, or with an invalid one, the level of the settings applies.
     pub fn set(&self, level: Option<&str>) {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,13 +59,13 @@ impl Level {
             return;
         }
         *now = level.map(ToOwned::to_owned);
-        let known = level.map(LogLevel::of);
+        let known = level.map(LogLevel::from_name);
         if let (Some(None), Some(level)) = (known, level) {
             warn!("{level:?} is no level to log from: error, warn, info, debug or trace");
         }
         let (wanted, said) = match known.flatten().zip(level) {
             Some((known, level)) => (targets(filter(known)), level),
-            None => (self.usual.clone(), "of the settings"),
+            None => (self.configured.clone(), "of the settings"),
         };
         // Reloading fails if another subscriber was installed before ours; then this logger is not in use.
         if self.handle.reload(wanted).is_ok() {

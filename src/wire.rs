@@ -5,9 +5,10 @@
 //! location of an error. Used by the command line, by both ends of the status stream, and by tests that read recorded
 //! machines.
 
+pub mod agent_socket;
 pub mod api;
 pub mod availability;
-pub mod catalogue;
+pub mod catalog;
 pub mod cdi;
 pub mod checkpoint;
 pub mod diagnosis;
@@ -19,17 +20,16 @@ pub mod inventory;
 pub mod journal;
 pub mod labels;
 pub mod layouts;
-pub mod local;
 pub mod matching;
+pub mod node_resources;
 pub mod node_status;
-pub mod offers;
 pub mod performance;
 pub mod plan;
 pub mod plugin_config;
 pub mod sharing;
 pub mod slo;
-pub mod starting;
+pub mod startup;
 pub mod status;
 pub mod stream;
-pub mod strict;
+pub mod strict_json;
 pub mod usage;

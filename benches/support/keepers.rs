@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use octavo::domain::inventory::Inventory;
 use octavo::domain::labels::{self, LayoutState, Options};
-use octavo::domain::node::{Labels, STATUS, Wanted};
-use octavo::domain::reconcile::{DeviceStatus, State, Status};
+use octavo::domain::node::{DesiredLabels, DesiredNode, STATUS_ANNOTATION};
+use octavo::domain::reconcile::{ApplyState, DeviceStatus, NodeLayoutStatus};
 use octavo::k8s::client;
-use octavo::k8s::node::{Keeper, Link};
+use octavo::k8s::node::{NodeController, NodeHandle};
 use octavo::wire::{self, node_status};
 use tokio::task::JoinHandle;
 
@@ -30,7 +30,7 @@ pub(crate) async fn run(bed: &Bed, count: usize, span: Duration) {
         wanted(&machine, LayoutState::Applied),
         wanted(&machine, LayoutState::Pending),
     );
-    let Labels::Exactly(labels) = &applied.labels else {
+    let DesiredLabels::Exactly(labels) = &applied.labels else {
         unreachable!("made right above");
     };
     println!(
@@ -142,7 +142,7 @@ impl<'a> Phase<'a> {
 
 /// Agents; they end when this is dropped.
 struct Fleet {
-    links: Vec<Arc<Link>>,
+    links: Vec<Arc<NodeHandle>>,
     keepers: Vec<JoinHandle<()>>,
 }
 
@@ -153,7 +153,7 @@ impl Fleet {
             let client = client::connect(Some(&bed.agents.path()), client::Program::Agent)
                 .await
                 .unwrap();
-            let (link, keeper) = Keeper::new(client, &name.parse().unwrap());
+            let (link, keeper) = NodeController::new(client, &name.parse().unwrap());
             links.push(Arc::new(link));
             keepers.push(tokio::spawn(keeper.run()));
         }
@@ -161,7 +161,7 @@ impl Fleet {
     }
 
     /// Each wants something else, spread over a time; how long each takes until the server has it, in milliseconds.
-    async fn want(&self, wanted: impl Fn(usize) -> Wanted, over: Duration) -> Vec<f64> {
+    async fn want(&self, wanted: impl Fn(usize) -> DesiredNode, over: Duration) -> Vec<f64> {
         let step = over / u32::try_from(self.links.len()).unwrap();
         let begin = tokio::time::Instant::now();
         let mut tasks = Vec::new();
@@ -176,8 +176,8 @@ impl Fleet {
                     let seen = view.wait_for(Option::is_some).await.unwrap();
                     seen.as_ref().map(|view| view.uid.clone())
                 };
-                link.want(|wanted| *wanted = new);
-                link.settled().await;
+                link.update_desired(|wanted| *wanted = new);
+                link.wait_until_applied().await;
                 millis(start.elapsed())
             }));
         }
@@ -221,25 +221,25 @@ async fn ended(tasks: Vec<JoinHandle<f64>>) -> Vec<f64> {
 }
 
 /// What an agent of this machine says.
-fn wanted(machine: &Inventory, state: LayoutState) -> Wanted {
+fn wanted(machine: &Inventory, state: LayoutState) -> DesiredNode {
     let options = Options {
         layout: Some(state),
         ..Options::default()
     };
     let devices = machine.devices.iter();
-    let status = Status {
+    let status = NodeLayoutStatus {
         layout: Some("all-1g.10gb".to_owned()),
         state: Some("applied"),
         devices: devices
-            .map(|device| DeviceStatus::new(machine, device.pci, &State::Applied))
+            .map(|device| DeviceStatus::new(machine, device.pci, &ApplyState::Applied))
             .collect(),
-        ..Status::default()
+        ..NodeLayoutStatus::default()
     };
     let text = node_status::annotation(&status, machine, &[], None);
-    Wanted {
-        labels: Labels::Exactly(labels::compile(machine, &options, None).labels),
-        annotations: [(STATUS.to_owned(), text)].into(),
-        ..Wanted::default()
+    DesiredNode {
+        labels: DesiredLabels::Exactly(labels::compile(machine, &options, None).labels),
+        annotations: [(STATUS_ANNOTATION.to_owned(), text)].into(),
+        ..DesiredNode::default()
     }
 }
 

@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use octavo::aggregator::access::{Guard, check};
 use octavo::aggregator::availability::Counter;
 use octavo::aggregator::clock::Clock;
-use octavo::aggregator::fleet::{Fleet, Freshness, Gist, Node, Origin};
+use octavo::aggregator::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusDigest};
 use octavo::aggregator::stats::Stats;
 use octavo::aggregator::view::View;
 use octavo::aggregator::{pages, rest};
@@ -103,18 +103,21 @@ async fn ask(router: &Router, path: &str) -> (Vec<Duration>, usize) {
 fn fleet(machines: [&Inventory; 2], clock: Clock) -> Fleet {
     let kinds = machines.map(|machine| {
         let labels = Arc::new(compile(machine, &Options::default(), None).labels);
-        (fleet_of::parts(machine), Gist::of(machine, labels, None))
+        (
+            fleet_of::parts(machine),
+            StatusDigest::new(machine, labels, None),
+        )
     });
     let mut fleet = Fleet::default();
     for number in 0..NODES {
         let (parts, gist) = &kinds[number % kinds.len()];
         let used = used(number);
-        let parts = parts.with(&Change {
+        let parts = parts.apply(&Change {
             changed: vec![status::encode_usage(&used)],
             removed: Vec::new(),
         });
         let gist = gist.clone().with_usage(Some(&used));
-        let origin = Origin {
+        let origin = ReportingAgent {
             name: swarm::name(number).parse().unwrap(),
             run: Run {
                 epoch: 1,
@@ -142,7 +145,7 @@ fn used(node: usize) -> Usage {
             ids: vec![ShareId::replica(&uuid, replica)],
             memory: Some(Mebibytes::new(u64::from(replica + 1) * 7_000 + more)),
             processes: vec![4_000_000 + replica],
-            is_over: node.is_multiple_of(100) && replica == 2,
+            is_over_share: node.is_multiple_of(100) && replica == 2,
             ..Tenant::default()
         };
         let unit = UnitUsage {
@@ -176,7 +179,7 @@ fn router(view: View) -> Router {
     let mut registry = Registry::default();
     rest::metrics::register(&mut registry, view.clone());
     let availability = Counter::new(view.clone(), None);
-    let api = rest::router(rest::Context {
+    let api = rest::router(rest::ApiContext {
         view,
         availability: availability.clone(),
         registry: Arc::new(registry),

@@ -136,15 +136,15 @@ impl Agent {
         // As good as chance: spread over all numbers, and another one for each agent and each attempt.
         let mut chance = self.number;
         let first = self.latest.borrow_and_update().clone();
-        let _not_connected = self.sender.observed(first);
+        let _not_connected = self.sender.set_status(first);
         loop {
             if self.session().await.is_some() {
-                backoff.succeeded();
+                backoff.reset();
             }
             self.sender.disconnected();
             self.count();
             chance = chance.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            tokio::time::sleep(backoff.failed(chance)).await;
+            tokio::time::sleep(backoff.next_delay(chance)).await;
         }
     }
 
@@ -164,16 +164,16 @@ impl Agent {
             let next = tokio::select! {
                 answer = answers.message() => {
                     let answer = stream::parse_to_agent(answer.ok()??).ok()?;
-                    if matches!(answer, octavo::domain::stream::ToAgent::Ack { .. }) {
+                    if matches!(answer, octavo::domain::stream::AggregatorMessage::Ack { .. }) {
                         self.tally.acknowledged.fetch_add(1, Ordering::Relaxed);
                     }
-                    self.sender.received(&answer)
+                    self.sender.handle_message(&answer)
                 }
                 _ = beat.tick() => self.sender.heartbeat(),
                 changed = self.latest.changed() => {
                     changed.ok()?;
                     let parts = self.latest.borrow_and_update().clone();
-                    self.sender.observed(parts)
+                    self.sender.set_status(parts)
                 }
             };
             self.count();

@@ -1,11 +1,11 @@
 //! The agent's view of its Node: reads the layout from the Node's labels, and reports progress in its annotation, its
 //! taint and its events.
 //!
-//! Nothing here waits for an API server: a [`Link`] holds the last observed state, takes what is to be written, and
+//! Nothing here waits for an API server: a [`NodeHandle`] holds the last observed state, takes what is to be written, and
 //! retries until it is written.
 
-mod facet;
-mod words;
+mod node_inputs;
+mod operator_labels;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,70 +15,76 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
-use self::facet::Facet;
-use self::words::{answer, partitions};
-use crate::agent::draining::{Draining, Seen, Shown};
-use crate::agent::names::Names;
-use crate::agent::node_sink::ONCE;
-use crate::agent::partitioning::{Following, Partitioning};
+use self::node_inputs::NodeInputs;
+use self::operator_labels::{mig_config_state, partitions};
+use crate::agent::draining::{DrainController, DrainObservation, DrainResult};
+use crate::agent::node_sink::ONESHOT_TIMEOUT;
+use crate::agent::partitioning::{NodeChoice, Partitioning};
 use crate::agent::sink::SinkError;
 use crate::agent::soonest;
+use crate::agent::type_override::NodeTypeOverride;
 use crate::config::agent::ClusterSettings;
-use crate::domain::accelerators::Catalogue;
+use crate::domain::accelerators::Catalog;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Inventory, NvmlState};
 use crate::domain::labels::LabelSet;
-use crate::domain::node::drain::Standing;
-use crate::domain::node::operands::{self, Facts, Operands};
-use crate::domain::node::telling::{Event, Scene, Telling};
+use crate::domain::node::drain::DrainStatus;
+use crate::domain::node::event_deduplicator::{Event, EventDeduplicator, NodeObservation};
+use crate::domain::node::operands::{self, OperandInputs, OperandPauser};
 use crate::domain::node::{
-    Compat, MIG_CONFIG, PluginLabel, STATUS, Selected, Settled, View, Yielded, select,
+    Compat, ConflictingKey, Debounced, MIG_CONFIG_LABEL, PluginLabel, STATUS_ANNOTATION,
+    SelectedLayout, View, select,
 };
 use crate::domain::reason::Reason;
-use crate::domain::reconcile::Status;
+use crate::domain::reconcile::NodeLayoutStatus;
 use crate::hw::Handle;
-use crate::k8s::node::Link;
-use crate::telemetry::Level;
+use crate::k8s::node::NodeHandle;
+use crate::telemetry::LogLevelHandle;
 use crate::wire::node_status::annotation;
 
 /// Interval between annotation updates that differ only in the blockers.
-const SAME_AGAIN: Duration = Duration::from_secs(30);
+const MIN_BLOCKER_UPDATE_INTERVAL: Duration = Duration::from_secs(30);
 /// Maximum time another program may claim to be partitioning the node: a GPU takes seconds, and a reboot minutes.
-const HELD_WITHIN: Duration = Duration::from_mins(15);
+const MAX_FOREIGN_CHANGE: Duration = Duration::from_mins(15);
 /// Timeout for the last write to the Node when the agent exits.
-const LAST_WORD: Duration = Duration::from_secs(5);
+const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The agent's interface to its Node.
 #[derive(Debug)]
-pub struct Cluster {
-    link: Arc<Link>,
+pub struct NodeClient {
+    link: Arc<NodeHandle>,
     view: watch::Receiver<Option<Arc<View>>>,
     began: Instant,
     compat: Compat,
     taint: bool,
-    level: Level,
+    level: LogLevelHandle,
     /// The part of the Node that was last acted on.
-    seen: Option<Facet>,
-    selected: Settled<Option<Selected>>,
-    telling: Telling,
+    inputs: Option<NodeInputs>,
+    selected: Debounced<Option<SelectedLayout>>,
+    deduplicator: EventDeduplicator,
     /// `None` if operands must not be touched.
-    operands: Option<Operands>,
+    operands: Option<OperandPauser>,
     /// `None` if pods must not be evicted.
-    draining: Option<Draining>,
-    shown: Shown,
+    draining: Option<DrainController>,
+    drain_result: DrainResult,
     plugin_label: PluginLabel,
     /// When another program was first seen to be partitioning this node.
     held: Option<Duration>,
     /// Names that administrators assign to unrecognized devices.
-    names: Names,
+    names: NodeTypeOverride,
     /// The annotation written last and its steady form, without the parts that may change at every scan.
-    said: Option<(String, String, Duration)>,
+    last_annotation: Option<(String, String, Duration)>,
 }
 
-impl Cluster {
+impl NodeClient {
     /// Creates the interface to the Node behind `link`. With `once`, the agent neither waits for operands nor touches
     /// them.
-    pub fn new(link: Arc<Link>, settings: &ClusterSettings, level: Level, once: bool) -> Self {
+    pub fn new(
+        link: Arc<NodeHandle>,
+        settings: &ClusterSettings,
+        level: LogLevelHandle,
+        once: bool,
+    ) -> Self {
         let operands = !once && settings.compat() == Compat::MigManager;
         Self {
             view: link.view.clone(),
@@ -87,46 +93,46 @@ impl Cluster {
             compat: settings.compat(),
             taint: settings.taint(),
             level,
-            seen: None,
-            selected: Settled::default(),
-            telling: Telling::default(),
-            operands: operands.then(|| Operands::new(settings.plugin_configs())),
+            inputs: None,
+            selected: Debounced::default(),
+            deduplicator: EventDeduplicator::default(),
+            operands: operands.then(|| OperandPauser::new(settings.plugin_configs())),
             draining: None,
-            shown: Shown::default(),
+            drain_result: DrainResult::default(),
             // With `once`, the agent never sees the effect of the label.
             plugin_label: if once {
-                PluginLabel::Leave
+                PluginLabel::Unchanged
             } else {
                 PluginLabel::Absent
             },
             held: None,
-            names: Names::default(),
-            said: None,
+            names: NodeTypeOverride::default(),
+            last_annotation: None,
         }
     }
 
     /// Sets the administrator's catalog, used to look up the name that a label assigns to unrecognized devices.
     #[must_use]
-    pub fn naming(mut self, catalogue: Option<Catalogue>) -> Self {
-        self.names = Names::new(catalogue);
+    pub fn with_catalog(mut self, catalogue: Option<Catalog>) -> Self {
+        self.names = NodeTypeOverride::new(catalogue);
         self
     }
 
     /// Returns whether the Node was not read yet, so that its name for unrecognized devices is not known.
-    pub fn is_unseen(&self) -> bool {
-        self.seen.is_none()
+    pub fn is_node_unread(&self) -> bool {
+        self.inputs.is_none()
     }
 
     /// Applies the Node's label that names unrecognized devices. If the Node is gone, its last known label applies.
     pub fn name(&mut self, hardware: &Handle) {
-        if let Some(seen) = &self.seen {
-            self.names.follow(seen.type_override.as_deref(), hardware);
+        if let Some(seen) = &self.inputs {
+            self.names.update(seen.type_override.as_deref(), hardware);
         }
     }
 
     /// Sets the drain that evicts blocking pods.
     #[must_use]
-    pub fn draining(mut self, draining: Option<Draining>) -> Self {
+    pub fn with_draining(mut self, draining: Option<DrainController>) -> Self {
         self.draining = draining;
         self
     }
@@ -148,16 +154,22 @@ impl Cluster {
                 () = pods => return,
             }
             let facet = self.facet();
-            if facet.is_some() && facet != self.seen {
+            if facet.is_some() && facet != self.inputs {
                 return;
             }
         }
     }
 
     /// Waits until the Node was read, and applies its choice of layout: for an agent that runs once.
-    pub async fn look(&mut self, partitioning: Option<&mut Partitioning>) -> Result<(), SinkError> {
+    pub async fn run_once(
+        &mut self,
+        partitioning: Option<&mut Partitioning>,
+    ) -> Result<(), SinkError> {
         let mut view = self.view.clone();
-        if timeout(ONCE, view.wait_for(Option::is_some)).await.is_err() {
+        if timeout(ONESHOT_TIMEOUT, view.wait_for(Option::is_some))
+            .await
+            .is_err()
+        {
             return Err(SinkError::Cluster(self.link.trouble()));
         }
         let (following, _) = self.follow();
@@ -169,62 +181,75 @@ impl Cluster {
 
     /// Returns whether the API server has returned the Node yet. Whether it accepts writes is reported elsewhere:
     /// restarting an agent does not help if it is denied one key.
-    pub fn is_heard(&self) -> bool {
-        self.link.report.borrow().asked
+    pub fn has_responded(&self) -> bool {
+        self.link.report.borrow().is_read
     }
 
     /// Returns the Node's choice of layout, and when to check again if that is before the Node changes.
-    pub fn follow(&mut self) -> (Following, Option<Duration>) {
+    pub fn follow(&mut self) -> (NodeChoice, Option<Duration>) {
         let facet = self.facet();
         if let Some(facet) = &facet {
-            let known = self.seen.as_ref().and_then(|seen| seen.log_level.as_ref());
+            let known = self
+                .inputs
+                .as_ref()
+                .and_then(|seen| seen.log_level.as_ref());
             if known != facet.log_level.as_ref() {
                 self.level.set(facet.log_level.as_deref());
             }
-            self.seen = Some(facet.clone());
+            self.inputs = Some(facet.clone());
         }
         // If the Node is gone, its last state applies.
-        let Some(facet) = self.seen.clone() else {
-            return (Following::Unseen, None);
+        let Some(facet) = self.inputs.clone() else {
+            return (NodeChoice::NotRead, None);
         };
         let now = self.began.elapsed();
         if let Some(owner) = facet.at_work {
             let since = *self.held.get_or_insert(now);
             let waited = now.saturating_sub(since);
             // A program that was killed while it worked leaves its mark indefinitely.
-            if waited < HELD_WITHIN {
-                let held = Following::Held(owner, facet.selected);
-                return (held, Some(HELD_WITHIN.saturating_sub(waited)));
+            if waited < MAX_FOREIGN_CHANGE {
+                let held = NodeChoice::ForeignChange(owner, facet.selected);
+                return (held, Some(MAX_FOREIGN_CHANGE.saturating_sub(waited)));
             }
         } else {
             self.held = None;
         }
-        let again = self.selected.see(now, &facet.selected);
+        let again = self.selected.update(now, &facet.selected);
         let selected = self.selected.get().cloned().flatten();
-        (selected.map_or(Following::Free, Following::Label), again)
+        (
+            selected.map_or(NodeChoice::NoChoice, NodeChoice::Label),
+            again,
+        )
     }
 
     /// Evicts blocking pods where the node's status calls for it, and returns the status with the drain's progress, if
     /// it has any. While the driver does not respond nothing can be changed, so no pod is evicted.
-    pub fn drain(&mut self, inventory: &Inventory, status: Option<&Status>) -> Option<Status> {
+    pub fn drain(
+        &mut self,
+        inventory: &Inventory,
+        status: Option<&NodeLayoutStatus>,
+    ) -> Option<NodeLayoutStatus> {
         let draining = self.draining.as_mut()?;
         let view = self.view.borrow().clone();
         // A round may take long, and its layout may be withdrawn meanwhile.
         let asked = view.as_deref().map(|view| select(view, self.compat));
-        let is_current = asked.as_ref() == self.seen.as_ref().map(|seen| &seen.selected);
+        let is_current = asked.as_ref() == self.inputs.as_ref().map(|seen| &seen.selected);
         let now = self.began.elapsed();
         let answers = matches!(inventory.nvml, NvmlState::Ready(_));
         let able = status.filter(|status| answers || status.is_busy());
-        let seen = view.as_deref().zip(able).map(|(view, status)| Seen {
-            view,
-            status,
-            is_current,
-        });
-        let shown = draining.look(now, seen);
+        let seen = view
+            .as_deref()
+            .zip(able)
+            .map(|(view, status)| DrainObservation {
+                view,
+                status,
+                is_current,
+            });
+        let shown = draining.step(now, seen);
         let drain = draining.standing().map(ToString::to_string);
-        self.tell(shown.events.clone());
-        self.shown = shown;
-        Some(Status {
+        self.emit_events(shown.events.clone());
+        self.drain_result = shown;
+        Some(NodeLayoutStatus {
             drain: Some(drain?),
             ..status?.clone()
         })
@@ -235,41 +260,43 @@ impl Cluster {
         &mut self,
         inventory: &Inventory,
         labels: &LabelSet,
-        status: Option<&Status>,
+        status: Option<&NodeLayoutStatus>,
     ) -> Option<Duration> {
         let now = self.began.elapsed();
-        self.names.tell(inventory);
-        let yielded = self.link.report.borrow().yielded.clone();
-        let scene = Scene {
+        self.names.log_effect(inventory);
+        let yielded = self.link.report.borrow().foreign_keys.clone();
+        let scene = NodeObservation {
             status,
             nvml: &inventory.nvml,
             yielded: &yielded,
         };
-        if self.seen.is_some() {
-            for change in self.telling.look(now, &scene) {
+        if self.inputs.is_some() {
+            for change in self.deduplicator.changes(now, &scene) {
                 // All other events are already in the log.
                 if let Some(event) = &change.event
                     && event.reason == Reason::KeysLeftToOthers
                 {
-                    warn!(reason = %event.reason.word(), "{}", event.message);
+                    warn!(reason = %event.reason.as_str(), "{}", event.message);
                 }
-                self.link.tell(change);
+                self.link.report_event(change);
             }
         }
-        let nothing = Status::default();
+        let nothing = NodeLayoutStatus::default();
         let status = status.unwrap_or(&nothing);
-        let operands = self.look_at_operands(now, labels, status);
+        let operands = self.step_operands(now, labels, status);
         let (text, later) = self.annotation(now, status, (inventory, &yielded));
         let not_ready =
-            self.taint && status.layout.is_some() && status.state != Some(Reason::Applied.word());
-        let repartitioning = self.shown.is_tainted;
+            self.taint && status.layout.is_some() && status.state != Some(Reason::Applied.as_str());
+        let repartitioning = self.drain_result.is_tainted;
         let plugin_label = self.plugin_label.clone();
-        let answer = (status.label == Some(MIG_CONFIG)).then(|| answer(status));
+        let answer = (status.label == Some(MIG_CONFIG_LABEL)).then(|| mig_config_state(status));
         // The status that an earlier agent wrote remains until this one knows better.
-        let uid = self.seen.as_ref().map(|seen| seen.uid.clone());
-        self.link.want(|wanted| {
+        let uid = self.inputs.as_ref().map(|seen| seen.uid.clone());
+        self.link.update_desired(|wanted| {
             wanted.uid = uid;
-            wanted.annotations.insert(STATUS.to_owned(), text);
+            wanted
+                .annotations
+                .insert(STATUS_ANNOTATION.to_owned(), text);
             wanted.not_ready = not_ready;
             wanted.repartitioning = repartitioning;
             wanted.mig_config_state = answer.flatten();
@@ -277,7 +304,7 @@ impl Cluster {
             wanted.plugin_config = operands.plugin_config;
             wanted.plugin_label = plugin_label;
         });
-        let again = soonest(operands.again, self.shown.again);
+        let again = soonest(operands.again, self.drain_result.again);
         soonest(again.map(|at| at.saturating_sub(now)), later)
     }
 
@@ -286,13 +313,17 @@ impl Cluster {
     fn annotation(
         &mut self,
         now: Duration,
-        status: &Status,
-        (inventory, yielded): (&Inventory, &[Yielded]),
+        status: &NodeLayoutStatus,
+        (inventory, yielded): (&Inventory, &[ConflictingKey]),
     ) -> (String, Option<Duration>) {
-        let drain = self.draining.as_ref().and_then(Draining::standing);
-        let steady = drain.map(Standing::steady);
+        let drain = self.draining.as_ref().and_then(DrainController::standing);
+        let steady = drain.map(DrainStatus::without_processes);
         let text = annotation(status, inventory, yielded, drain);
-        if self.said.as_ref().is_some_and(|(_, said, _)| *said == text) {
+        if self
+            .last_annotation
+            .as_ref()
+            .is_some_and(|(_, said, _)| *said == text)
+        {
             return (text, None);
         }
         let mut core = status.clone();
@@ -300,51 +331,54 @@ impl Cluster {
             device.message.clear();
         }
         let core = annotation(&core, inventory, yielded, steady.as_ref());
-        if let Some((known, said, at)) = &self.said
+        if let Some((known, said, at)) = &self.last_annotation
             && *known == core
         {
             let waited = now.saturating_sub(*at);
-            if waited < SAME_AGAIN {
-                return (said.clone(), Some(SAME_AGAIN.saturating_sub(waited)));
+            if waited < MIN_BLOCKER_UPDATE_INTERVAL {
+                return (
+                    said.clone(),
+                    Some(MIN_BLOCKER_UPDATE_INTERVAL.saturating_sub(waited)),
+                );
             }
         }
-        self.said = Some((core, text.clone(), now));
+        self.last_annotation = Some((core, text.clone(), now));
         (text, None)
     }
 
-    fn look_at_operands(
+    fn step_operands(
         &mut self,
         now: Duration,
         labels: &LabelSet,
-        status: &Status,
-    ) -> operands::Outcome {
+        status: &NodeLayoutStatus,
+    ) -> operands::OperandOutcome {
         let view = self.view.borrow().clone();
         let (Some(view), Some(operands)) = (view, &mut self.operands) else {
-            return operands::Outcome::default();
+            return operands::OperandOutcome::default();
         };
         let partitions = partitions(labels);
-        let facts = Facts {
+        let facts = OperandInputs {
             view: &view,
             // Pods go first: operands need not be stopped for devices that pods hold.
-            in_the_way: !self.shown.waits_for_pods
+            is_device_held: !self.drain_result.waits_for_pods
                 && status.devices.iter().any(|device| device.is_held),
             busy: status.is_busy(),
-            changes: status.past.changes,
+            changes: status.history.changes,
             choice: status.generation,
             partitions: partitions.as_ref(),
         };
-        let outcome = operands.look(now, &facts);
-        if let Some(news) = outcome.news.clone() {
+        let outcome = operands.reconcile(now, &facts);
+        if let Some(news) = outcome.event.clone() {
             let event = Event::from(news);
-            info!(reason = %event.reason.word(), "{}", event.message);
-            self.tell(vec![event]);
+            info!(reason = %event.reason.as_str(), "{}", event.message);
+            self.emit_events(vec![event]);
         }
         outcome
     }
 
     /// Returns the devices whose pods were evicted for the layout that is currently selected.
-    pub fn drained(&self) -> &BTreeSet<PciAddress> {
-        &self.shown.devices
+    pub fn drained_devices(&self) -> &BTreeSet<PciAddress> {
+        &self.drain_result.devices
     }
 
     /// Returns the Node, if it was read.
@@ -353,38 +387,43 @@ impl Cluster {
     }
 
     /// Queues the events for the API server.
-    pub fn tell(&self, events: Vec<Event>) {
+    pub fn emit_events(&self, events: Vec<Event>) {
         for event in events {
-            self.link.tell(event.into());
+            self.link.report_event(event.into());
         }
     }
 
     /// Sets the label that selects the configuration of NVIDIA's device plugin.
-    pub fn follow_sharing(&mut self, label: PluginLabel) {
+    pub fn set_plugin_label(&mut self, label: PluginLabel) {
         self.plugin_label = label;
     }
 
     /// Stops evicting pods, because the agent is about to exit and that may take a while.
-    pub fn close(&mut self) {
+    pub fn stop_evictions(&mut self) {
         if let Some(draining) = &mut self.draining {
             draining.close();
         }
     }
 
     /// Writes the final state: paused operands run again, and pods may be scheduled.
-    pub async fn leave(&mut self) {
-        self.close();
-        self.link.want(|wanted| {
+    pub async fn write_final_state(&mut self) {
+        self.stop_evictions();
+        self.link.update_desired(|wanted| {
             wanted.paused.clear();
             wanted.repartitioning = false;
         });
-        if self.view.borrow().is_some() && timeout(LAST_WORD, self.link.settled()).await.is_err() {
+        if self.view.borrow().is_some()
+            && timeout(FINAL_WRITE_TIMEOUT, self.link.wait_until_applied())
+                .await
+                .is_err()
+        {
             warn!("the Node does not have the last that was to be said; the next agent says it");
         }
     }
 
-    fn facet(&self) -> Option<Facet> {
+    fn facet(&self) -> Option<NodeInputs> {
         let view = self.view.borrow();
-        view.as_deref().map(|view| Facet::of(view, self.compat))
+        view.as_deref()
+            .map(|view| NodeInputs::from_view(view, self.compat))
     }
 }

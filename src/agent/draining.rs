@@ -8,20 +8,22 @@ use tracing::{info, warn};
 
 use crate::domain::id::PciAddress;
 use crate::domain::node::View;
-use crate::domain::node::drain::{Drain, Facts, Orders, Outcome, Policy, Standing};
-use crate::domain::node::operands::{CLIENTS, PAUSED, RUNNING};
-use crate::domain::node::telling::Event;
-use crate::domain::node::{Compat, EFFECT, REPARTITIONING};
-use crate::domain::reason::Kind;
-use crate::domain::reconcile::Status;
-use crate::k8s::evict::Door;
+use crate::domain::node::drain::{
+    Drain, DrainInputs, DrainOutcome, DrainStatus, PodRequests, Policy,
+};
+use crate::domain::node::event_deduplicator::Event;
+use crate::domain::node::operands::{CLIENT_LABELS, PAUSED, RUNNING};
+use crate::domain::node::{Compat, REPARTITIONING_TAINT, TAINT_EFFECT};
+use crate::domain::reason::Severity;
+use crate::domain::reconcile::NodeLayoutStatus;
+use crate::k8s::evict::EvictionHandle;
 
 /// A drain and the handle through which its pods are evicted.
 #[derive(Debug)]
-pub struct Draining {
+pub struct DrainController {
     drain: Drain,
-    door: Door,
-    standing: Option<Standing>,
+    evictions: EvictionHandle,
+    standing: Option<DrainStatus>,
     /// Whether operands that block a change are paused.
     pauses_operands: bool,
     /// Set when the agent is about to exit.
@@ -30,17 +32,17 @@ pub struct Draining {
 
 /// Inputs of a drain step.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seen<'a> {
+pub(super) struct DrainObservation<'a> {
     pub(super) view: &'a View,
     /// Status of the Node's devices.
-    pub(super) status: &'a Status,
+    pub(super) status: &'a NodeLayoutStatus,
     /// Whether `status` belongs to the layout that the Node currently requests.
     pub(super) is_current: bool,
 }
 
 /// Result of a drain step.
 #[derive(Debug, Default)]
-pub(super) struct Shown {
+pub(super) struct DrainResult {
     /// Whether the Node should carry the taint.
     pub(super) is_tainted: bool,
     /// Whether pods must leave before operands are paused.
@@ -53,13 +55,13 @@ pub(super) struct Shown {
     pub(super) devices: BTreeSet<PciAddress>,
 }
 
-impl Draining {
-    /// Creates a drain with `policy` that evicts pods through `door`.
-    pub fn new(policy: Policy, compat: Compat, door: Door) -> Self {
+impl DrainController {
+    /// Creates a drain with `policy` that evicts pods through `evictions`.
+    pub fn new(policy: Policy, compat: Compat, evictions: EvictionHandle) -> Self {
         Self {
             drain: Drain::new(policy),
             pauses_operands: compat == Compat::MigManager,
-            door,
+            evictions,
             standing: None,
             is_closed: false,
         }
@@ -67,59 +69,64 @@ impl Draining {
 
     /// Waits until the API server reports a change of the pods.
     pub(super) async fn changed(&mut self) {
-        if self.door.heard.changed().await.is_err() {
+        if self.evictions.results.changed().await.is_err() {
             // The pod watcher has ended, so no change will ever arrive.
             std::future::pending::<()>().await;
         }
     }
 
-    pub(super) fn standing(&self) -> Option<&Standing> {
+    pub(super) fn standing(&self) -> Option<&DrainStatus> {
         self.standing.as_ref()
     }
 
     /// Takes a step and passes on the evictions. Without a Node nothing can keep new pods away, so no pod is evicted.
-    pub(super) fn look(&mut self, now: Duration, seen: Option<Seen<'_>>) -> Shown {
-        let heard = self.door.heard.borrow_and_update().clone();
+    pub(super) fn step(
+        &mut self,
+        now: Duration,
+        seen: Option<DrainObservation<'_>>,
+    ) -> DrainResult {
+        let heard = self.evictions.results.borrow_and_update().clone();
         let outcome = match seen.filter(|_| !self.is_closed) {
-            Some(seen) => self.drain.look(
+            Some(seen) => self.drain.reconcile(
                 now,
-                &Facts {
+                &DrainInputs {
                     status: seen.status,
                     is_current: seen.is_current,
-                    heard: &heard,
+                    pod_observations: &heard,
                     pauses_operands: self.pauses_operands && has_operands(seen.view),
                     is_tainted: is_tainted(seen.view),
                 },
             ),
             None => self.drain.rest(),
         };
-        self.door.order(outcome.orders.clone());
-        self.tell(outcome)
+        self.evictions.set_orders(outcome.pod_requests.clone());
+        self.take_result(outcome)
     }
 
     /// Stops all evictions: the agent is about to exit, which may take a while.
     pub(super) fn close(&mut self) {
         self.is_closed = true;
-        self.door.order(Orders::default());
+        self.evictions.set_orders(PodRequests::default());
     }
 
-    fn tell(&mut self, outcome: Outcome) -> Shown {
-        let steady = |standing: &Option<Standing>| standing.as_ref().map(Standing::steady);
+    fn take_result(&mut self, outcome: DrainOutcome) -> DrainResult {
+        let steady =
+            |standing: &Option<DrainStatus>| standing.as_ref().map(DrainStatus::without_processes);
         if let Some(standing) = &outcome.standing
-            && steady(&self.standing) != Some(standing.steady())
+            && steady(&self.standing) != Some(standing.without_processes())
         {
             info!("{standing}");
         }
         self.standing = outcome.standing;
-        let events: Vec<Event> = outcome.news.into_iter().map(Event::from).collect();
+        let events: Vec<Event> = outcome.events.into_iter().map(Event::from).collect();
         for event in &events {
-            let word = event.reason.word();
+            let word = event.reason.as_str();
             match event.reason.kind() {
-                Kind::Normal => info!(reason = %word, "drain: {}", event.message),
-                Kind::Warning => warn!(reason = %word, "drain: {}", event.message),
+                Severity::Normal => info!(reason = %word, "drain: {}", event.message),
+                Severity::Warning => warn!(reason = %word, "drain: {}", event.message),
             }
         }
-        Shown {
+        DrainResult {
             is_tainted: outcome.is_tainted,
             waits_for_pods: outcome.waits_for_pods,
             again: outcome.again,
@@ -132,22 +139,22 @@ impl Draining {
 /// Returns whether operands run on the Node that hold GPUs, or would if the agent had not paused them.
 fn has_operands(view: &View) -> bool {
     let ours = |value: &String| [RUNNING, PAUSED].contains(&value.as_str());
-    let mut labels = CLIENTS.iter().filter_map(|key| view.labels.get(*key));
+    let mut labels = CLIENT_LABELS.iter().filter_map(|key| view.labels.get(*key));
     labels.any(ours)
 }
 
 /// Returns whether the agent's taint keeps new pods away from the Node.
 pub(super) fn is_tainted(view: &View) -> bool {
     let mut taints = view.taints.iter();
-    taints.any(|taint| taint.key == REPARTITIONING && taint.effect == EFFECT)
+    taints.any(|taint| taint.key == REPARTITIONING_TAINT && taint.effect == TAINT_EFFECT)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::holder::{self, Holder, Who};
+    use crate::domain::holder::{self, Holder, HolderDetails};
     use crate::domain::node::Taint;
-    use crate::domain::node::drain::{Heard, Pod, PodId, Scope};
+    use crate::domain::node::drain::{Pod, PodId, PodObservations, Scope};
     use crate::domain::reconcile::DeviceStatus;
 
     fn notebook() -> PodId {
@@ -159,14 +166,14 @@ mod tests {
     }
 
     /// A status with one GPU that the notebook holds.
-    fn blocked() -> Status {
+    fn blocked() -> NodeLayoutStatus {
         let pci = PciAddress::new(0, 7, 0, 0).unwrap();
-        let who = Who {
+        let who = HolderDetails {
             pod: Some(holder::Pod {
                 uid: Some("1".to_owned()),
                 ..holder::Pod::default()
             }),
-            ..Who::default()
+            ..HolderDetails::default()
         };
         let device = DeviceStatus {
             pci,
@@ -178,29 +185,29 @@ mod tests {
                 device: pci,
                 gpu_instance: None,
                 compute_instance: None,
-                who,
+                details: who,
             }],
             waits_for_holders: true,
             progress: None,
         };
-        Status {
+        NodeLayoutStatus {
             layout: Some("night".to_owned()),
             state: Some("blocked"),
             devices: vec![device],
-            ..Status::default()
+            ..NodeLayoutStatus::default()
         }
     }
 
     #[test]
-    fn an_agent_that_ends_orders_nothing_any_more_whatever_it_sees_until_then() {
-        let (door, orders, hear) = Door::new();
+    fn closed_drain_evicts_no_pod() {
+        let (door, orders, hear) = EvictionHandle::new();
         let policy = Policy {
             scope: Scope::Affected,
             deadline: Duration::from_mins(10),
         };
-        let mut draining = Draining::new(policy, Compat::None, door);
+        let mut draining = DrainController::new(policy, Compat::None, door);
         let taint = Taint {
-            key: REPARTITIONING.to_owned(),
+            key: REPARTITIONING_TAINT.to_owned(),
             value: None,
             effect: "NoSchedule".to_owned(),
             added: None,
@@ -210,32 +217,32 @@ mod tests {
             ..View::default()
         };
         let status = blocked();
-        let seen = Seen {
+        let seen = DrainObservation {
             view: &view,
             status: &status,
             is_current: true,
         };
-        hear.send_replace(Heard {
+        hear.send_replace(PodObservations {
             pods: Some(vec![Pod {
                 id: notebook(),
                 controller: Some("StatefulSet".to_owned()),
                 ..Pod::default()
             }]),
-            ..Heard::default()
+            ..PodObservations::default()
         });
         for second in 0..2 {
-            draining.look(Duration::from_secs(second), Some(seen));
+            draining.step(Duration::from_secs(second), Some(seen));
         }
         assert_eq!(orders.borrow().evict, [notebook()]);
         draining.close();
-        assert_eq!(*orders.borrow(), Orders::default());
-        let shown = draining.look(Duration::from_secs(2), Some(seen));
+        assert_eq!(*orders.borrow(), PodRequests::default());
+        let shown = draining.step(Duration::from_secs(2), Some(seen));
         assert!(!shown.is_tainted);
-        assert_eq!(*orders.borrow(), Orders::default());
+        assert_eq!(*orders.borrow(), PodRequests::default());
     }
 
     #[test]
-    fn operands_run_where_a_label_says_so_or_we_paused_them() {
+    fn running_and_paused_operands_are_detected() {
         for (key, value, expected) in [
             ("nvidia.com/gpu.deploy.dcgm", RUNNING, true),
             ("nvidia.com/gpu.deploy.dcgm", PAUSED, true),

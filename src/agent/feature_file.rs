@@ -13,18 +13,18 @@ use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::agent::sink::{Claim, LabelSink, Published, Publishing, Sheet, SinkError};
+use crate::agent::sink::{Evidence, LabelSink, Publication, PublishFuture, Published, SinkError};
 use crate::apply::durable;
 use crate::config::duration::Expiry;
 use crate::domain::labels::LabelSet;
 use crate::files::{self, ReadError};
 
 /// The file's reader is another user's process, whatever the agent's umask is.
-const MODE: u32 = 0o644;
-const EXPIRY: &str = "# +expiry-time=";
-const LIMIT: usize = 64 * 1000;
+const FILE_MODE: u32 = 0o644;
+const EXPIRY_PREFIX: &str = "# +expiry-time=";
+const MAX_FILE_BYTES: usize = 64 * 1000;
 /// Maximum number of bytes read of an existing file: enough to detect that another program wrote it.
-const LONGEST_READ: u64 = LIMIT as u64 + 100;
+const MAX_READ_BYTES: u64 = MAX_FILE_BYTES as u64 + 100;
 
 /// Label sink that writes an NFD feature file.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub struct FeatureFile {
 
 /// Content of a feature file.
 #[derive(Debug, PartialEq, Eq)]
-struct Content {
+struct FeatureFileContent {
     expires: Option<Timestamp>,
     labels: String,
 }
@@ -57,13 +57,13 @@ impl FeatureFile {
     fn write(
         &mut self,
         labels: &LabelSet,
-        claim: Claim,
+        claim: Evidence,
         now: Timestamp,
     ) -> Result<Published, SinkError> {
         let found = read(&self.path)?;
         let wanted = match (&found, claim) {
-            (Some(found), Claim::Unread) => found.labels.clone(),
-            (Some(_) | None, Claim::Read | Claim::Unread) => labels.to_string(),
+            (Some(found), Evidence::NotRead) => found.labels.clone(),
+            (Some(_) | None, Evidence::Read | Evidence::NotRead) => labels.to_string(),
         };
         let outcome = match found {
             Some(found) if found.labels != wanted => Published::Changed,
@@ -71,24 +71,24 @@ impl FeatureFile {
             Some(found) if self.is_due(found.expires, now) => Published::Refreshed,
             Some(_) => return Ok(Published::Unchanged),
         };
-        let content = Content {
+        let content = FeatureFileContent {
             expires: self.expires(now),
             labels: wanted,
         };
         let text = content.to_string();
-        if text.len() > LIMIT {
+        if text.len() > MAX_FILE_BYTES {
             return Err(SinkError::TooLarge {
                 path: self.path.clone(),
                 bytes: text.len(),
-                limit: LIMIT,
+                limit: MAX_FILE_BYTES,
             });
         }
-        let place = Place::of(&self.path);
+        let place = FeatureFilePaths::new(&self.path);
         fs::create_dir_all(place.folder).map_err(failed("create the folder", place.folder))?;
         if self.lock.is_none() {
             self.lock = Some(place.lock(&self.path)?);
         }
-        durable::replace(&self.path, &place.draft, text.as_bytes(), MODE)?;
+        durable::replace(&self.path, &place.draft, text.as_bytes(), FILE_MODE)?;
         Ok(outcome)
     }
 
@@ -115,16 +115,16 @@ impl FeatureFile {
 
 impl LabelSink for FeatureFile {
     // Blocking on purpose: one small write to a local directory, and no other part of the agent waits for a sink.
-    fn publish<'a>(&'a mut self, sheet: Sheet<'a>) -> Publishing<'a> {
+    fn publish<'a>(&'a mut self, sheet: Publication<'a>) -> PublishFuture<'a> {
         Box::pin(async move { self.write(sheet.labels, sheet.claim, sheet.now) })
     }
 }
 
-impl std::fmt::Display for Content {
+impl std::fmt::Display for FeatureFileContent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if let Some(expires) = self.expires {
             // NFD reads whole seconds.
-            writeln!(f, "{EXPIRY}{expires:.0}")?;
+            writeln!(f, "{EXPIRY_PREFIX}{expires:.0}")?;
         }
         f.write_str(&self.labels)
     }
@@ -132,38 +132,38 @@ impl std::fmt::Display for Content {
 
 /// Returns the content of the file; `None` if it does not exist or cannot have been written by the agent. A FIFO, a
 /// device and a directory are an error: replacing one would take it from its owner.
-fn read(path: &Path) -> Result<Option<Content>, SinkError> {
-    match files::text(path, LONGEST_READ) {
+fn read(path: &Path) -> Result<Option<FeatureFileContent>, SinkError> {
+    match files::text(path, MAX_READ_BYTES) {
         Ok(text) => Ok(parse(text)),
-        Err(ReadError::NotAFile) => Err(SinkError::NotAFile(path.to_owned())),
+        Err(ReadError::NotARegularFile) => Err(SinkError::NotAFile(path.to_owned())),
         Err(_) => Ok(None),
     }
 }
 
-fn parse(text: String) -> Option<Content> {
-    let Some(rest) = text.strip_prefix(EXPIRY) else {
-        return Some(Content {
+fn parse(text: String) -> Option<FeatureFileContent> {
+    let Some(rest) = text.strip_prefix(EXPIRY_PREFIX) else {
+        return Some(FeatureFileContent {
             expires: None,
             labels: text,
         });
     };
     let (expires, labels) = rest.split_once('\n')?;
-    Some(Content {
+    Some(FeatureFileContent {
         expires: Some(expires.parse().ok()?),
         labels: labels.to_owned(),
     })
 }
 
 /// Paths of the file and of its companions: dot-files, which NFD does not read.
-struct Place<'a> {
+struct FeatureFilePaths<'a> {
     folder: &'a Path,
     /// In the same directory, so that renaming is atomic.
     draft: PathBuf,
     lock: PathBuf,
 }
 
-impl<'a> Place<'a> {
-    fn of(path: &'a Path) -> Self {
+impl<'a> FeatureFilePaths<'a> {
+    fn new(path: &'a Path) -> Self {
         let folder = durable::folder(path);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         Self {
@@ -182,7 +182,7 @@ impl<'a> Place<'a> {
             .map_err(failed("open", &self.lock))?;
         match file.try_lock() {
             Ok(()) => Ok(file),
-            Err(TryLockError::WouldBlock) => Err(SinkError::KeptByAnother {
+            Err(TryLockError::WouldBlock) => Err(SinkError::OwnedByAnother {
                 path: path.to_owned(),
                 lock: self.lock.clone(),
             }),
@@ -227,7 +227,7 @@ mod tests {
             ("octavo.dev/count", "1"),
         ]);
         assert_eq!(
-            sink.write(&labels, Claim::Read, noon()).unwrap(),
+            sink.write(&labels, Evidence::Read, noon()).unwrap(),
             Published::Changed
         );
         assert_eq!(
@@ -237,20 +237,20 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_while_nothing_changes_not_even_by_a_new_agent() {
+    fn unchanged_labels_cause_no_write_even_after_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("octavo");
         let labels = label_set(&[("octavo.dev/count", "8")]);
         let mut sink = FeatureFile::new(path.clone(), Expiry::After(hours(2)));
         assert_eq!(
-            sink.write(&labels, Claim::Read, noon()).unwrap(),
+            sink.write(&labels, Evidence::Read, noon()).unwrap(),
             Published::Changed
         );
         let before = fs::metadata(&path).unwrap();
         let mut restarted = FeatureFile::new(path.clone(), Expiry::After(hours(2)));
         assert_eq!(
             restarted
-                .write(&labels, Claim::Read, noon() + hours(1))
+                .write(&labels, Evidence::Read, noon() + hours(1))
                 .unwrap(),
             Published::Unchanged
         );
@@ -262,15 +262,15 @@ mod tests {
     }
 
     #[test]
-    fn the_expiry_moves_when_half_of_it_is_gone() {
+    fn expiry_is_extended_after_half_of_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("octavo");
         let labels = label_set(&[("octavo.dev/count", "8")]);
         let mut sink = FeatureFile::new(path.clone(), Expiry::After(hours(2)));
-        sink.write(&labels, Claim::Read, noon()).unwrap();
+        sink.write(&labels, Evidence::Read, noon()).unwrap();
         let later = noon() + hours(1) + Duration::from_secs(1);
         assert_eq!(
-            sink.write(&labels, Claim::Read, later).unwrap(),
+            sink.write(&labels, Evidence::Read, later).unwrap(),
             Published::Refreshed
         );
         assert_eq!(
@@ -280,21 +280,21 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_does_not_leave_labels_for_ever() {
+    fn expiry_is_corrected_after_the_clock_is_set_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("octavo");
         let labels = label_set(&[("octavo.dev/count", "8")]);
         let mut sink = FeatureFile::new(path, Expiry::After(hours(2)));
-        sink.write(&labels, Claim::Read, noon() + hours(1000))
+        sink.write(&labels, Evidence::Read, noon() + hours(1000))
             .unwrap();
         assert_eq!(
-            sink.write(&labels, Claim::Read, noon()).unwrap(),
+            sink.write(&labels, Evidence::Read, noon()).unwrap(),
             Published::Refreshed
         );
     }
 
     #[test]
-    fn a_file_that_somebody_edited_or_tore_is_put_right() {
+    fn edited_or_torn_file_is_rewritten() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("octavo");
         let labels = label_set(&[("octavo.dev/count", "8")]);
@@ -307,7 +307,7 @@ mod tests {
         ] {
             fs::write(&path, text).unwrap();
             assert_eq!(
-                sink.write(&labels, Claim::Read, noon()).unwrap(),
+                sink.write(&labels, Evidence::Read, noon()).unwrap(),
                 Published::Changed,
                 "{text:?}"
             );
@@ -316,19 +316,19 @@ mod tests {
     }
 
     #[test]
-    fn everybody_may_read_the_file() {
+    fn file_is_world_readable() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("octavo");
         let draft = folder.path().join(".octavo.draft");
         fs::write(&draft, "left behind by somebody careful").unwrap();
         fs::set_permissions(&draft, Permissions::from_mode(0o600)).unwrap();
         let mut sink = FeatureFile::new(path.clone(), Expiry::Never);
-        sink.write(&label_set(&[]), Claim::Read, noon()).unwrap();
+        sink.write(&label_set(&[]), Evidence::Read, noon()).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o644);
     }
 
     #[test]
-    fn an_agent_that_has_read_nothing_yet_keeps_what_an_earlier_one_published() {
+    fn unread_hardware_does_not_replace_published_labels() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("octavo");
         let (read, guessed) = (
@@ -336,11 +336,11 @@ mod tests {
             label_set(&[("octavo.dev/count", "8")]),
         );
         let mut before = FeatureFile::new(path.clone(), Expiry::After(hours(2)));
-        before.write(&read, Claim::Read, noon()).unwrap();
+        before.write(&read, Evidence::Read, noon()).unwrap();
         drop(before);
         let mut restarted = FeatureFile::new(path.clone(), Expiry::After(hours(2)));
         let later = noon() + hours(1) + Duration::from_secs(1);
-        let kept = restarted.write(&guessed, Claim::Unread, later).unwrap();
+        let kept = restarted.write(&guessed, Evidence::NotRead, later).unwrap();
         assert_eq!(kept, Published::Refreshed);
         let content = super::read(&path).unwrap().unwrap();
         assert_eq!(
@@ -348,19 +348,21 @@ mod tests {
             (read.to_string(), Some(later + hours(2)))
         );
         fs::remove_file(&path).unwrap();
-        let published = restarted.write(&guessed, Claim::Unread, later).unwrap();
+        let published = restarted.write(&guessed, Evidence::NotRead, later).unwrap();
         assert_eq!(published, Published::Changed);
     }
 
     #[test]
-    fn of_two_agents_that_disagree_one_keeps_the_file_and_the_other_says_so() {
+    fn second_agent_reports_that_the_file_is_owned() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("octavo");
         let (one_label, other_label) = (label_set(&[("a", "1")]), label_set(&[("a", "2")]));
         let mut one = FeatureFile::new(path.clone(), Expiry::Never);
         let mut other = FeatureFile::new(path.clone(), Expiry::Never);
-        one.write(&one_label, Claim::Read, noon()).unwrap();
-        let error = other.write(&other_label, Claim::Read, noon()).unwrap_err();
+        one.write(&one_label, Evidence::Read, noon()).unwrap();
+        let error = other
+            .write(&other_label, Evidence::Read, noon())
+            .unwrap_err();
         assert_eq!(
             error.to_string(),
             format!(
@@ -370,12 +372,12 @@ mod tests {
             )
         );
         drop(one);
-        let taken = other.write(&other_label, Claim::Read, noon()).unwrap();
+        let taken = other.write(&other_label, Evidence::Read, noon()).unwrap();
         assert_eq!(taken, Published::Changed);
     }
 
     #[test]
-    fn what_is_no_file_is_named_and_neither_read_nor_replaced() {
+    fn non_regular_file_is_an_error_and_stays() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -385,7 +387,7 @@ mod tests {
             let before = fs::symlink_metadata(&path).unwrap().ino();
             let mut sink = FeatureFile::new(path.clone(), Expiry::Never);
             let error = sink
-                .write(&label_set(&[]), Claim::Read, noon())
+                .write(&label_set(&[]), Evidence::Read, noon())
                 .unwrap_err();
             assert_eq!(
                 error.to_string(),
@@ -396,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_written_is_named_and_the_old_file_stays() {
+    fn unwritable_directory_is_an_error_and_the_old_file_stays() {
         let folder = tempfile::tempdir().unwrap();
         let blocked = folder.path().join("file");
         fs::write(&blocked, "in the way").unwrap();
@@ -404,7 +406,7 @@ mod tests {
         let error = sink
             .write(
                 &label_set(&[("octavo.dev/count", "8")]),
-                Claim::Read,
+                Evidence::Read,
                 noon(),
             )
             .unwrap_err();

@@ -4,10 +4,10 @@
 //! series per device. Each pod that blocks a layout has one, up to a limit.
 
 mod dcgm;
-pub mod makers;
+mod layout_status;
 pub mod serve;
-mod standing;
 pub mod usage;
+pub mod vendors;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -20,21 +20,21 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
-use self::standing::Standing;
+use self::layout_status::StatusCollector;
 
 use crate::apply::engine::Round;
 use crate::apply::executor::Outcome;
 use crate::domain::id::PciAddress;
 use crate::domain::reason::Reason;
-use crate::domain::reconcile::{Ending, State, Status};
+use crate::domain::reconcile::{ApplyState, ChangeOutcome, NodeLayoutStatus};
 
 /// Metric family with one label, whose values are words defined here.
-type By<M> = Family<[(&'static str, &'static str); 1], M>;
+type LabeledFamily<M> = Family<[(&'static str, &'static str); 1], M>;
 
 /// Counters of a node's layouts. Cheap to clone: clones share their state.
 #[derive(Debug, Clone)]
-pub struct Applies {
-    results: By<Counter>,
+pub struct LayoutMetrics {
+    results: LabeledFamily<Counter>,
     duration: Histogram,
     hardware: Histogram,
     destroyed: Counter,
@@ -43,14 +43,14 @@ pub struct Applies {
     rollbacks: Counter,
     drift: Counter,
     blocked: Counter<f64, AtomicU64>,
-    states: By<Gauge>,
-    standing: Standing,
-    last: Arc<Mutex<Last>>,
+    states: LabeledFamily<Gauge>,
+    standing: StatusCollector,
+    last: Arc<Mutex<LastStates>>,
 }
 
 /// States of the devices at the last scan.
 #[derive(Debug, Default)]
-struct Last {
+struct LastStates {
     states: BTreeMap<PciAddress, &'static str>,
     /// Time up to which blocked devices are counted.
     since: Option<Instant>,
@@ -61,10 +61,10 @@ const BUCKETS: [f64; 13] = [
     0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0,
 ];
 
-impl Default for Applies {
+impl Default for LayoutMetrics {
     fn default() -> Self {
         let new = Self {
-            results: By::default(),
+            results: LabeledFamily::default(),
             duration: Histogram::new(BUCKETS),
             hardware: Histogram::new(BUCKETS),
             destroyed: Counter::default(),
@@ -73,31 +73,31 @@ impl Default for Applies {
             rollbacks: Counter::default(),
             drift: Counter::default(),
             blocked: Counter::default(),
-            states: By::default(),
-            standing: Standing::default(),
+            states: LabeledFamily::default(),
+            standing: StatusCollector::default(),
             last: Arc::default(),
         };
         // Initialize all series to 0, so that the first event shows as an increase.
-        for word in Ending::WORDS {
+        for word in ChangeOutcome::WORDS {
             drop(new.results.get_or_create(&[("result", word)]));
         }
-        for word in State::WORDS {
+        for word in ApplyState::WORDS {
             drop(new.states.get_or_create(&[("state", word)]));
         }
         new
     }
 }
 
-impl Applies {
+impl LayoutMetrics {
     /// Records the results of a round.
-    pub fn round(&self, round: &Round) {
+    pub fn record_round(&self, round: &Round) {
         for outcome in &round.outcomes {
-            self.outcome(outcome);
+            self.record_outcome(outcome);
         }
         self.drift.inc_by(count(round.drifted.len()));
     }
 
-    fn outcome(&self, outcome: &Outcome) {
+    fn record_outcome(&self, outcome: &Outcome) {
         let result = [("result", outcome.ending.as_str())];
         self.results.get_or_create(&result).inc();
         self.duration.observe(outcome.took.as_secs_f64());
@@ -110,10 +110,10 @@ impl Applies {
     }
 
     /// Records the current status of the node.
-    pub fn stands(&self, status: &Status) {
+    pub fn stands(&self, status: &NodeLayoutStatus) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        self.settle(&mut last);
-        self.standing.put(status);
+        self.advance_counters(&mut last);
+        self.standing.set(status);
         let devices = status.devices.iter();
         let stand: BTreeMap<PciAddress, &'static str> =
             devices.map(|device| (device.pci, device.state)).collect();
@@ -123,7 +123,7 @@ impl Applies {
             Reason::Drifted.is(state) && last.states.get(pci).is_some_and(|before| before != *state)
         });
         self.drift.inc_by(count(left.count()));
-        for word in State::WORDS {
+        for word in ApplyState::WORDS {
             let there = stand.values().filter(|state| **state == word).count();
             let gauge = self.states.get_or_create(&[("state", word)]);
             gauge.set(i64::try_from(there).unwrap_or(i64::MAX));
@@ -132,7 +132,7 @@ impl Applies {
     }
 
     /// Advances the counters that grow with time to the present.
-    fn settle(&self, last: &mut Last) {
+    fn advance_counters(&self, last: &mut LastStates) {
         let now = Instant::now();
         let since = last.since.replace(now).unwrap_or(now);
         let blocked = last
@@ -206,9 +206,9 @@ impl Applies {
     }
 
     /// Brings the time-based counters up to date for a scrape.
-    fn up_to_now(&self) {
+    fn refresh(&self) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        self.settle(&mut last);
+        self.advance_counters(&mut last);
     }
 }
 
@@ -223,25 +223,25 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
-    use crate::domain::reconcile::{DeviceStatus, Work};
+    use crate::domain::reconcile::{DeviceStatus, OperationCounts};
     use crate::telemetry::exposition;
 
-    fn text(applies: &Applies) -> String {
-        applies.up_to_now();
+    fn text(applies: &LayoutMetrics) -> String {
+        applies.refresh();
         exposition::write(&applies.registry(), std::iter::empty())
             .unwrap()
             .1
     }
 
     #[track_caller]
-    fn tells(applies: &Applies, samples: &[&str]) {
+    fn tells(applies: &LayoutMetrics, samples: &[&str]) {
         let text = text(applies);
         for sample in samples {
             assert!(text.lines().any(|line| line == *sample), "{sample}\n{text}");
         }
     }
 
-    fn status(states: &[&'static str]) -> Status {
+    fn status(states: &[&'static str]) -> NodeLayoutStatus {
         let device = |(number, state): (u8, &&'static str)| DeviceStatus {
             pci: PciAddress::new(0, number, 0, 0).unwrap(),
             name: format!("GPU {number}"),
@@ -252,19 +252,19 @@ mod tests {
             waits_for_holders: false,
             progress: None,
         };
-        Status {
+        NodeLayoutStatus {
             devices: (0..).zip(states).map(device).collect(),
-            ..Status::default()
+            ..NodeLayoutStatus::default()
         }
     }
 
     #[test]
-    fn what_a_round_did_is_counted_device_by_device() {
-        let applies = Applies::default();
+    fn round_outcomes_are_counted_per_device() {
+        let applies = LayoutMetrics::default();
         let outcome = |ending| Outcome {
             pci: PciAddress::new(0, 7, 0, 0).unwrap(),
             ending,
-            work: Work {
+            work: OperationCounts {
                 destroyed: 2,
                 created: 3,
                 retries: 4,
@@ -273,12 +273,12 @@ mod tests {
             took: Duration::from_millis(300),
             hardware: Duration::from_millis(200),
         };
-        let failed = Ending::Failed {
+        let failed = ChangeOutcome::Failed {
             reason: String::new(),
             rollback: None,
         };
-        applies.round(&Round {
-            outcomes: vec![outcome(Ending::Applied), outcome(failed)],
+        applies.record_round(&Round {
+            outcomes: vec![outcome(ChangeOutcome::Applied), outcome(failed)],
             drifted: vec![PciAddress::new(0, 7, 0, 0).unwrap()],
             ..Round::default()
         });
@@ -302,8 +302,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn blocked_devices_are_counted_by_the_second_up_to_the_moment_of_reading() {
-        let applies = Applies::default();
+    async fn blocked_seconds_include_time_until_scrape() {
+        let applies = LayoutMetrics::default();
         applies.stands(&status(&["applied", "blocked", "blocked"]));
         advance(Duration::from_secs(5)).await;
         tells(
@@ -324,8 +324,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn drift_that_is_left_is_counted_once() {
-        let applies = Applies::default();
+    async fn unrepaired_drift_is_counted_once() {
+        let applies = LayoutMetrics::default();
         for states in [["applied"], ["drifted"], ["drifted"]] {
             applies.stands(&status(&states));
         }
@@ -333,9 +333,9 @@ mod tests {
     }
 
     #[test]
-    fn every_metric_has_its_line_in_the_documentation() {
+    fn every_metric_is_documented() {
         let page = include_str!("../../docs/metrics.md");
-        let text = text(&Applies::default());
+        let text = text(&LayoutMetrics::default());
         let types: Vec<&str> = text
             .lines()
             .filter_map(|line| line.strip_prefix("# TYPE "))

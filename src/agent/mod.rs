@@ -14,21 +14,21 @@
 //! a stop signal, or when the reader of its output is gone; hardware, driver and disk may fail and come back.
 
 pub mod cluster;
+pub mod control_socket;
 pub mod draining;
 pub mod feature_file;
-pub mod local;
-mod log;
+pub mod liveness;
 pub mod metrics;
-mod names;
 pub mod node_sink;
+mod observation_log;
 pub mod partitioning;
-pub mod pulse;
 pub mod sharing;
 pub mod sink;
-mod teller;
+mod status_reporter;
+mod type_override;
 pub mod uplink;
 pub mod usage;
-mod xids;
+mod xid_log;
 
 use std::future::{Future, pending};
 use std::pin::pin;
@@ -38,38 +38,38 @@ use tokio::sync::watch;
 use tokio::time::{Duration, Instant, Interval, MissedTickBehavior, interval, sleep};
 use tracing::{debug, info};
 
-use crate::agent::cluster::Cluster;
-use crate::agent::local::{Asked, Desk};
-use crate::agent::log::Log;
+use crate::agent::cluster::NodeClient;
+use crate::agent::control_socket::{CommandRequest, ControlSocket};
+use crate::agent::liveness::Liveness;
+use crate::agent::observation_log::ObservationLog;
 use crate::agent::partitioning::Partitioning;
-use crate::agent::pulse::Pulse;
-use crate::agent::sharing::Giver;
+use crate::agent::sharing::SharingBackend;
 use crate::agent::sink::{LabelSink, SinkError};
-use crate::agent::teller::{News, Teller, publish};
+use crate::agent::status_reporter::{Change, StatusReporter, publish};
 use crate::agent::uplink::Outbox;
 use crate::domain::error::chain;
 use crate::domain::labels::{self, LayoutState, Options};
 use crate::domain::reason::Reason;
-use crate::domain::reconcile::Status;
+use crate::domain::reconcile::NodeLayoutStatus;
 use crate::domain::sharing::Offers;
-use crate::domain::sharing::health::Table;
+use crate::domain::sharing::health::XidTable;
 use crate::domain::sharing::usage::Usage;
-use crate::hw::{Handle, Hints};
+use crate::hw::{ChangeNotifications, Handle};
 
 /// Minimum time between two scans, however many hints the hardware sends: a storm of Xids needs only one scan.
-const BREATH: Duration = Duration::from_millis(100);
+const MIN_SCAN_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum time to finish a change in progress when the agent receives a stop signal.
-const LAST_WAIT: Duration = Duration::from_secs(40);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Settings of the main loop.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct LoopSettings {
     /// Interval between scans of the hardware without a hint of a change.
     pub interval: Duration,
     /// Options of the label compiler.
     pub labels: Options,
     /// Effect of each Xid on the device that reports it.
-    pub xids: Table,
+    pub xids: XidTable,
 }
 
 /// Destinations of the observations.
@@ -80,66 +80,66 @@ pub struct Outputs<'a> {
     /// Queue of the uplink's reports; the uplink ends when this is dropped.
     pub outbox: Option<Outbox>,
     /// This machine's Node.
-    pub cluster: Option<Cluster>,
+    pub cluster: Option<NodeClient>,
     /// Backend that allocates devices to pods.
-    pub giver: Option<Box<dyn Giver>>,
+    pub sharing: Option<Box<dyn SharingBackend>>,
     /// Usage by pod at the last scan.
     pub usage: Option<watch::Receiver<Arc<Usage>>>,
     /// The offered devices, for the observer of usage.
     pub offered: Option<watch::Sender<Arc<Offers>>>,
     /// Liveness and readiness of the agent.
-    pub pulse: Pulse,
+    pub pulse: Liveness,
 }
 
 /// Reason for the loop to wake up.
-enum Woken {
+enum Wakeup {
     /// A full scan is due, or something hints at a change.
-    Look,
+    Scan,
     /// Only the backend that allocates devices reports a change.
-    Given,
+    Allocation,
     /// A command sent a request.
-    Asked(Asked),
+    Command(CommandRequest),
 }
 
 /// Event sources that wake the loop.
-struct Ears {
+struct EventSources {
     ticks: Interval,
-    hints: Hints,
-    desk: Option<Desk>,
+    hints: ChangeNotifications,
+    desk: Option<ControlSocket>,
 }
 
-impl Ears {
+impl EventSources {
     fn new(hardware: &Handle, every: Duration) -> Self {
         let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             ticks,
-            hints: hardware.hints(),
+            hints: hardware.changes(),
             desk: None,
         }
     }
 
     /// Waits for the next event. Cancel-safe, as is each arm: a tick, a hint or a change that is not taken remains
     /// pending.
-    async fn heard(&mut self, teller: &mut Teller<'_>, due: Option<Duration>) -> Woken {
+    async fn next(&mut self, teller: &mut StatusReporter<'_>, due: Option<Duration>) -> Wakeup {
         tokio::select! {
-            _ = self.ticks.tick() => Woken::Look,
+            _ = self.ticks.tick() => Wakeup::Scan,
             () = self.hints.changed() => {
                 debug!("the hardware hints at a change");
-                Woken::Look
+                Wakeup::Scan
             }
             news = teller.changed() => match news {
-                News::Node => {
+                Change::Node => {
                     debug!("the Node says something else");
-                    Woken::Look
+                    Wakeup::Scan
                 }
-                News::Given => {
+                Change::Allocation => {
                     debug!("who gives devices out says something else");
-                    Woken::Given
+                    Wakeup::Allocation
                 }
             },
-            () = sleep(due.unwrap_or_default()), if due.is_some() => Woken::Look,
-            Some(asked) = next(&mut self.desk) => Woken::Asked(asked),
+            () = sleep(due.unwrap_or_default()), if due.is_some() => Wakeup::Scan,
+            Some(asked) = next_request(&mut self.desk) => Wakeup::Command(asked),
         }
     }
 }
@@ -159,7 +159,7 @@ pub async fn run_once(
     let mut layout = None;
     let mut cluster = outputs.cluster;
     if let Some(cluster) = &mut cluster {
-        cluster.look(partitioning.as_mut()).await?;
+        cluster.run_once(partitioning.as_mut()).await?;
         cluster.name(hardware);
         inventory = hardware.latest();
     }
@@ -169,10 +169,10 @@ pub async fn run_once(
             inventory = hardware.observe().await;
         }
         let now = partitioning.status(&inventory);
-        layout = LayoutState::of(&now);
+        layout = LayoutState::from_status(&now);
         status = Some(now);
     }
-    Log::default().inventory(&inventory);
+    ObservationLog::default().inventory(&inventory);
     let options = Options { layout, ..*labels };
     let labels = labels::compile(&inventory, &options, None).labels;
     if let Some(cluster) = &mut cluster {
@@ -180,16 +180,16 @@ pub async fn run_once(
     }
     publish(&inventory, outputs.sink, &labels).await?;
     if let Some(cluster) = &mut cluster {
-        cluster.leave().await;
+        cluster.write_final_state().await;
     }
     Ok(partitioning.and_then(|partitioning| failure(&partitioning, status.as_ref()?)))
 }
 
 /// Returns why the layout failed on the node, if it did. A layout that is blocked, infeasible or waits for a reset did
 /// not fail.
-fn failure(partitioning: &Partitioning, status: &Status) -> Option<String> {
-    let failed = Reason::Failed.word();
-    let can_change = partitioning.is_open() || status.layout.is_none();
+fn failure(partitioning: &Partitioning, status: &NodeLayoutStatus) -> Option<String> {
+    let failed = Reason::Failed.as_str();
+    let can_change = partitioning.owns_state_dir() || status.layout.is_none();
     if can_change && status.state != Some(failed) {
         return None;
     }
@@ -202,92 +202,99 @@ fn failure(partitioning: &Partitioning, status: &Status) -> Option<String> {
 }
 
 /// Scans, publishes and partitions until `shutdown` resolves. Published labels remain.
+#[expect(
+    clippy::too_many_lines,
+    reason = "the steps of one iteration, in their order"
+)]
 pub async fn run(
     hardware: &Handle,
     outputs: Outputs<'_>,
     mut partitioning: Option<Partitioning>,
-    settings: &Settings,
+    settings: &LoopSettings,
     shutdown: impl Future<Output = ()>,
 ) {
     let mut shutdown = pin!(shutdown);
-    let mut ears = Ears::new(hardware, settings.interval);
-    let teller = Teller::new(outputs, settings.labels, partitioning.as_ref());
-    let mut teller = teller.hearing(hardware, settings.xids.clone());
+    let mut ears = EventSources::new(hardware, settings.interval);
+    let teller = StatusReporter::new(outputs, settings.labels, partitioning.as_ref());
+    let mut teller = teller.with_xids(hardware, settings.xids.clone());
     let (mut listened, mut last, mut again) = (false, false, None);
     while !last {
         let waited = Instant::now();
-        let due = soonest(again, teller.again);
+        let due = soonest(again, teller.next_report);
         let woken = tokio::select! {
             () = &mut shutdown => break,
-            woken = ears.heard(&mut teller, due) => woken,
+            woken = ears.next(&mut teller, due) => woken,
         };
-        let given = matches!(woken, Woken::Given);
-        if let (Woken::Asked(asked), Some(partitioning)) = (woken, &mut partitioning) {
+        let given = matches!(woken, Wakeup::Allocation);
+        if let (Wakeup::Command(asked), Some(partitioning)) = (woken, &mut partitioning) {
             answer(partitioning, hardware, asked);
         }
         teller.outputs.pulse.beat();
-        if given && let Some(told) = teller.tell_given(hardware, partitioning.as_ref()).await {
+        let engine = partitioning.as_ref();
+        if given && let Some(end) = teller.report_allocations(hardware, engine).await {
             again = again.map(|wait| wait.saturating_sub(waited.elapsed()));
-            if told.is_break() || !rest(&mut shutdown, settings, again).await {
+            if end.is_break() || !pause(&mut shutdown, settings, again).await {
                 break;
             }
             continue;
         }
-        let waits = teller.follow_node(hardware, partitioning.as_mut());
+        let waits = teller.update_node_choice(hardware, partitioning.as_mut());
         let inventory = tokio::select! {
             () = &mut shutdown => break,
             inventory = hardware.observe() => inventory,
         };
         let before = partitioning.as_ref().map(|one| one.status(&inventory));
         let silent = inventory.nvml.driver().is_some()
-            && is_unlooked(partitioning.as_ref(), before.as_ref());
-        if !silent && teller.tell(&inventory, before.as_ref()).await.is_break() {
+            && is_unchecked(partitioning.as_ref(), before.as_ref());
+        if !silent && teller.report(&inventory, before.as_ref()).await.is_break() {
             break;
         }
         again = waits;
         if let Some(partitioning) = &mut partitioning {
-            let (status, mut progress) =
-                (before.clone().unwrap_or_default(), partitioning.progress());
+            let (status, mut progress) = (before.clone(), partitioning.progress());
+            let status = status.unwrap_or_default();
             let mut round = pin!(partitioning.round(hardware, &inventory));
             again = tokio::select! {
                 again = &mut round => soonest(again, waits),
-                () = teller.meanwhile(hardware, &mut ears.ticks, &mut progress, &status) => break,
+                () = teller.report_progress(hardware, &mut ears.ticks, &mut progress, &status) => break,
                 () = &mut shutdown => {
                     // A change in progress is completed and reported if the driver permits; otherwise the journal
                     // retains it.
                     last = true;
-                    teller.last(round).await
+                    teller.finish_round(round).await
                 }
             };
         }
         if let Some(partitioning) = &partitioning {
-            if !listened && partitioning.is_open() {
+            if !listened && partitioning.owns_state_dir() {
                 listened = true;
                 ears.desk = teller.listen(partitioning);
             }
             let inventory = hardware.latest();
             let after = partitioning.status(&inventory);
             if (silent || before.as_ref() != Some(&after))
-                && teller.tell(&inventory, Some(&after)).await.is_break()
+                && teller.report(&inventory, Some(&after)).await.is_break()
             {
                 break;
             }
         }
-        if !last && !rest(&mut shutdown, settings, again).await {
+        if !last && !pause(&mut shutdown, settings, again).await {
             break;
         }
     }
-    teller.leave().await;
+    teller.write_final_state().await;
     info!("stopped; labels and partitions stay as they are");
 }
 
-/// Sleeps for [`BREATH`], but not longer than `again`. Returns `false` if shutdown was requested meanwhile.
-async fn rest(
+/// Sleeps for [`MIN_SCAN_INTERVAL`], but not longer than `next_report`. Returns `false` if shutdown was requested meanwhile.
+async fn pause(
     shutdown: &mut (impl Future<Output = ()> + Unpin),
-    settings: &Settings,
+    settings: &LoopSettings,
     again: Option<Duration>,
 ) -> bool {
-    let breath = BREATH.min(settings.interval).min(again.unwrap_or(BREATH));
+    let breath = MIN_SCAN_INTERVAL
+        .min(settings.interval)
+        .min(again.unwrap_or(MIN_SCAN_INTERVAL));
     tokio::select! {
         () = shutdown => false,
         () = sleep(breath) => true,
@@ -301,22 +308,22 @@ fn soonest(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
 
 /// Returns whether the node was not compared with the selected layout yet: there is nothing to report before the first
 /// round.
-fn is_unlooked(partitioning: Option<&Partitioning>, status: Option<&Status>) -> bool {
-    let nothing_known = |status: &Status| {
+fn is_unchecked(partitioning: Option<&Partitioning>, status: Option<&NodeLayoutStatus>) -> bool {
+    let nothing_known = |status: &NodeLayoutStatus| {
         status.layout.is_some() && status.state.is_none() && status.notice.is_none()
     };
-    partitioning.is_some_and(Partitioning::is_due) || status.is_some_and(nothing_known)
+    partitioning.is_some_and(Partitioning::has_pending_choice) || status.is_some_and(nothing_known)
 }
 
 /// Returns the next request of a command; pending forever without a socket.
-async fn next(desk: &mut Option<Desk>) -> Option<Asked> {
+async fn next_request(desk: &mut Option<ControlSocket>) -> Option<CommandRequest> {
     match desk {
         Some(desk) => desk.next().await,
         None => pending().await,
     }
 }
 
-fn answer(partitioning: &mut Partitioning, hardware: &Handle, asked: Asked) {
+fn answer(partitioning: &mut Partitioning, hardware: &Handle, asked: CommandRequest) {
     let answer = match &asked.choice {
         Some(choice) => partitioning.choose(choice, &hardware.latest()),
         None => partitioning.forget(&hardware.latest()),

@@ -8,19 +8,19 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::agent::sink::{Claim, LabelSink, Published, Publishing, Sheet, SinkError};
-use crate::domain::labels::instances;
-use crate::domain::node::Labels;
-use crate::k8s::node::Link;
-use crate::k8s::node_feature::{Feature, Post};
+use crate::agent::sink::{Evidence, LabelSink, Publication, PublishFuture, Published, SinkError};
+use crate::domain::labels::instance_features;
+use crate::domain::node::DesiredLabels;
+use crate::k8s::node::NodeHandle;
+use crate::k8s::node_feature::{NodeFeatureContent, NodeFeatureHandle};
 
 /// Timeout for an agent that runs once to see its labels written.
-pub const ONCE: Duration = Duration::from_secs(30);
+pub const ONESHOT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Label sink that writes to the Node.
 #[derive(Debug)]
 pub struct NodeSink {
-    link: Arc<Link>,
+    link: Arc<NodeHandle>,
     /// Whether publishing waits until the Node has the labels.
     waits: bool,
 }
@@ -28,24 +28,28 @@ pub struct NodeSink {
 /// Label sink that writes labels and devices to the NodeFeature.
 #[derive(Debug)]
 pub struct NodeFeatureSink {
-    post: Post,
+    post: NodeFeatureHandle,
     waits: bool,
 }
 
 impl NodeSink {
     /// Creates a sink that writes through `link`; with `waits`, publishing waits until the labels are written.
-    pub fn new(link: Arc<Link>, waits: bool) -> Self {
+    pub fn new(link: Arc<NodeHandle>, waits: bool) -> Self {
         Self { link, waits }
     }
 
-    async fn hand_over(&self, sheet: Sheet<'_>) -> Result<Published, SinkError> {
-        self.link.want(|wanted| {
+    async fn hand_over(&self, sheet: Publication<'_>) -> Result<Published, SinkError> {
+        self.link.update_desired(|wanted| {
             wanted.labels = match sheet.claim {
-                Claim::Read => Labels::Exactly(sheet.labels.clone()),
-                Claim::Unread => Labels::Unless(sheet.labels.clone()),
+                Evidence::Read => DesiredLabels::Exactly(sheet.labels.clone()),
+                Evidence::NotRead => DesiredLabels::IfAbsent(sheet.labels.clone()),
             };
         });
-        if self.waits && timeout(ONCE, self.link.settled()).await.is_err() {
+        if self.waits
+            && timeout(ONESHOT_TIMEOUT, self.link.wait_until_applied())
+                .await
+                .is_err()
+        {
             return Err(SinkError::Cluster(self.link.trouble()));
         }
         Ok(Published::Unchanged)
@@ -54,22 +58,26 @@ impl NodeSink {
 
 impl NodeFeatureSink {
     /// Creates a sink that writes through `post`; with `waits`, publishing waits until the labels are written.
-    pub fn new(post: Post, waits: bool) -> Self {
+    pub fn new(post: NodeFeatureHandle, waits: bool) -> Self {
         Self { post, waits }
     }
 
-    async fn hand_over(&self, sheet: Sheet<'_>) -> Result<Published, SinkError> {
+    async fn hand_over(&self, sheet: Publication<'_>) -> Result<Published, SinkError> {
         // The labels of an earlier agent are better than those of hardware that was not read.
-        if sheet.claim == Claim::Read {
+        if sheet.claim == Evidence::Read {
             let labels = sheet.labels.iter();
-            self.post.say(Feature {
+            self.post.say(NodeFeatureContent {
                 labels: labels
                     .map(|(key, value)| (key.to_owned(), value.to_owned()))
                     .collect(),
-                devices: instances(sheet.inventory),
+                devices: instance_features(sheet.inventory),
             });
         }
-        if self.waits && timeout(ONCE, self.post.settled()).await.is_err() {
+        if self.waits
+            && timeout(ONESHOT_TIMEOUT, self.post.wait_until_applied())
+                .await
+                .is_err()
+        {
             let trouble = self.post.said().trouble;
             return Err(SinkError::Cluster(trouble.unwrap_or_else(no_answer)));
         }
@@ -78,17 +86,17 @@ impl NodeFeatureSink {
 }
 
 fn no_answer() -> String {
-    format!("the API server has not answered within {ONCE:?}")
+    format!("the API server has not answered within {ONESHOT_TIMEOUT:?}")
 }
 
 impl LabelSink for NodeSink {
-    fn publish<'a>(&'a mut self, sheet: Sheet<'a>) -> Publishing<'a> {
+    fn publish<'a>(&'a mut self, sheet: Publication<'a>) -> PublishFuture<'a> {
         Box::pin(self.hand_over(sheet))
     }
 }
 
 impl LabelSink for NodeFeatureSink {
-    fn publish<'a>(&'a mut self, sheet: Sheet<'a>) -> Publishing<'a> {
+    fn publish<'a>(&'a mut self, sheet: Publication<'a>) -> PublishFuture<'a> {
         Box::pin(self.hand_over(sheet))
     }
 }

@@ -1,6 +1,6 @@
 //! Backends that allocate devices to pods: the trait, and its interface with the agent's loop.
 //!
-//! [`Giver::look`] is called after every scan of the hardware, and between scans when [`Giver::changed`] resolves. It
+//! [`SharingBackend::reconcile`] is called after every scan of the hardware, and between scans when [`SharingBackend::changed`] resolves. It
 //! compares the offered devices with the desired ones, starts whatever leads from one to the other, and returns the
 //! progress. It never blocks: kubelet and the API server may be unreachable.
 
@@ -16,27 +16,27 @@ use std::time::Duration;
 
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::Inventory;
-use crate::domain::node::telling::Event;
+use crate::domain::node::event_deduplicator::Event;
 use crate::domain::node::{PluginLabel, View};
-use crate::domain::reconcile::Status;
+use crate::domain::reconcile::NodeLayoutStatus;
 use crate::domain::sharing::health::Xid;
 use crate::domain::sharing::{Offers, SharingStatus};
 
-/// Future that resolves when a change requires another [`Giver::look`].
+/// Future that resolves when a change requires another [`SharingBackend::reconcile`].
 pub type Changed<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// Backend that allocates devices to pods.
-pub trait Giver: fmt::Debug + Send {
+pub trait SharingBackend: fmt::Debug + Send {
     /// Compares the offered devices with the desired ones.
-    fn look(&mut self, scene: Scene<'_>) -> Outcome;
+    fn reconcile(&mut self, scene: Observation<'_>) -> SharingOutcome;
 
     /// Waits for a change reported by kubelet, the API server or another participant. Cancel-safe.
     fn changed(&mut self) -> Changed<'_>;
 }
 
-/// Inputs of [`Giver::look`].
+/// Inputs of [`SharingBackend::reconcile`].
 #[derive(Debug, Clone, Copy)]
-pub struct Scene<'a> {
+pub struct Observation<'a> {
     /// Time since the program started.
     pub now: Duration,
     /// The devices as of the last scan.
@@ -47,20 +47,20 @@ pub struct Scene<'a> {
     /// Xids that devices reported since the last call.
     pub xids: &'a [Xid],
     /// Layout status of the node, with the targets of its devices; `None` if no layout can be selected.
-    pub status: Option<&'a Status>,
+    pub status: Option<&'a NodeLayoutStatus>,
     /// The Node, if it is watched and was read.
     pub view: Option<&'a View>,
     /// Devices whose pods were evicted for the layout that is currently selected.
     pub drained: &'a BTreeSet<PciAddress>,
 }
 
-/// Result of [`Giver::look`].
+/// Result of [`SharingBackend::reconcile`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Outcome {
+pub struct SharingOutcome {
     /// Sharing status; `None` if nothing is allocated here.
     pub status: Option<SharingStatus>,
     /// The current offers, for labels; `None` if they are not known.
-    pub in_force: Option<Offers>,
+    pub current_offers: Option<Offers>,
     /// The Node's label that selects the configuration of NVIDIA's plugin.
     pub plugin_label: PluginLabel,
     /// Events to report on the Node.

@@ -17,38 +17,39 @@ use crate::domain::inventory::Inventory;
 use crate::domain::labels::LabelSet;
 
 /// Future of a publication in progress.
-pub type Publishing<'a> = Pin<Box<dyn Future<Output = Result<Published, SinkError>> + Send + 'a>>;
+pub type PublishFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<Published, SinkError>> + Send + 'a>>;
 
 /// Destination that carries a node's labels to the scheduler.
 pub trait LabelSink: Send {
     /// Publishes the labels of `sheet` within the limits of its claim, writing only if something differs.
     ///
     /// A failure leaves the published labels in place; the next call tries again.
-    fn publish<'a>(&'a mut self, sheet: Sheet<'a>) -> Publishing<'a>;
+    fn publish<'a>(&'a mut self, sheet: Publication<'a>) -> PublishFuture<'a>;
 }
 
 /// Labels to publish, with their context.
 #[derive(Debug, Clone, Copy)]
-pub struct Sheet<'a> {
+pub struct Publication<'a> {
     /// The labels.
     pub labels: &'a LabelSet,
     /// The inventory they were computed from.
     pub inventory: &'a Inventory,
     /// The evidence for them.
-    pub claim: Claim,
+    pub claim: Evidence,
     /// Current time.
     pub now: Timestamp,
 }
 
 /// Evidence for a set of labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Claim {
+pub enum Evidence {
     /// The hardware was read: the labels replace the published ones.
     Read,
     /// The driver hangs and has not been read since this agent started, or an unrecognized device may be named by a
     /// label of the Node, which was not read yet. Labels of an earlier agent are better, so these are published only
     /// if there are none.
-    Unread,
+    NotRead,
 }
 
 /// Result of publishing.
@@ -84,7 +85,7 @@ pub enum SinkError {
     NotAFile(PathBuf),
     /// Another agent owns the file; two that overwrite each other would make labels flap.
     #[error("{} is kept by another agent, which holds {}", path.display(), lock.display())]
-    KeptByAnother {
+    OwnedByAnother {
         /// The file.
         path: PathBuf,
         /// The lock.
@@ -124,12 +125,12 @@ impl SinkError {
 
 /// Sink that prints the whole set whenever it changes, one `key=value` per line, followed by an empty line.
 #[derive(Debug)]
-pub struct Stdout<W> {
+pub struct StdoutSink<W> {
     writer: W,
     printed: Option<LabelSet>,
 }
 
-impl<W: Write + Send> Stdout<W> {
+impl<W: Write + Send> StdoutSink<W> {
     /// Creates a sink that prints to `writer`.
     pub fn new(writer: W) -> Self {
         Self {
@@ -138,8 +139,8 @@ impl<W: Write + Send> Stdout<W> {
         }
     }
 
-    fn print(&mut self, labels: &LabelSet, claim: Claim) -> Result<Published, SinkError> {
-        let kept = claim == Claim::Unread && self.printed.is_some();
+    fn print(&mut self, labels: &LabelSet, claim: Evidence) -> Result<Published, SinkError> {
+        let kept = claim == Evidence::NotRead && self.printed.is_some();
         if kept || self.printed.as_ref() == Some(labels) {
             return Ok(Published::Unchanged);
         }
@@ -154,8 +155,8 @@ impl<W: Write + Send> Stdout<W> {
     }
 }
 
-impl<W: Write + Send> LabelSink for Stdout<W> {
-    fn publish<'a>(&'a mut self, sheet: Sheet<'a>) -> Publishing<'a> {
+impl<W: Write + Send> LabelSink for StdoutSink<W> {
+    fn publish<'a>(&'a mut self, sheet: Publication<'a>) -> PublishFuture<'a> {
         Box::pin(async move { self.print(sheet.labels, sheet.claim) })
     }
 }

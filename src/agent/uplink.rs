@@ -23,10 +23,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
-use self::dial::Dial;
-use self::outbox::Latest;
+use self::dial::Connector;
 pub use self::outbox::Outbox;
-use self::session::{End, Session};
+use self::outbox::QueuedStatus;
+use self::session::{Session, SessionEnd};
 use crate::domain::stream::{Backoff, Run, Sender};
 use crate::files;
 use crate::wire::stream::Identity;
@@ -38,23 +38,23 @@ pub struct Uplink<D> {
     identity: Identity,
     heartbeat: Duration,
     sender: Sender,
-    latest: watch::Receiver<Latest>,
-    log: Log,
+    latest: watch::Receiver<QueuedStatus>,
+    log: ConnectionLog,
 }
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const MAX_BOOT_ID_BYTES: u64 = 4096;
 /// A connection that lasted this long was successful and resets the backoff.
-const STEADY: Duration = Duration::from_secs(30);
+const BACKOFF_RESET_AFTER: Duration = Duration::from_secs(30);
 /// Maximum number of remembered reasons. An aggregator chooses some of them, so their number is otherwise unlimited.
-const MOST_REASONS: usize = 16;
+const MAX_LOGGED_REASONS: usize = 16;
 
-impl<D: Dial> Uplink<D> {
+impl<D: Connector> Uplink<D> {
     /// Creates an uplink and the outbox that feeds it.
     pub fn new(dial: D, identity: Identity, run: Run, heartbeat: Duration) -> (Outbox, Self) {
         let (outbox, latest) = outbox::outbox();
         let uplink = Self {
-            log: Log {
+            log: ConnectionLog {
                 aggregator: dial.name(),
                 said: BTreeSet::new(),
             },
@@ -70,7 +70,7 @@ impl<D: Dial> Uplink<D> {
     /// Reports. Returns when the outbox is dropped, after the stream was closed.
     pub async fn run(mut self) {
         let mut backoff = Backoff::default();
-        while self.something_to_say().await {
+        while self.wait_for_status().await {
             let started = Instant::now();
             let mut session = Session {
                 identity: &self.identity,
@@ -82,21 +82,21 @@ impl<D: Dial> Uplink<D> {
             let end = session.run(&self.dial).await;
             self.sender.disconnected();
             let wait = match end {
-                End::Closed => return,
-                End::Lost(reason) => {
-                    if started.elapsed() >= STEADY {
-                        backoff.succeeded();
+                SessionEnd::Closed => return,
+                SessionEnd::Lost(reason) => {
+                    if started.elapsed() >= BACKOFF_RESET_AFTER {
+                        backoff.reset();
                     }
-                    let wait = backoff.failed(chance());
+                    let wait = backoff.next_delay(random());
                     self.log.lost(&reason, wait);
                     wait
                 }
-                End::HeldOff {
+                SessionEnd::RetryLater {
                     retry_after,
                     reason,
                 } => {
                     // Adds up to a half, so that agents that were held off together do not return together.
-                    let wait = retry_after.saturating_add(share(retry_after / 2, chance()));
+                    let wait = retry_after.saturating_add(fraction(retry_after / 2, random()));
                     let reason = format!("held off: {reason}");
                     self.log.lost(&reason, wait);
                     wait
@@ -110,17 +110,17 @@ impl<D: Dial> Uplink<D> {
     }
 
     /// Waits for a status; `false` if there will be none.
-    async fn something_to_say(&mut self) -> bool {
+    async fn wait_for_status(&mut self) -> bool {
         let known = self
             .latest
-            .wait_for(|latest| matches!(latest, Latest::Status(_)));
+            .wait_for(|latest| matches!(latest, QueuedStatus::Status(_)));
         known.await.is_ok()
     }
 }
 
 /// Returns the identity of this run of the agent, which started at `start`. On a machine without a boot ID, the start
 /// time alone distinguishes its agents.
-pub fn this_run(start: Timestamp) -> Run {
+pub fn current_run(start: Timestamp) -> Run {
     let boot_id = files::text(Path::new(BOOT_ID), MAX_BOOT_ID_BYTES).unwrap_or_default();
     Run {
         epoch: u64::try_from(start.as_microsecond()).unwrap_or_default(),
@@ -129,18 +129,18 @@ pub fn this_run(start: Timestamp) -> Run {
 }
 
 /// Resolves when the outbox has been dropped.
-async fn closed(latest: &mut watch::Receiver<Latest>) {
+async fn closed(latest: &mut watch::Receiver<QueuedStatus>) {
     while latest.changed().await.is_ok() {}
 }
 
 /// Returns a random number. The standard library seeds its hashers from the system's randomness, which is sufficient
 /// for jitter.
-fn chance() -> u64 {
+fn random() -> u64 {
     RandomState::new().hash_one(0)
 }
 
 /// Returns the fraction of `whole` that `random` selects uniformly.
-fn share(whole: Duration, random: u64) -> Duration {
+fn fraction(whole: Duration, random: u64) -> Duration {
     // The durations used here fit in 32 bits of milliseconds.
     let millis = u32::try_from(whole.as_millis()).unwrap_or(u32::MAX);
     let share = u64::from(millis).saturating_mul(random >> 32) >> 32;
@@ -149,13 +149,13 @@ fn share(whole: Duration, random: u64) -> Duration {
 
 /// Deduplicates the reasons for failed reports.
 #[derive(Debug)]
-struct Log {
+struct ConnectionLog {
     aggregator: String,
     /// Reasons logged since the last successful connection.
     said: BTreeSet<String>,
 }
 
-impl Log {
+impl ConnectionLog {
     fn connected(&mut self) {
         info!("reporting to {}", self.aggregator);
         self.said.clear();
@@ -176,7 +176,7 @@ impl Log {
         if self.said.contains(reason) {
             return false;
         }
-        if self.said.len() >= MOST_REASONS {
+        if self.said.len() >= MAX_LOGGED_REASONS {
             self.said.clear();
         }
         self.said.insert(reason.to_owned())

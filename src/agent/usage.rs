@@ -7,7 +7,7 @@
 //!                                                             +--> events of pods
 //! ```
 //!
-//! Each of the three sources has its own timeout and may be unreachable. Its last answer is used for [`STALE`], and
+//! Each of the three sources has its own timeout and may be unreachable. Its last answer is used for [`MAX_STALENESS`], and
 //! `missing` reports that and why; after that it counts as empty. A source that hangs in `/proc` is awaited once and
 //! not queried again before it returns.
 
@@ -24,28 +24,28 @@ use tracing::{debug, info, warn};
 use crate::config::engine::EngineSettings;
 use crate::domain::error::chain;
 use crate::domain::id::PciAddress;
-use crate::domain::node::telling::Event;
+use crate::domain::node::event_deduplicator::Event;
 use crate::domain::reading::Reading;
 use crate::domain::reason::Reason;
 use crate::domain::sharing::Offers;
 use crate::domain::sharing::guard::{Alarm, Guard};
-use crate::domain::sharing::join::{Given, Kin, Scene, join};
+use crate::domain::sharing::join::{Allocation, PodAttribution, UsageInput, join};
 use crate::domain::sharing::usage::Usage;
 use crate::hw::{Handle, holders};
-use crate::k8s::device_record::{self, Record};
-use crate::k8s::events::PodEvents;
-use crate::k8s::pod_resources::{self, PodDevice, PodResourcesError};
+use crate::k8s::events::PodEventsHandle;
+use crate::k8s::kubelet_checkpoint::{self, PodUids};
+use crate::k8s::pod_resources::{self, DeviceAllocation, PodResourcesError};
 
 /// Maximum age of the last answer of a source that does not respond any more.
-pub const STALE: Duration = Duration::from_mins(5);
+pub const MAX_STALENESS: Duration = Duration::from_mins(5);
 /// Timeout for kubelet, which answers from memory; with a thousand pods that is some hundred kilobytes.
-const KUBELET: Duration = Duration::from_secs(2);
+const KUBELET_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout for `/proc`: reading a file of a hanging process may never return.
-const PROCESSES: Duration = Duration::from_secs(5);
+const PROC_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Sources of the observations, and their interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct UsageObserverSettings {
     interval: Duration,
     proc_root: PathBuf,
     /// Kubelet's socket; `None` if the settings state that there is no kubelet.
@@ -57,7 +57,7 @@ pub struct Settings {
 
 /// Result of one scan.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Seen {
+pub struct UsageObservation {
     /// Usage by pod.
     pub usage: Arc<Usage>,
     /// Readings of the driver.
@@ -65,16 +65,16 @@ pub struct Seen {
     /// The last Xid of each device since the observer started.
     pub xids: BTreeMap<PciAddress, u64>,
     /// The sources that responded.
-    pub answered: Answered,
+    pub answered: RespondingSources,
     /// Number of scans.
-    pub looks: u64,
+    pub scans: u64,
     /// Duration of this scan.
-    pub took: Duration,
+    pub duration: Duration,
 }
 
 /// Sources that responded to a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Answered {
+pub struct RespondingSources {
     /// The driver.
     pub driver: bool,
     /// Kubelet; also true without a kubelet.
@@ -85,45 +85,48 @@ pub struct Answered {
 
 /// Observes usage by pod.
 #[derive(Debug)]
-pub struct Observer {
+pub struct UsageObserver {
     hardware: Handle,
-    settings: Settings,
+    settings: UsageObserverSettings,
     offers: watch::Receiver<Arc<Offers>>,
     usage: watch::Sender<Arc<Usage>>,
-    seen: watch::Sender<Arc<Seen>>,
-    pods: Option<PodEvents>,
+    seen: watch::Sender<Arc<UsageObservation>>,
+    pods: Option<PodEventsHandle>,
     guard: Guard,
     xids: BTreeMap<PciAddress, u64>,
-    readings: Last<Vec<Reading>>,
-    given: Last<Vec<Given>>,
-    kin: Last<Kin>,
+    readings: CachedAnswer<Vec<Reading>>,
+    given: CachedAnswer<Vec<Allocation>>,
+    attribution: CachedAnswer<PodAttribution>,
     /// The last scan of `/proc`, while it is running.
-    looking: Option<JoinHandle<Looked>>,
+    pending_scan: Option<JoinHandle<FileScan>>,
     /// Problems that were logged, so that each is logged once.
     troubles: Vec<String>,
     looks: u64,
     began: Instant,
 }
 
-/// Channels of an [`Observer`].
+/// Channels of an [`UsageObserver`].
 #[derive(Debug)]
-pub struct Views {
+pub struct UsageChannels {
     /// Usage by pod; notifies when it changes.
     pub usage: watch::Receiver<Arc<Usage>>,
     /// The result of every scan, for metrics.
-    pub seen: watch::Receiver<Arc<Seen>>,
+    pub seen: watch::Receiver<Arc<UsageObservation>>,
     /// Sender of the current offers.
     pub offered: watch::Sender<Arc<Offers>>,
 }
 
 /// The last answer of a source, and its time.
 #[derive(Debug)]
-struct Last<T>(Option<(Instant, T)>);
+struct CachedAnswer<T>(Option<(Instant, T)>);
 
 /// Result of a scan of files: the pods of processes, and kubelet's checkpoint.
-type Looked = ((Kin, Result<(), String>), Result<Record, String>);
+type FileScan = (
+    (PodAttribution, Result<(), String>),
+    Result<PodUids, String>,
+);
 
-impl<T> Last<T> {
+impl<T> CachedAnswer<T> {
     fn put(&mut self, now: Instant, value: T) {
         self.0 = Some((now, value));
     }
@@ -131,12 +134,12 @@ impl<T> Last<T> {
     /// Returns the answer if it is recent enough.
     fn get(&self, now: Instant) -> Option<&T> {
         let known = self.0.as_ref();
-        let fresh = known.filter(|(at, _)| now.saturating_duration_since(*at) <= STALE);
+        let fresh = known.filter(|(at, _)| now.saturating_duration_since(*at) <= MAX_STALENESS);
         fresh.map(|(_, value)| value)
     }
 }
 
-impl Settings {
+impl UsageObserverSettings {
     /// Observes the engine's sources every `interval`, and kubelet's checkpoint in `device_plugins`.
     pub fn new(interval: Duration, engine: &EngineSettings, device_plugins: PathBuf) -> Self {
         Self {
@@ -149,9 +152,13 @@ impl Settings {
     }
 }
 
-impl Observer {
+impl UsageObserver {
     /// Creates an observer that emits events on pods through `pods`, if set. No source is queried before it runs.
-    pub fn new(hardware: Handle, settings: Settings, pods: Option<PodEvents>) -> (Self, Views) {
+    pub fn new(
+        hardware: Handle,
+        settings: UsageObserverSettings,
+        pods: Option<PodEventsHandle>,
+    ) -> (Self, UsageChannels) {
         let (usage, used) = watch::channel(Arc::default());
         let (seen, looked) = watch::channel(Arc::default());
         let (offered, offers) = watch::channel(Arc::default());
@@ -164,15 +171,15 @@ impl Observer {
             pods,
             guard: Guard::default(),
             xids: BTreeMap::new(),
-            readings: Last(None),
-            given: Last(None),
-            kin: Last(None),
-            looking: None,
+            readings: CachedAnswer(None),
+            given: CachedAnswer(None),
+            attribution: CachedAnswer(None),
+            pending_scan: None,
             troubles: Vec::new(),
             looks: 0,
             began: Instant::now(),
         };
-        let views = Views {
+        let views = UsageChannels {
             usage: used,
             seen: looked,
             offered,
@@ -180,23 +187,23 @@ impl Observer {
         (observer, views)
     }
 
-    /// Observes until [`Views::offered`] is dropped.
+    /// Observes until [`UsageChannels::offered`] is dropped.
     pub async fn run(mut self) {
         let mut ticks = interval(self.settings.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while self.offers.has_changed().is_ok() {
             ticks.tick().await;
-            self.look().await;
+            self.scan().await;
         }
     }
 
-    async fn look(&mut self) {
+    async fn scan(&mut self) {
         let began = Instant::now();
         let mut missing = Vec::new();
-        let mut answered = Answered::default();
+        let mut answered = RespondingSources::default();
         let (readings, given) = tokio::join!(
             self.hardware.readings(),
-            given(self.settings.pod_resources.as_deref(), self.settings.in_pod)
+            allocations(self.settings.pod_resources.as_deref(), self.settings.in_pod)
         );
         let heard = self.hardware.xids().into_iter();
         self.xids.extend(heard.map(|xid| (xid.pci, xid.number)));
@@ -208,7 +215,7 @@ impl Observer {
             }
             Err(error) => missing.push(chain(&error)),
         }
-        let (whose, record) = self.whose().await;
+        let (whose, record) = self.attribute_processes().await;
         match given {
             // An older or newer checkpoint may attribute the same ID to another pod.
             Ok(given) => {
@@ -222,13 +229,17 @@ impl Observer {
             Ok(()) => answered.processes = true,
             Err(reason) => missing.push(reason),
         }
-        self.complain(&missing);
+        self.log_problems(&missing);
         let now = Instant::now();
         let readings = self.readings.get(now).cloned().unwrap_or_default();
         let given = self.given.get(now).cloned().unwrap_or_default();
-        let kin = self.kin.get(now).cloned().unwrap_or(Kin::Hidden);
+        let kin = self
+            .attribution
+            .get(now)
+            .cloned()
+            .unwrap_or(PodAttribution::Hidden);
         let offers = Arc::clone(&self.offers.borrow());
-        let mut usage = join(&Scene {
+        let mut usage = join(&UsageInput {
             readings: &readings,
             offers: &offers,
             given: &given,
@@ -239,10 +250,10 @@ impl Observer {
         usage.missing = missing;
         // Without new readings there are no new events, and no step in the slope.
         if answered.driver {
-            let alarms = self.guard.look(self.began.elapsed(), &mut usage);
-            self.tell(alarms);
+            let alarms = self.guard.check(self.began.elapsed(), &mut usage);
+            self.emit_alarms(alarms);
         } else {
-            self.guard.mark(&mut usage);
+            self.guard.apply_marks(&mut usage);
         }
         self.publish(usage, readings, answered, began);
     }
@@ -251,7 +262,7 @@ impl Observer {
         &mut self,
         usage: Usage,
         readings: Vec<Reading>,
-        answered: Answered,
+        answered: RespondingSources,
         began: Instant,
     ) {
         let usage = Arc::new(usage);
@@ -263,53 +274,53 @@ impl Observer {
             differs
         });
         self.looks = self.looks.wrapping_add(1);
-        let seen = Seen {
+        let seen = UsageObservation {
             usage,
             readings,
             xids: self.xids.clone(),
             answered,
-            looks: self.looks,
-            took: began.elapsed(),
+            scans: self.looks,
+            duration: began.elapsed(),
         };
-        debug!("it was looked who uses what, in {:?}", seen.took);
+        debug!("it was looked who uses what, in {:?}", seen.duration);
         self.seen.send_replace(Arc::new(seen));
     }
 
     /// Updates the pods of processes, and returns kubelet's checkpoint: empty if it was not read in this scan.
-    async fn whose(&mut self) -> (Result<(), String>, Record) {
-        let is_of_before = self.looking.is_some();
-        let mut looking = self.looking.take().unwrap_or_else(|| {
+    async fn attribute_processes(&mut self) -> (Result<(), String>, PodUids) {
+        let is_of_before = self.pending_scan.is_some();
+        let mut looking = self.pending_scan.take().unwrap_or_else(|| {
             let pids = self.pids();
             let root = self.settings.proc_root.clone();
             let folder = self.settings.device_plugins.clone();
             tokio::task::spawn_blocking(move || {
-                let kin = kin(&root, pids);
-                let record = device_record::read(&folder).map_err(|error| chain(&error));
+                let kin = attribute(&root, pids);
+                let record = kubelet_checkpoint::read(&folder).map_err(|error| chain(&error));
                 (kin, record)
             })
         });
-        match timeout(PROCESSES, &mut looking).await {
+        match timeout(PROC_TIMEOUT, &mut looking).await {
             Ok(Ok(((kin, answer), record))) => {
                 // Without it, pods are identified by elimination; where that is not enough, the join reports it.
                 let record = record.unwrap_or_else(|reason| {
                     debug!("{reason}");
-                    Record::default()
+                    PodUids::default()
                 });
-                self.kin.put(Instant::now(), kin);
+                self.attribution.put(Instant::now(), kin);
                 (
                     answer,
                     if is_of_before {
-                        Record::default()
+                        PodUids::default()
                     } else {
                         record
                     },
                 )
             }
-            Ok(Err(error)) => (Err(error.to_string()), Record::default()),
+            Ok(Err(error)) => (Err(error.to_string()), PodUids::default()),
             Err(_late) => {
-                self.looking = Some(looking);
+                self.pending_scan = Some(looking);
                 let reason = "a process of this node does not let itself be looked at";
-                (Err(reason.to_owned()), Record::default())
+                (Err(reason.to_owned()), PodUids::default())
             }
         }
     }
@@ -323,7 +334,7 @@ impl Observer {
         pids
     }
 
-    fn tell(&self, alarms: Vec<Alarm>) {
+    fn emit_alarms(&self, alarms: Vec<Alarm>) {
         for alarm in alarms {
             let Alarm {
                 reason,
@@ -350,13 +361,13 @@ impl Observer {
                 unit: None,
             };
             for pod in &pods {
-                events.tell(pod, &event);
+                events.report(pod, &event);
             }
         }
     }
 
     /// Logs each problem once.
-    fn complain(&mut self, troubles: &[String]) {
+    fn log_problems(&mut self, troubles: &[String]) {
         if self.troubles == troubles {
             return;
         }
@@ -372,26 +383,26 @@ impl Observer {
 }
 
 /// Returns the pods of these processes, and why some are unknown.
-fn kin(root: &Path, pids: Vec<u32>) -> (Kin, Result<(), String>) {
+fn attribute(root: &Path, pids: Vec<u32>) -> (PodAttribution, Result<(), String>) {
     match holders::origins(root, pids) {
-        Ok(_) if holders::is_elsewhere(root) => (
-            Kin::Elsewhere,
+        Ok(_) if holders::is_other_pid_namespace(root) => (
+            PodAttribution::OtherNamespace,
             Err(
                 "the driver names no processes of other pods: memory by pod needs hostPID"
                     .to_owned(),
             ),
         ),
-        Ok(origins) => (Kin::Seen(origins), Ok(())),
-        Err(error) => (Kin::Hidden, Err(chain(&error))),
+        Ok(origins) => (PodAttribution::Inspected(origins), Ok(())),
+        Err(error) => (PodAttribution::Hidden, Err(chain(&error))),
     }
 }
 
 /// Returns the devices allocated to each container.
-async fn given(socket: Option<&Path>, in_pod: bool) -> Result<Vec<PodDevice>, String> {
+async fn allocations(socket: Option<&Path>, in_pod: bool) -> Result<Vec<DeviceAllocation>, String> {
     let Some(socket) = socket else {
         return Ok(Vec::new());
     };
-    match pod_resources::list(socket, KUBELET).await {
+    match pod_resources::list(socket, KUBELET_TIMEOUT).await {
         Ok(given) => Ok(given),
         Err(PodResourcesError::Absent { .. }) if !in_pod => Ok(Vec::new()),
         Err(error) => Err(chain(&error)),

@@ -10,9 +10,9 @@
 //! something. Without a checker, every client sees everything; cross-site requests still cannot change anything.
 
 mod checks;
-mod lasting;
-pub(super) mod refused;
-mod shown;
+mod credentials;
+pub(super) mod error;
+mod grant;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -25,19 +25,19 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 use self::checks::Checks;
-use self::lasting::Right;
-pub use self::refused::Refused;
-use super::audit::{Audit, Refusal};
+pub use self::error::AccessError;
+use self::grant::Grant;
+use super::audit::{AuditLog, Refusal};
 use super::availability::Counter;
 use super::peer::Peer;
 use super::stats::Stats;
 use super::{pages, rest};
-use crate::config::aggregator::Proxies;
-use crate::domain::access::crossing::{self, UnknownHost, Whence};
-use crate::domain::access::{Caller, Proof, Question, Sight};
+use crate::config::aggregator::TrustedProxies;
+use crate::domain::access::cross_site::{self, RequestOrigin, UnknownHost};
+use crate::domain::access::{AccessReview, Caller, Sight, UserTokenReview};
 use crate::domain::credential::{Audience, Token};
 use crate::domain::error::chain;
-use crate::k8s::access_review::Asker;
+use crate::k8s::access_review::AccessReviewer;
 use crate::k8s::token_review::ReviewError;
 
 /// Authorizes read access. Clones share one guard.
@@ -46,26 +46,30 @@ pub struct Guard {
     checks: Option<Arc<Checks>>,
     /// Accepted `Host` names besides those of this machine; `None` disables the check.
     hosts: Option<Arc<[String]>>,
-    audit: Audit,
+    audit: AuditLog,
     stats: Stats,
 }
 
 /// Authenticates tokens and authorizes callers; implemented by the client of the API server.
 #[tonic::async_trait]
-pub trait Ask: fmt::Debug + Send + Sync {
+pub trait ReviewAccess: fmt::Debug + Send + Sync {
     /// Returns the current owner of `token`.
-    async fn whose(&self, token: &Token) -> Result<Proof, ReviewError>;
+    async fn authenticate(&self, token: &Token) -> Result<UserTokenReview, ReviewError>;
     /// Returns whether the API server currently allows `question` for `caller`.
-    async fn may(&self, caller: &Caller, question: &Question) -> Result<bool, ReviewError>;
+    async fn is_allowed(
+        &self,
+        caller: &Caller,
+        question: &AccessReview,
+    ) -> Result<bool, ReviewError>;
 }
 
 /// Trusted sources of caller identities.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Believed {
+pub struct TrustedIdentitySources {
     /// Audience that tokens must have; the API server's own audience if `None`.
     pub audience: Option<Audience>,
     /// Proxies trusted to name the caller.
-    pub proxies: Option<Proxies>,
+    pub proxies: Option<TrustedProxies>,
 }
 
 /// Caller of a request; `None` if authentication is disabled. An extension of every request that passed the guard.
@@ -74,13 +78,13 @@ pub struct Identity(pub Option<Arc<Caller>>);
 
 /// Permission to watch the fleet; never expires if authentication is disabled.
 #[derive(Debug, Default)]
-pub(super) struct Following(Option<Right>);
+pub(super) struct WatchPermission(Option<Grant>);
 
-impl Following {
+impl WatchPermission {
     /// Returns when the client loses the permission, which is checked every 30 seconds.
-    pub(super) async fn ended(self) -> Refused {
+    pub(super) async fn ended(self) -> AccessError {
         if let Some(right) = self.0
-            && let Some(refused) = right.ended().await
+            && let Some(refused) = right.revoked().await
         {
             return refused;
         }
@@ -94,7 +98,7 @@ impl Guard {
         Self {
             checks: None,
             hosts: None,
-            audit: Audit::default(),
+            audit: AuditLog::default(),
             stats,
         }
     }
@@ -110,31 +114,37 @@ impl Guard {
     }
 
     /// Creates a guard that authorizes requests against the cluster's RBAC roles.
-    pub fn checked(believed: Believed, ask: Box<dyn Ask>, counter: Counter, stats: Stats) -> Self {
+    pub fn with_reviewer(
+        believed: TrustedIdentitySources,
+        ask: Box<dyn ReviewAccess>,
+        counter: Counter,
+        stats: Stats,
+    ) -> Self {
         let checks = Checks::new(believed, ask, counter, stats.clone());
         Self {
             checks: Some(Arc::new(checks)),
             hosts: None,
-            audit: Audit::default(),
+            audit: AuditLog::default(),
             stats,
         }
     }
 
     /// Authorizes the sender of `headers` to watch the fleet over gRPC. Requires the same permission as the stream of
     /// events.
-    pub(super) async fn follows(
+    pub(super) async fn authorize_watch(
         &self,
         headers: &HeaderMap,
         peer: IpAddr,
-    ) -> Result<Following, Refused> {
+    ) -> Result<WatchPermission, AccessError> {
         let Some(checks) = &self.checks else {
-            return Ok(Following(None));
+            return Ok(WatchPermission(None));
         };
-        let shown = shown::read(headers, Some(peer), checks.believed.proxies.as_ref());
+        let shown =
+            credentials::from_headers(headers, Some(peer), checks.trusted_sources.proxies.as_ref());
         let events = Uri::from_static("/api/v1/events");
         let admitted = checks.admit(&HttpMethod::GET, &events, &shown).await;
         let admitted = admitted.map_err(|(caller, refused)| {
-            self.tell(
+            self.record_refusal(
                 HttpMethod::GET.as_str(),
                 "gRPC Watch",
                 Some(peer),
@@ -142,34 +152,38 @@ impl Guard {
             );
             refused
         })?;
-        Ok(Following(Some(Right {
+        Ok(WatchPermission(Some(Grant {
             checks: Arc::clone(checks),
             method: HttpMethod::GET,
             uri: events,
             shown,
-            sight: admitted.sight,
+            sight: admitted.visibility,
         })))
     }
 
     /// Checks that the caller is allowed to do what `question` names; always succeeds if authentication is disabled.
-    pub(super) async fn may(&self, identity: &Identity, question: Question) -> Result<(), Refused> {
+    pub(super) async fn authorize(
+        &self,
+        identity: &Identity,
+        question: AccessReview,
+    ) -> Result<(), AccessError> {
         let Some(checks) = &self.checks else {
             return Ok(());
         };
-        let caller = identity.0.as_ref().ok_or(Refused::NoToken)?;
-        if checks.may(caller, question.clone()).await? {
+        let caller = identity.0.as_ref().ok_or(AccessError::NoToken)?;
+        if checks.is_allowed(caller, question.clone()).await? {
             return Ok(());
         }
-        Err(Refused::Forbidden(question))
+        Err(AccessError::Forbidden(question))
     }
 
     /// Returns whether authentication is disabled.
-    pub(super) fn is_open(&self) -> bool {
+    pub(super) fn is_auth_disabled(&self) -> bool {
         self.checks.is_none()
     }
 
     /// The audit log for changes and refusals.
-    pub fn audit(&self) -> &Audit {
+    pub fn audit(&self) -> &AuditLog {
         &self.audit
     }
 }
@@ -179,10 +193,10 @@ pub async fn check(State(guard): State<Guard>, mut request: Request, next: Next)
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let peer = request.extensions().get::<Peer>();
     let peer = peer.map(|peer| peer.address().ip());
-    if let Err(refused) = guard.of_this_host(&request) {
+    if let Err(refused) = guard.check_host(&request) {
         return guard.refuse(&method, &uri, peer, &(None, refused.into()));
     }
-    if let Err(crossing) = of_this_site(&request) {
+    if let Err(crossing) = check_same_site(&request) {
         return guard.refuse(&method, &uri, peer, &(None, crossing.into()));
     }
     let Some(checks) = &guard.checks else {
@@ -190,28 +204,32 @@ pub async fn check(State(guard): State<Guard>, mut request: Request, next: Next)
         request.extensions_mut().insert(Identity::default());
         return next.run(request).await;
     };
-    let shown = shown::read(request.headers(), peer, checks.believed.proxies.as_ref());
+    let shown = credentials::from_headers(
+        request.headers(),
+        peer,
+        checks.trusted_sources.proxies.as_ref(),
+    );
     let admitted = checks.admit(&method, &uri, &shown).await;
     let admitted = match admitted {
         Ok(admitted) => admitted,
         Err(refused) => return guard.refuse(&method, &uri, peer, &refused),
     };
-    request.extensions_mut().insert(admitted.sight.clone());
+    request.extensions_mut().insert(admitted.visibility.clone());
     let identity = Identity(admitted.caller);
     request.extensions_mut().insert(identity);
     let response = next.run(request).await;
-    let right = Right {
+    let right = Grant {
         checks: Arc::clone(checks),
         method,
         uri,
         shown,
-        sight: admitted.sight,
+        sight: admitted.visibility,
     };
-    lasting::guarded(response, right)
+    grant::end_on_revocation(response, right)
 }
 
 /// Rejects unsafe requests that come from another site's page.
-fn of_this_site(request: &Request) -> Result<(), crossing::Crossing> {
+fn check_same_site(request: &Request) -> Result<(), cross_site::CrossSiteRequest> {
     if request.method().is_safe() {
         return Ok(());
     }
@@ -220,16 +238,16 @@ fn of_this_site(request: &Request) -> Result<(), crossing::Crossing> {
         let value = request.headers().get(name);
         value.map(|value| value.to_str().unwrap_or_default())
     };
-    crossing::judge(Whence {
+    cross_site::check_same_site(RequestOrigin {
         site: word("sec-fetch-site"),
         origin: word(header::ORIGIN.as_str()),
-        host: host(request.uri(), request.headers()),
+        host: requested_host(request.uri(), request.headers()),
     })
 }
 
 /// Returns the requested host and port as sent. HTTP/2 carries them in the URI. An unreadable name is returned as an
 /// empty string.
-pub(super) fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
+pub(super) fn requested_host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
     let field = headers.get(header::HOST);
     let field = field.map(|host| host.to_str().unwrap_or_default());
     uri.authority().map(Authority::as_str).or(field)
@@ -238,14 +256,14 @@ pub(super) fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> 
 impl Guard {
     /// Checks that the request is for a host name of this server. Probes are exempt because their responses reveal
     /// nothing.
-    fn of_this_host(&self, request: &Request) -> Result<(), UnknownHost> {
+    fn check_host(&self, request: &Request) -> Result<(), UnknownHost> {
         let Some(names) = &self.hosts else {
             return Ok(());
         };
         if matches!(request.uri().path(), "/healthz" | "/readyz") {
             return Ok(());
         }
-        crossing::host_is_known(host(request.uri(), request.headers()), names)
+        cross_site::check_host(requested_host(request.uri(), request.headers()), names)
     }
 
     fn refuse(
@@ -253,32 +271,32 @@ impl Guard {
         method: &HttpMethod,
         uri: &Uri,
         peer: Option<IpAddr>,
-        refused: &(Option<Arc<Caller>>, Refused),
+        refused: &(Option<Arc<Caller>>, AccessError),
     ) -> Response {
         let (caller, refused) = refused;
         let path = uri.path();
-        self.tell(method.as_str(), path, peer, (caller.as_deref(), refused));
-        if is_for_programs(path) {
-            rest::refusal(refused, path)
+        self.record_refusal(method.as_str(), path, peer, (caller.as_deref(), refused));
+        if is_api_path(path) {
+            rest::refusal_response(refused, path)
         } else {
-            pages::refusal(refused)
+            pages::refusal_page(refused)
         }
     }
 
     /// Counts a refusal and, if it concerns the caller, writes it to the audit log.
-    pub(super) fn tell(
+    pub(super) fn record_refusal(
         &self,
         verb: &str,
         object: &str,
         peer: Option<IpAddr>,
-        (caller, refused): (Option<&Caller>, &Refused),
+        (caller, refused): (Option<&Caller>, &AccessError),
     ) {
-        self.stats.unseen(refused.word());
+        self.stats.count_http_refusal(refused.label());
         let who = caller.map(Caller::shown);
         let peer = peer.map(|peer| peer.to_string());
-        if refused.is_worth_a_line() {
+        if refused.is_audited() {
             self.audit.refused(&Refusal {
-                who: who.as_deref().unwrap_or_default(),
+                caller: who.as_deref().unwrap_or_default(),
                 peer: peer.as_deref().unwrap_or("unknown"),
                 verb,
                 object,
@@ -289,20 +307,24 @@ impl Guard {
 }
 
 /// Returns whether clients of `path` expect problem documents rather than pages.
-fn is_for_programs(path: &str) -> bool {
+fn is_api_path(path: &str) -> bool {
     let of_api = path.strip_prefix("/api");
     of_api.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         || matches!(path, "/metrics" | "/openapi.json" | "/healthz" | "/readyz")
 }
 
 #[tonic::async_trait]
-impl Ask for Asker {
-    async fn whose(&self, token: &Token) -> Result<Proof, ReviewError> {
-        self.whose(token).await
+impl ReviewAccess for AccessReviewer {
+    async fn authenticate(&self, token: &Token) -> Result<UserTokenReview, ReviewError> {
+        self.review_token(token).await
     }
 
-    async fn may(&self, caller: &Caller, question: &Question) -> Result<bool, ReviewError> {
-        self.may(caller, question).await
+    async fn is_allowed(
+        &self,
+        caller: &Caller,
+        question: &AccessReview,
+    ) -> Result<bool, ReviewError> {
+        self.is_authorized(caller, question).await
     }
 }
 

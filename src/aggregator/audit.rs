@@ -13,13 +13,13 @@ use tracing::info;
 
 /// Writer of the audit log. Clones share the rate limits.
 #[derive(Debug, Clone, Default)]
-pub struct Audit(Arc<Mutex<Ledger>>);
+pub struct AuditLog(Arc<Mutex<RefusalLimiter>>);
 
 /// Refused request.
 #[derive(Debug, Clone, Copy)]
 pub struct Refusal<'a> {
     /// Caller; empty if unknown.
-    pub who: &'a str,
+    pub caller: &'a str,
     /// Address of the client.
     pub peer: &'a str,
     /// HTTP method.
@@ -34,7 +34,7 @@ pub struct Refusal<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Change<'a> {
     /// Caller.
-    pub who: &'a str,
+    pub caller: &'a str,
     /// Operation: `create`, `apply`.
     pub verb: &'a str,
     /// Kind, namespace and name of the object.
@@ -51,9 +51,9 @@ pub struct Change<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// About to be made; another line reports the outcome.
-    Begun,
+    Started,
     /// Made.
-    Done,
+    Succeeded,
     /// Already in the desired state; nothing was written.
     Unchanged,
     /// Dry run accepted by the API server.
@@ -68,58 +68,58 @@ pub enum Outcome {
 
 /// Recently logged refusals.
 #[derive(Debug, Default)]
-struct Ledger {
+struct RefusalLimiter {
     /// By identity: start of the interval, logged refusals, dropped refusals.
-    lately: BTreeMap<String, (Instant, u32, u32)>,
+    recent: BTreeMap<String, (Instant, u32, u32)>,
 }
 
-/// Limit of logged refusals per identity in each [`SPAN`].
-const MOST_TOLD: u32 = 10;
-const SPAN: Duration = Duration::from_mins(1);
+/// Limit of logged refusals per identity in each [`RATE_INTERVAL`].
+const MAX_LOGGED: u32 = 10;
+const RATE_INTERVAL: Duration = Duration::from_mins(1);
 /// Limit of identities with a rate limit of their own; all others share one.
-const MOST_IDENTITIES: usize = 1000;
+const MAX_IDENTITIES: usize = 1000;
 /// Maximum length of a field, in characters.
-const LONGEST: usize = 512;
+const MAX_FIELD_CHARS: usize = 512;
 /// Maximum length of the `before` and `after` fields, in characters; they hold objects as text.
-const LONGEST_STATE: usize = 8192;
+const MAX_STATE_CHARS: usize = 8192;
 
-impl Audit {
+impl AuditLog {
     /// Logs a refusal, or counts it if the rate limit is reached.
     pub fn refused(&self, refusal: &Refusal<'_>) {
-        let identity = if refusal.who.is_empty() {
+        let identity = if refusal.caller.is_empty() {
             refusal.peer
         } else {
-            refusal.who
+            refusal.caller
         };
         let mut ledger = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(untold) = ledger.tells(identity, Instant::now()) else {
+        let Some(untold) = ledger.admit(identity, Instant::now()) else {
             return;
         };
         drop(ledger);
         info!(
             target: "octavo::audit",
-            who = line(refusal.who, LONGEST),
+            who = single_line(refusal.caller, MAX_FIELD_CHARS),
             peer = refusal.peer,
-            verb = line(refusal.verb, LONGEST),
-            object = line(refusal.object, LONGEST),
+            verb = single_line(refusal.verb, MAX_FIELD_CHARS),
+            object = single_line(refusal.object, MAX_FIELD_CHARS),
             outcome = "refused",
-            why = line(refusal.why, LONGEST),
+            why = single_line(refusal.why, MAX_FIELD_CHARS),
             untold,
             "audit"
         );
     }
 
     /// Logs a change.
-    pub fn changed(&self, change: &Change<'_>, outcome: Outcome) {
+    pub fn log_change(&self, change: &Change<'_>, outcome: Outcome) {
         info!(
             target: "octavo::audit",
-            who = line(change.who, LONGEST),
-            verb = line(change.verb, LONGEST),
-            object = line(change.object, LONGEST),
+            who = single_line(change.caller, MAX_FIELD_CHARS),
+            verb = single_line(change.verb, MAX_FIELD_CHARS),
+            object = single_line(change.object, MAX_FIELD_CHARS),
             outcome = outcome.as_str(),
-            before = line(change.before, LONGEST_STATE),
-            after = line(change.after, LONGEST_STATE),
-            why = line(change.why, LONGEST),
+            before = single_line(change.before, MAX_STATE_CHARS),
+            after = single_line(change.after, MAX_STATE_CHARS),
+            why = single_line(change.why, MAX_FIELD_CHARS),
             "audit"
         );
     }
@@ -128,8 +128,8 @@ impl Audit {
 impl Outcome {
     fn as_str(self) -> &'static str {
         match self {
-            Self::Begun => "begun",
-            Self::Done => "done",
+            Self::Started => "begun",
+            Self::Succeeded => "done",
             Self::Unchanged => "unchanged",
             Self::DryRun => "dry-run",
             Self::DryRunFailed => "dry-run-not-done",
@@ -139,22 +139,22 @@ impl Outcome {
     }
 }
 
-impl Ledger {
+impl RefusalLimiter {
     /// Applies the rate limit of the identity. Returns the number of dropped refusals if this one is to be logged.
-    fn tells(&mut self, identity: &str, now: Instant) -> Option<u32> {
-        let known = self.lately.contains_key(identity);
-        if !known && self.lately.len() >= MOST_IDENTITIES {
-            self.lately
-                .retain(|_, (since, ..)| now.duration_since(*since) < SPAN);
+    fn admit(&mut self, identity: &str, now: Instant) -> Option<u32> {
+        let known = self.recent.contains_key(identity);
+        if !known && self.recent.len() >= MAX_IDENTITIES {
+            self.recent
+                .retain(|_, (since, ..)| now.duration_since(*since) < RATE_INTERVAL);
         }
-        let shared = !known && self.lately.len() >= MOST_IDENTITIES;
+        let shared = !known && self.recent.len() >= MAX_IDENTITIES;
         let identity = if shared { "" } else { identity };
-        let entry = self.lately.entry(identity.to_owned());
+        let entry = self.recent.entry(identity.to_owned());
         let (since, told, untold) = entry.or_insert((now, 0, 0));
-        if now.duration_since(*since) >= SPAN {
+        if now.duration_since(*since) >= RATE_INTERVAL {
             (*since, *told) = (now, 0);
         }
-        if *told >= MOST_TOLD {
+        if *told >= MAX_LOGGED {
             *untold = untold.saturating_add(1);
             return None;
         }
@@ -164,7 +164,7 @@ impl Ledger {
 }
 
 /// Truncates external text and replaces control characters, so that it fits on one line.
-fn line(text: &str, longest: usize) -> String {
+fn single_line(text: &str, longest: usize) -> String {
     let text = text.chars().take(longest);
     text.map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
@@ -174,33 +174,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_one_identity_ten_refusals_are_told_in_a_minute_and_then_how_many_were_not() {
-        let mut ledger = Ledger::default();
+    fn refusals_are_rate_limited_per_identity() {
+        let mut ledger = RefusalLimiter::default();
         let start = Instant::now();
-        let told = (0..100).filter_map(|_| ledger.tells("ada", start));
+        let told = (0..100).filter_map(|_| ledger.admit("ada", start));
         assert_eq!(told.collect::<Vec<_>>(), vec![0; 10]);
-        assert_eq!(ledger.tells("bob", start), Some(0), "others are told of");
-        assert_eq!(ledger.tells("ada", start + SPAN), Some(90));
-        assert_eq!(ledger.tells("ada", start + SPAN), Some(0));
+        assert_eq!(ledger.admit("bob", start), Some(0), "others are told of");
+        assert_eq!(ledger.admit("ada", start + RATE_INTERVAL), Some(90));
+        assert_eq!(ledger.admit("ada", start + RATE_INTERVAL), Some(0));
     }
 
     #[test]
-    fn however_many_identities_come_what_is_kept_is_bounded() {
-        let mut ledger = Ledger::default();
+    fn number_of_tracked_identities_is_bounded() {
+        let mut ledger = RefusalLimiter::default();
         let start = Instant::now();
         let mut told = 0;
         for number in 0..10_000 {
-            told += u32::from(ledger.tells(&number.to_string(), start).is_some());
+            told += u32::from(ledger.admit(&number.to_string(), start).is_some());
         }
-        assert!(ledger.lately.len() <= MOST_IDENTITIES + 1);
-        assert_eq!(told, 1000 + MOST_TOLD);
-        assert_eq!(ledger.tells("later", start + SPAN), Some(0));
-        assert!(ledger.lately.len() <= 2);
+        assert!(ledger.recent.len() <= MAX_IDENTITIES + 1);
+        assert_eq!(told, 1000 + MAX_LOGGED);
+        assert_eq!(ledger.admit("later", start + RATE_INTERVAL), Some(0));
+        assert!(ledger.recent.len() <= 2);
     }
 
     #[test]
-    fn a_field_is_one_line_and_has_an_end() {
-        assert_eq!(line("a\nb\x1b[2J", 512), "a b [2J");
-        assert_eq!(line(&"x".repeat(9000), LONGEST).len(), LONGEST);
+    fn field_is_truncated_to_one_line() {
+        assert_eq!(single_line("a\nb\x1b[2J", 512), "a b [2J");
+        assert_eq!(
+            single_line(&"x".repeat(9000), MAX_FIELD_CHARS).len(),
+            MAX_FIELD_CHARS
+        );
     }
 }

@@ -13,12 +13,12 @@ use thiserror::Error;
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 
-use super::asking::{Asking, Fingerprint, Health, Words};
+use super::cached_lookup::{ApiServerHealth, CachedLookup, Fingerprint, LogMessages};
 use super::stats::Stats;
-use crate::domain::credential::{Denial, Review, Rule, Token, TokenError};
+use crate::domain::credential::{AcceptanceRule, AgentTokenReview, Denial, Token, TokenError};
 use crate::domain::error::chain;
 use crate::domain::id::NodeName;
-use crate::k8s::token_review::{ReviewError, Reviewer};
+use crate::k8s::token_review::{ReviewError, TokenReviewer};
 
 /// Authenticates agents. Clones share one gate.
 #[derive(Debug, Clone)]
@@ -26,20 +26,20 @@ pub struct Gate(Option<Arc<Checks>>);
 
 /// Reviewer of tokens; implemented by the client of the API server.
 #[tonic::async_trait]
-pub trait Ask: fmt::Debug + Send + Sync {
+pub trait ReviewToken: fmt::Debug + Send + Sync {
     /// Reviews `token` now.
-    async fn ask(&self, token: &Token) -> Result<Review, ReviewError>;
+    async fn ask(&self, token: &Token) -> Result<AgentTokenReview, ReviewError>;
 }
 
 /// Reason for refusing an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Refused {
+pub enum AuthError {
     /// No credentials.
     #[error("a token is needed: an agent shows its pod's, with --aggregator-token")]
     NoToken,
     /// Credentials other than a single bearer token.
     #[error("the authorization is not one bearer token")]
-    NotBearer,
+    InvalidAuthorization,
     /// Malformed token.
     #[error(transparent)]
     Token(#[from] TokenError),
@@ -56,70 +56,74 @@ pub enum Refused {
     },
     /// The API server does not answer.
     #[error("the token cannot be checked now; come again")]
-    Unchecked,
+    ReviewUnavailable,
 }
 
 #[derive(Debug)]
 struct Checks {
-    rule: Rule,
-    ask: Box<dyn Ask>,
+    rule: AcceptanceRule,
+    ask: Box<dyn ReviewToken>,
     stats: Stats,
-    asking: Asking<NodeName, Denial>,
+    lookup: CachedLookup<NodeName, Denial>,
 }
 
 /// Capacity of the cache of accepted tokens, about 4 MiB. With more nodes, the oldest entry is evicted and reviewed
 /// again.
-const MOST_GOOD: usize = 20_000;
+const MAX_ACCEPTED_TOKENS: usize = 20_000;
 
-const WORDS: Words = Words {
-    away: "agents' tokens cannot be reviewed",
-    meanwhile: "agents that come are sent away until they can, streams that are open and tokens accepted within 60s still count",
-    back: "the API server reviews agents' tokens again",
+const LOG_MESSAGES: LogMessages = LogMessages {
+    failed: "agents' tokens cannot be reviewed",
+    consequence: "agents that come are sent away until they can, streams that are open and tokens accepted within 60s still count",
+    recovered: "the API server reviews agents' tokens again",
 };
 
 impl Gate {
     /// Creates a gate that accepts every agent without authentication.
-    pub fn open() -> Self {
+    pub fn without_auth() -> Self {
         Self(None)
     }
 
     /// Creates a gate that accepts agents whose token satisfies `rule`.
-    pub fn checked(rule: Rule, ask: Box<dyn Ask>, stats: Stats) -> Self {
+    pub fn with_reviewer(rule: AcceptanceRule, ask: Box<dyn ReviewToken>, stats: Stats) -> Self {
         Self(Some(Arc::new(Checks {
             rule,
             ask,
             stats,
-            asking: Asking::new(Health::new(WORDS), MOST_GOOD),
+            lookup: CachedLookup::new(ApiServerHealth::new(LOG_MESSAGES), MAX_ACCEPTED_TOKENS),
         })))
     }
 
     /// Returns the node proven by the token; `None` if authentication is disabled.
-    pub async fn admit(&self, metadata: &MetadataMap) -> Result<Option<NodeName>, Refused> {
+    pub async fn admit(&self, metadata: &MetadataMap) -> Result<Option<NodeName>, AuthError> {
         let Some(checks) = &self.0 else {
             return Ok(None);
         };
         let token = bearer(metadata)?;
-        let key = Fingerprint::of([token.expose()]);
+        let key = Fingerprint::from_parts([token.expose()]);
         let question = Arc::clone(checks).verdict(token);
-        match checks.asking.about(key, question).await {
+        match checks.lookup.get_or_request(key, question).await {
             Some(Ok(node)) => Ok(Some(node)),
             Some(Err(denial)) => Err(denial.into()),
-            None => Err(Refused::Unchecked),
+            None => Err(AuthError::ReviewUnavailable),
         }
     }
 }
 
 /// Returns the single bearer token.
-fn bearer(metadata: &MetadataMap) -> Result<Token, Refused> {
+fn bearer(metadata: &MetadataMap) -> Result<Token, AuthError> {
     let mut all = metadata.get_all("authorization").iter();
-    let value = all.next().ok_or(Refused::NoToken)?;
+    let value = all.next().ok_or(AuthError::NoToken)?;
     if all.next().is_some() {
-        return Err(Refused::NotBearer);
+        return Err(AuthError::InvalidAuthorization);
     }
-    let text = value.to_str().map_err(|_odd| Refused::NotBearer)?;
-    let (scheme, token) = text.split_once(' ').ok_or(Refused::NotBearer)?;
+    let text = value
+        .to_str()
+        .map_err(|_odd| AuthError::InvalidAuthorization)?;
+    let (scheme, token) = text
+        .split_once(' ')
+        .ok_or(AuthError::InvalidAuthorization)?;
     if !scheme.eq_ignore_ascii_case("bearer") {
-        return Err(Refused::NotBearer);
+        return Err(AuthError::InvalidAuthorization);
     }
     Ok(token.parse()?)
 }
@@ -130,8 +134,8 @@ impl Checks {
         token: Token,
     ) -> Result<Result<NodeName, Denial>, ReviewError> {
         let review = self.ask.ask(&token).await;
-        let verdict = review.map(|review| self.rule.judge(&review));
-        self.stats.reviewed(match &verdict {
+        let verdict = review.map(|review| self.rule.authenticate(&review));
+        self.stats.count_token_review(match &verdict {
             Ok(Ok(_)) => "accepted",
             Ok(Err(_)) => "denied",
             Err(_) => "failed",
@@ -140,32 +144,34 @@ impl Checks {
     }
 }
 
-impl Refused {
+impl AuthError {
     /// Value of the metrics label.
-    pub fn word(&self) -> &'static str {
+    pub fn label(&self) -> &'static str {
         match self {
-            Self::NoToken | Self::NotBearer | Self::Token(_) | Self::Denied(_) => "unauthenticated",
+            Self::NoToken | Self::InvalidAuthorization | Self::Token(_) | Self::Denied(_) => {
+                "unauthenticated"
+            }
             Self::OtherNode { .. } => "not_its_node",
-            Self::Unchecked => "unchecked",
+            Self::ReviewUnavailable => "unchecked",
         }
     }
 
     /// Converts the refusal to a gRPC status.
     pub fn status(&self) -> Status {
         let code = match self {
-            Self::NoToken | Self::NotBearer | Self::Token(_) | Self::Denied(_) => {
+            Self::NoToken | Self::InvalidAuthorization | Self::Token(_) | Self::Denied(_) => {
                 Code::Unauthenticated
             }
             Self::OtherNode { .. } => Code::PermissionDenied,
-            Self::Unchecked => Code::Unavailable,
+            Self::ReviewUnavailable => Code::Unavailable,
         };
         Status::new(code, chain(self))
     }
 }
 
 #[tonic::async_trait]
-impl Ask for Reviewer {
-    async fn ask(&self, token: &Token) -> Result<Review, ReviewError> {
+impl ReviewToken for TokenReviewer {
+    async fn ask(&self, token: &Token) -> Result<AgentTokenReview, ReviewError> {
         self.review(token).await
     }
 }

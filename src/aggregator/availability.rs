@@ -18,11 +18,12 @@ use tokio::time::Instant;
 pub use self::query::{AvailabilityQuery, AvailabilityQueryError};
 use super::clock::{Clock, Moment};
 use super::fleet::{Fleet, Node};
-use super::kept::{Fit, Kept, Last};
+use super::stale_while_revalidate::{Cached, Freshness, StaleWhileRevalidate};
 use super::view::View;
-use crate::domain::accelerators::Catalogue;
+use crate::domain::accelerators::Catalog;
 use crate::domain::availability::{
-    AgentNode, Availability, History, Names, Past, Possibilities, Reported, Seen, Shown, count,
+    AgentNode, AgentReport, AgentUnits, Availability, HoldingEvent, HoldingHistory, HoldingTimes,
+    PotentialCache, TypeResolver, count,
 };
 use crate::domain::id::NodeName;
 use crate::domain::reason::Reason;
@@ -36,7 +37,7 @@ use crate::wire::status;
 pub const STALE_AFTER: Duration = Duration::from_mins(1);
 
 /// Message for callers who are not allowed to see why the cluster cannot be read.
-pub const NOT_READ: &str = "its nodes and pods cannot be read now";
+pub const CLUSTER_UNREADABLE: &str = "its nodes and pods cannot be read now";
 
 /// Minimum interval between counts while the fleet changes all the time; requests within it receive the previous count.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -48,16 +49,16 @@ const MEANWHILE: Duration = Duration::from_secs(3);
 pub struct Counter {
     view: View,
     cluster: Option<watch::Receiver<Arc<Followed>>>,
-    kept: Kept<Counted, Work>,
+    cache: StaleWhileRevalidate<AvailabilityCount, CountState>,
     /// Completed holding intervals, which the next count adds to the history.
-    shown: mpsc::Sender<Vec<Shown>>,
+    completed_intervals: mpsc::Sender<Vec<HoldingEvent>>,
     /// The time of day.
     today: fn(&Clock) -> Timestamp,
 }
 
 /// Result of one count, of one fleet and one snapshot of the cluster.
 #[derive(Debug, Clone)]
-pub struct Counted {
+pub struct AvailabilityCount {
     /// Capacity per type.
     pub availability: Arc<Availability>,
     /// Revision of the counted fleet.
@@ -80,32 +81,32 @@ pub struct Age {
 
 /// State retained between counts.
 #[derive(Debug)]
-struct Work {
-    names: Names,
-    known: Possibilities,
+struct CountState {
+    names: TypeResolver,
+    known: PotentialCache,
     fleet: Fleet,
-    seen: BTreeMap<NodeName, Seen>,
-    history: History,
-    shown: mpsc::Receiver<Vec<Shown>>,
+    seen: BTreeMap<NodeName, AgentUnits>,
+    history: HoldingHistory,
+    completed_intervals: mpsc::Receiver<Vec<HoldingEvent>>,
 }
 
 impl Counter {
     /// Creates a counter of this fleet and, if given, of this watched cluster.
     pub fn new(view: View, cluster: Option<watch::Receiver<Arc<Followed>>>) -> Self {
-        let (shown, to_learn) = holders::channel();
-        let work = Work {
-            names: Names::new(Catalogue::built_in()),
-            known: Possibilities::default(),
+        let (completed_intervals, to_learn) = holders::channel();
+        let work = CountState {
+            names: TypeResolver::new(Catalog::built_in()),
+            known: PotentialCache::default(),
             fleet: Fleet::default(),
             seen: BTreeMap::new(),
-            history: History::default(),
-            shown: to_learn,
+            history: HoldingHistory::default(),
+            completed_intervals: to_learn,
         };
         Self {
             view,
             cluster,
-            kept: Kept::new(work),
-            shown,
+            cache: StaleWhileRevalidate::new(work),
+            completed_intervals,
             today: |_| Timestamp::now(),
         }
     }
@@ -116,34 +117,38 @@ impl Counter {
     }
 
     /// Returns whether a cluster is watched, so that its nodes and pods are counted.
-    pub fn follows(&self) -> bool {
+    pub fn has_cluster(&self) -> bool {
         self.cluster.is_some()
     }
 
     /// Returns the current count or a recent one; `None` only if counting panics.
-    pub async fn current(&self) -> Option<Counted> {
-        self.fitting(|last| self.fit(last)).await
+    pub async fn current(&self) -> Option<AvailabilityCount> {
+        self.count_if(|last| self.freshness(last)).await
     }
 
     /// Like [`current`](Self::current), but waits for a fresh count instead of returning a recent one; for reactions to
     /// a change.
-    pub async fn latest(&self) -> Option<Counted> {
-        self.fitting(|last| self.fit(last).or_wait()).await
+    pub async fn latest(&self) -> Option<AvailabilityCount> {
+        self.count_if(|last| self.freshness(last).require_fresh())
+            .await
     }
 
-    async fn fitting(&self, fit: impl Fn(&Last<Counted>) -> Fit) -> Option<Counted> {
+    async fn count_if(
+        &self,
+        fit: impl Fn(&Cached<AvailabilityCount>) -> Freshness,
+    ) -> Option<AvailabilityCount> {
         let counter = self.clone();
-        let counting = move |work: &mut Work, _| counter.count(work);
-        self.kept.current(fit, counting).await.ok()
+        let counting = move |work: &mut CountState, _| counter.count(work);
+        self.cache.current(fit, counting).await.ok()
     }
 
     /// Returns the last count, if any, without counting.
-    pub fn last(&self) -> Option<Counted> {
-        self.kept.last(|_| true)
+    pub fn last(&self) -> Option<AvailabilityCount> {
+        self.cache.last(|_| true)
     }
 
     /// Returns the age of a count.
-    pub fn age(&self, counted: &Counted) -> Age {
+    pub fn age(&self, counted: &AvailabilityCount) -> Age {
         let Some(cluster) = &self.cluster else {
             // Without a cluster, each node's own staleness is part of the count.
             return Age {
@@ -158,8 +163,8 @@ impl Counter {
             .followed
             .as_ref()
             .is_some_and(|then| Arc::ptr_eq(&then.sights, &now.sights));
-        let then = counted.followed.as_ref().and_then(|then| then.heard);
-        let heard = if is_same { now.heard } else { then };
+        let then = counted.followed.as_ref().and_then(|then| then.current_at);
+        let heard = if is_same { now.current_at } else { then };
         let age = heard.map(|heard| heard.elapsed());
         Age {
             age: age.unwrap_or_else(|| Moment::default().age(self.view.clock().now())),
@@ -169,7 +174,11 @@ impl Counter {
     }
 
     /// Builds the document that answers `query`.
-    pub fn document(&self, counted: &Counted, query: &AvailabilityQuery) -> AvailabilityList {
+    pub fn document(
+        &self,
+        counted: &AvailabilityCount,
+        query: &AvailabilityQuery,
+    ) -> AvailabilityList {
         let clock = self.view.clock();
         let Age {
             age,
@@ -179,7 +188,7 @@ impl Counter {
         let now = clock.wall(clock.now());
         let as_of = now.checked_sub(age).unwrap_or(now);
         let all = &counted.availability;
-        let rows = all.rows.iter().filter(|row| query.lets_through(row));
+        let rows = all.rows.iter().filter(|row| query.matches(row));
         AvailabilityList {
             api_version: API_VERSION.to_owned(),
             kind: "AvailabilityList".to_owned(),
@@ -190,20 +199,20 @@ impl Counter {
             stale: is_stale,
             trouble,
             starting: None,
-            left_out: all.left_out,
+            left_out: all.omitted_rows,
             items: rows
-                .map(|row| AvailabilityRow::of(row, all.basis))
+                .map(|row| AvailabilityRow::from_row(row, all.basis))
                 .collect(),
         }
     }
 
     /// Counts the current state.
-    fn count(&self, work: &mut Work) -> Counted {
+    fn count(&self, work: &mut CountState) -> AvailabilityCount {
         let (fleet, followed) = (self.view.fleet(), self.followed());
         let now = (self.view.clock().now(), self.seconds());
         let (revision, at) = (fleet.revision, Instant::now());
         let availability = work.count(fleet, now, followed.as_deref());
-        Counted {
+        AvailabilityCount {
             availability: Arc::new(availability),
             revision,
             followed,
@@ -217,24 +226,24 @@ impl Counter {
     }
 
     /// Classifies a count: fresh if it is current or younger than `PAUSE`.
-    fn fit(&self, last: &Last<Counted>) -> Fit {
+    fn freshness(&self, last: &Cached<AvailabilityCount>) -> Freshness {
         let age = last.done.elapsed();
-        if self.is_current(&last.made) || age < PAUSE {
-            Fit::Current
+        if self.is_current(&last.value) || age < PAUSE {
+            Freshness::Fresh
         } else if age < MEANWHILE {
-            Fit::Meanwhile
+            Freshness::Stale
         } else {
-            Fit::Old
+            Freshness::Expired
         }
     }
 
     /// Returns whether the count describes the current state.
-    fn is_current(&self, counted: &Counted) -> bool {
+    fn is_current(&self, counted: &AvailabilityCount) -> bool {
         let now = self.followed();
         let is_same_cluster = match (&counted.followed, &now) {
             (Some(then), Some(now)) => {
                 Arc::ptr_eq(&then.sights, &now.sights)
-                    && then.heard.is_some() == now.heard.is_some()
+                    && then.current_at.is_some() == now.current_at.is_some()
             }
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
@@ -247,7 +256,7 @@ impl Counter {
     }
 }
 
-impl Work {
+impl CountState {
     /// Counts at `now`, with `seconds` as Unix time.
     fn count(
         &mut self,
@@ -255,10 +264,10 @@ impl Work {
         (now, seconds): (Moment, i64),
         followed: Option<&Followed>,
     ) -> Availability {
-        self.look(fleet);
-        while let Ok(look) = self.shown.try_recv() {
+        self.decode_changes(fleet);
+        while let Ok(look) = self.completed_intervals.try_recv() {
             for shown in look {
-                self.history.show(shown);
+                self.history.record(shown);
             }
         }
         let nodes = self.fleet.nodes.iter();
@@ -268,14 +277,14 @@ impl Work {
                     name: node.name.as_str(),
                     seen: self.seen.get(&node.name)?,
                     is_stale: node.freshness.is_stale(now),
-                    is_changing: is_changing(node),
+                    is_changing: is_applying_layout(node),
                 })
             })
             .collect();
         // An empty snapshot of a cluster that was never read does not mean an empty cluster.
-        let sights = followed.filter(|followed| followed.heard.is_some());
+        let sights = followed.filter(|followed| followed.current_at.is_some());
         let sights = sights.map(|followed| followed.sights.as_ref());
-        let past = Past {
+        let past = HoldingTimes {
             history: &mut self.history,
             now: seconds,
         };
@@ -283,9 +292,9 @@ impl Work {
     }
 
     /// Decodes what agents reported since the previous count.
-    fn look(&mut self, fleet: Fleet) {
+    fn decode_changes(&mut self, fleet: Fleet) {
         let news = fleet.since(&self.fleet);
-        for node in news.gone {
+        for node in news.removed {
             self.seen.remove(&node.name);
         }
         for node in news.changed {
@@ -299,11 +308,11 @@ impl Work {
                 let usage = usage.and_then(|part| status::decode_usage(part).ok());
                 let sharing = node.parts.get(PartKey::sharing().as_str());
                 let sharing = sharing.and_then(|part| status::decode_sharing(part).ok());
-                let reported = Reported {
+                let reported = AgentReport {
                     usage: usage.as_ref(),
                     sharing: sharing.as_ref(),
                 };
-                let seen = Seen::of(&inventory, reported, &mut self.known);
+                let seen = AgentUnits::from_inventory(&inventory, reported, &mut self.known);
                 self.seen.insert(node.name.clone(), seen);
             }
         }
@@ -312,10 +321,10 @@ impl Work {
 }
 
 /// Returns whether the agent is applying a layout now.
-fn is_changing(node: &Node) -> bool {
+fn is_applying_layout(node: &Node) -> bool {
     let layout = node.summary.layout.as_ref();
     let state = layout.and_then(|layout| layout.state.as_deref());
-    state.and_then(Reason::of) == Some(Reason::Applying)
+    state.and_then(Reason::parse) == Some(Reason::Applying)
 }
 
 #[cfg(test)]

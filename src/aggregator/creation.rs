@@ -23,46 +23,46 @@ use tokio::sync::{Mutex, OnceCell, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::warn;
 
-use super::access::{Guard, Identity, Refused, host};
+use super::access::{AccessError, Guard, Identity, requested_host};
 use super::audit::{Change, Outcome as Told};
 use super::peer::Peer;
-use crate::domain::access::{Question, crossing};
+use crate::domain::access::{AccessReview, cross_site};
 use crate::domain::error::chain;
-use crate::domain::hardware_profile::{CREATED_BY, ProfileKey, REASON};
+use crate::domain::hardware_profile::{CREATED_BY_ANNOTATION, ProfileKey, REASON_ANNOTATION};
 use crate::k8s::hardware_profiles::{
-    Applied, DryRun, Existing, Outcome, Trouble, WriteError, Writer, key,
+    Applied, DryRun, ErrorCategory, Existing, Outcome, ProfileWriter, WriteError, key,
 };
 use crate::wire::hardware_profiles::annotate;
 
 /// Creates profiles. Clones share one state.
 #[derive(Debug, Clone)]
-pub struct Maker(Arc<Inner>);
+pub struct ProfileCreator(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    writer: Writer,
+    writer: ProfileWriter,
     guard: Guard,
     /// Identity of the aggregator according to the API server.
-    own: OnceCell<String>,
-    turn: Mutex<()>,
+    identity: OnceCell<String>,
+    lock: Mutex<()>,
     /// Slots for running attempts.
-    room: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
 }
 
 /// Requester of a profile.
 #[derive(Debug, Clone, Default)]
-pub struct Who {
+pub struct Requester {
     identity: Identity,
     peer: Option<IpAddr>,
     /// The `Host` of the request.
     host: String,
     /// Whether a header shows that a proxy forwarded the request.
-    is_passed_on: bool,
+    is_forwarded: bool,
 }
 
 /// Request to create a profile.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Order {
+pub struct CreateRequest {
     /// The object.
     pub object: Value,
     /// Reason given by the user.
@@ -70,12 +70,12 @@ pub struct Order {
     /// Handling of an existing profile of the same name.
     pub existing: Existing,
     /// Whether to validate the request only.
-    pub dry: DryRun,
+    pub dry_run: DryRun,
 }
 
 /// Reason why a profile was not created.
 #[derive(Debug, Error)]
-pub enum NotMade {
+pub enum CreateError {
     /// The object has no namespace.
     #[error("say the namespace: OpenDataHub's own is opendatahub or redhat-ods-applications")]
     NoNamespace,
@@ -84,10 +84,10 @@ pub enum NotMade {
         "whoever reaches this server is not asked who they are, so only this machine may make something: open it as localhost, or start \
          it with --http-auth token-review or proxy-header (it was reached {0})"
     )]
-    Elsewhere(String),
+    NotLocal(String),
     /// The requester lacks the permission.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Unauthorized(#[from] AccessError),
     /// The API server rejected the object or did not answer.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -96,25 +96,25 @@ pub enum NotMade {
     Busy,
     /// The task that creates the profile panicked.
     #[error("something went wrong here in the middle of it; look at the profile, and try again")]
-    Ended,
+    Panicked,
 }
 
 /// Total time limit of the API server's answers.
-const DEADLINE: Duration = Duration::from_secs(10);
+const API_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit of waiting for earlier attempts.
-const TURN: Duration = Duration::from_secs(3);
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Maximum number of concurrent attempts, including those that wait.
-const AT_ONCE: usize = 16;
+const MAX_CONCURRENT: usize = 16;
 
-impl Maker {
+impl ProfileCreator {
     /// Creates profiles with the permissions of `writer` for users whom `guard` authorizes.
-    pub fn new(writer: Writer, guard: Guard) -> Self {
+    pub fn new(writer: ProfileWriter, guard: Guard) -> Self {
         Self(Arc::new(Inner {
             writer,
             guard,
-            own: OnceCell::new(),
-            turn: Mutex::new(()),
-            room: Arc::new(Semaphore::new(AT_ONCE)),
+            identity: OnceCell::new(),
+            lock: Mutex::new(()),
+            slots: Arc::new(Semaphore::new(MAX_CONCURRENT)),
         }))
     }
 
@@ -123,33 +123,33 @@ impl Maker {
     /// # Errors
     ///
     /// The reason for the refusal.
-    pub async fn may(
+    pub async fn authorize(
         &self,
-        who: &Who,
+        who: &Requester,
         key: &ProfileKey,
         existing: Existing,
-    ) -> Result<(), NotMade> {
+    ) -> Result<(), CreateError> {
         if key.namespace.is_empty() {
-            return Err(NotMade::NoNamespace);
+            return Err(CreateError::NoNamespace);
         }
         let guard = &self.0.guard;
         // A foreign page can point its own host name at this machine (DNS rebinding); such a name is refused.
-        if guard.is_open() && !is_this_machine(&who.host) {
+        if guard.is_auth_disabled() && !is_this_machine(&who.host) {
             let host: String = who.host.chars().take(64).collect();
-            return Err(NotMade::Elsewhere(format!("as {host:?}")));
+            return Err(CreateError::NotLocal(format!("as {host:?}")));
         }
         // A client behind a local proxy can be on any machine.
-        if guard.is_open() && who.is_passed_on {
-            return Err(NotMade::Elsewhere("through a proxy".to_owned()));
+        if guard.is_auth_disabled() && who.is_forwarded {
+            return Err(CreateError::NotLocal("through a proxy".to_owned()));
         }
-        let new = Question::new_profile(&key.namespace);
-        guard.may(&who.identity, new).await?;
+        let new = AccessReview::create_profile(&key.namespace);
+        guard.authorize(&who.identity, new).await?;
         // The answer reveals an existing profile of this name, so the requester must be allowed to read it.
-        let read = Question::profile_read(key);
-        guard.may(&who.identity, read).await?;
+        let read = AccessReview::read_profile(key);
+        guard.authorize(&who.identity, read).await?;
         if existing == Existing::Replace {
-            let changed = Question::profile_changed(key);
-            guard.may(&who.identity, changed).await?;
+            let changed = AccessReview::change_profile(key);
+            guard.authorize(&who.identity, changed).await?;
         }
         Ok(())
     }
@@ -159,60 +159,69 @@ impl Maker {
     /// # Errors
     ///
     /// The reason why it was not created. Without an answer of the API server, it may exist nevertheless.
-    pub async fn make(&self, who: &Who, order: Order) -> Result<Applied, NotMade> {
+    pub async fn create(
+        &self,
+        who: &Requester,
+        order: CreateRequest,
+    ) -> Result<Applied, CreateError> {
         let key = key(&order.object);
-        let may = self.may(who, &key, order.existing).await;
+        let may = self.authorize(who, &key, order.existing).await;
         if let Err(why) = may {
-            self.tell_refusal(who, (verb(order.existing), &key), &why);
+            self.log_refusal(who, (verb(order.existing), &key), &why);
             return Err(why);
         }
         let (maker, who) = (self.clone(), who.clone());
-        let room = Arc::clone(&self.0.room).try_acquire_owned();
-        let room = room.map_err(|_full| NotMade::Busy)?;
+        let room = Arc::clone(&self.0.slots).try_acquire_owned();
+        let room = room.map_err(|_full| CreateError::Busy)?;
         // A separate task: the client may disconnect, and the outcome must still be logged.
         let doing = tokio::spawn(async move {
-            let made = maker.finish(&who, &key, order).await;
+            let made = maker.run(&who, &key, order).await;
             drop(room);
             made
         });
-        doing.await.unwrap_or(Err(NotMade::Ended))
+        doing.await.unwrap_or(Err(CreateError::Panicked))
     }
 
     /// Waits for running attempts and rejects new ones.
     pub async fn ended(&self) {
-        if self.0.room.available_permits() < AT_ONCE {
+        if self.0.slots.available_permits() < MAX_CONCURRENT {
             warn!("a hardware profile is being made; its end is waited for");
         }
-        let all = u32::try_from(AT_ONCE).unwrap_or(u32::MAX);
-        let _all = self.0.room.acquire_many(all).await;
-        self.0.room.close();
+        let all = u32::try_from(MAX_CONCURRENT).unwrap_or(u32::MAX);
+        let _all = self.0.slots.acquire_many(all).await;
+        self.0.slots.close();
     }
 
-    async fn finish(&self, who: &Who, key: &ProfileKey, order: Order) -> Result<Applied, NotMade> {
-        let Order {
+    async fn run(
+        &self,
+        who: &Requester,
+        key: &ProfileKey,
+        order: CreateRequest,
+    ) -> Result<Applied, CreateError> {
+        let CreateRequest {
             mut object,
             reason,
             existing,
-            dry,
+            dry_run: dry,
         } = order;
         // A dry run changes nothing, so it does not wait for others.
         let _turn = match dry {
             DryRun::No => {
-                let turn = timeout(TURN, self.0.turn.lock()).await;
-                Some(turn.map_err(|_late| NotMade::Busy)?)
+                let turn = timeout(QUEUE_TIMEOUT, self.0.lock.lock()).await;
+                Some(turn.map_err(|_late| CreateError::Busy)?)
             }
             DryRun::Server => None,
         };
-        let deadline = Instant::now() + DEADLINE;
+        let deadline = Instant::now() + API_TIMEOUT;
         // The name is left empty if it cannot be resolved in time.
-        let who = timeout_at(deadline, self.name(who)).await;
+        let who = timeout_at(deadline, self.requester_name(who)).await;
         let who = who.unwrap_or_default();
         let why = reason.as_deref().unwrap_or_default();
-        annotate(&mut object, CREATED_BY, &who);
-        annotate(&mut object, REASON, why);
-        let (named, wanted) = (format!("HardwareProfile {key}"), state(&object));
+        annotate(&mut object, CREATED_BY_ANNOTATION, &who);
+        annotate(&mut object, REASON_ANNOTATION, why);
+        let (named, wanted) = (format!("HardwareProfile {key}"), audit_state(&object));
         let change = Change {
-            who: &who,
+            caller: &who,
             verb: verb(existing),
             object: &named,
             before: "",
@@ -222,87 +231,90 @@ impl Maker {
         let audit = self.0.guard.audit();
         // Also logged beforehand, because the process may be killed before it knows the outcome.
         if dry == DryRun::No {
-            audit.changed(&change, Told::Begun);
+            audit.log_change(&change, Told::Started);
         }
         let making = self.0.writer.apply(&object, dry, existing);
         let made = timeout_at(deadline, making).await;
-        let made = made.unwrap_or_else(|_late| Err(WriteError::Late(key.clone())));
-        let told = told(&made, dry);
+        let made = made.unwrap_or_else(|_late| Err(WriteError::TimedOut(key.clone())));
+        let told = audit_outcome(&made, dry);
         match &made {
             Ok(made) => {
                 let verb = match made.outcome {
                     Outcome::Created | Outcome::Unchanged => "create",
                     Outcome::Replaced => "replace",
                 };
-                let before = made.before.as_ref().map(state).unwrap_or_default();
-                let (before, after) = (&before, &state(&made.object));
+                let before = made.before.as_ref().map(audit_state).unwrap_or_default();
+                let (before, after) = (&before, &audit_state(&made.object));
                 let change = Change {
                     verb,
                     before,
                     after,
                     ..change
                 };
-                audit.changed(&change, told);
+                audit.log_change(&change, told);
             }
             Err(error) => {
                 let after = &chain(error);
-                audit.changed(&Change { after, ..change }, told);
+                audit.log_change(&Change { after, ..change }, told);
             }
         }
         Ok(made?)
     }
 
-    fn tell_refusal(&self, who: &Who, (verb, key): (&str, &ProfileKey), why: &NotMade) {
+    fn log_refusal(&self, who: &Requester, (verb, key): (&str, &ProfileKey), why: &CreateError) {
         let caller = who.identity.0.as_deref();
         let object = format!("HardwareProfile {key}");
         let guard = &self.0.guard;
         match why {
-            NotMade::Refused(refused) => {
-                guard.tell(verb, &object, who.peer, (caller, refused));
+            CreateError::Unauthorized(refused) => {
+                guard.record_refusal(verb, &object, who.peer, (caller, refused));
             }
-            NotMade::Elsewhere(_) => {
-                let refused = crossing::Crossing.into();
-                guard.tell(verb, &object, who.peer, (caller, &refused));
+            CreateError::NotLocal(_) => {
+                let refused = cross_site::CrossSiteRequest.into();
+                guard.record_refusal(verb, &object, who.peer, (caller, &refused));
             }
-            NotMade::NoNamespace | NotMade::Write(_) | NotMade::Busy | NotMade::Ended => {}
+            CreateError::NoNamespace
+            | CreateError::Write(_)
+            | CreateError::Busy
+            | CreateError::Panicked => {}
         }
     }
 
     /// Name of the requester; of the aggregator itself if authentication is disabled.
-    async fn name(&self, who: &Who) -> String {
+    async fn requester_name(&self, who: &Requester) -> String {
         if let Some(caller) = &who.identity.0 {
             return caller.shown();
         }
         let asked = async { self.0.writer.user().await.ok_or(()) };
-        let own = self.0.own.get_or_try_init(|| asked).await;
+        let own = self.0.identity.get_or_try_init(|| asked).await;
         own.cloned().unwrap_or_default()
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for Who {
+impl<S: Sync> FromRequestParts<S> for Requester {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         let identity = parts.extensions.get::<Identity>().cloned();
         let peer = parts.extensions.get::<Peer>();
-        let host = host(&parts.uri, &parts.headers);
+        let host = requested_host(&parts.uri, &parts.headers);
         Ok(Self {
             identity: identity.unwrap_or_default(),
             peer: peer.map(|peer| peer.address().ip()),
             host: host.unwrap_or_default().to_owned(),
-            is_passed_on: is_passed_on(&parts.headers),
+            is_forwarded: is_forwarded(&parts.headers),
         })
     }
 }
 
-impl NotMade {
+impl CreateError {
     /// Returns whether the profile may have been created nevertheless.
-    pub fn is_unknown(&self, dry: DryRun) -> bool {
+    pub fn may_have_succeeded(&self, dry: DryRun) -> bool {
         dry == DryRun::No
             && match self {
-                Self::Write(error) => error.trouble() == Trouble::Away,
-                Self::Ended => true,
-                Self::NoNamespace | Self::Elsewhere(_) | Self::Refused(_) | Self::Busy => false,
+                Self::Write(error) => error.trouble() == ErrorCategory::Unavailable,
+                Self::Panicked => true,
+                Self::NoNamespace | Self::NotLocal(_) | Self::Unauthorized(_) | Self::Busy => false,
             }
     }
 }
@@ -316,28 +328,28 @@ fn verb(existing: Existing) -> &'static str {
 }
 
 /// Outcome for the audit log.
-fn told(made: &Result<Applied, WriteError>, dry: DryRun) -> Told {
+fn audit_outcome(made: &Result<Applied, WriteError>, dry: DryRun) -> Told {
     match (made, dry) {
         (Ok(made), DryRun::No) if made.outcome == Outcome::Unchanged => Told::Unchanged,
-        (Ok(_), DryRun::No) => Told::Done,
+        (Ok(_), DryRun::No) => Told::Succeeded,
         (Ok(_), DryRun::Server) => Told::DryRun,
         (Err(_), DryRun::Server) => Told::DryRunFailed,
         (Err(error), DryRun::No) => match error.trouble() {
-            Trouble::Away => Told::Unknown,
-            Trouble::Taken | Trouble::Refused => Told::Failed,
+            ErrorCategory::Unavailable => Told::Unknown,
+            ErrorCategory::Conflict | ErrorCategory::Rejected => Told::Failed,
         },
     }
 }
 
 /// The object's annotations and spec on one line.
-fn state(object: &Value) -> String {
+fn audit_state(object: &Value) -> String {
     let metadata = object.get("metadata");
     let annotations = metadata.and_then(|metadata| metadata.get("annotations"));
     json!({"annotations": annotations, "spec": object.get("spec")}).to_string()
 }
 
 /// Returns whether the request has a header that only proxies set.
-fn is_passed_on(headers: &HeaderMap) -> bool {
+fn is_forwarded(headers: &HeaderMap) -> bool {
     headers.keys().map(header::HeaderName::as_str).any(|name| {
         matches!(name, "forwarded" | "via" | "x-real-ip") || name.starts_with("x-forwarded-")
     })
@@ -368,7 +380,7 @@ mod tests {
     use crate::aggregator::stats::Stats;
 
     #[test]
-    fn this_machine_is_known_by_its_own_names_alone() {
+    fn only_loopback_names_are_this_machine() {
         for (host, is) in [
             ("localhost", true),
             ("LOCALHOST:8443", true),
@@ -389,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_proxy_passed_on_is_known_by_what_it_says_of_that() {
+    fn forwarded_request_is_recognized_by_its_headers() {
         for (name, is) in [
             ("X-Forwarded-For", true),
             ("x-forwarded-proto", true),
@@ -402,13 +414,13 @@ mod tests {
             let mut headers = HeaderMap::new();
             let name: header::HeaderName = name.parse().unwrap();
             headers.insert(name.clone(), "1".parse().unwrap());
-            assert_eq!(is_passed_on(&headers), is, "{name}");
+            assert_eq!(is_forwarded(&headers), is, "{name}");
         }
     }
 
     #[test]
-    fn what_nobody_knows_is_told_as_that_and_what_was_only_tried_as_tried() {
-        let late = || WriteError::Late(ProfileKey::default());
+    fn unknown_outcomes_and_dry_runs_are_audited_as_such() {
+        let late = || WriteError::TimedOut(ProfileKey::default());
         for (error, dry, expected) in [
             (late(), DryRun::No, Told::Unknown),
             (late(), DryRun::Server, Told::DryRunFailed),
@@ -417,35 +429,35 @@ mod tests {
         ] {
             let word = error.to_string();
             let made: Result<Applied, WriteError> = Err(error);
-            assert_eq!(told(&made, dry), expected, "{word} {dry:?}");
-            let why = made.map_err(NotMade::Write).err();
-            let is_unknown = why.is_some_and(|why| why.is_unknown(dry));
+            assert_eq!(audit_outcome(&made, dry), expected, "{word} {dry:?}");
+            let why = made.map_err(CreateError::Write).err();
+            let is_unknown = why.is_some_and(|why| why.may_have_succeeded(dry));
             assert_eq!(is_unknown, expected == Told::Unknown, "{word}");
         }
-        assert!(NotMade::Ended.is_unknown(DryRun::No));
-        assert!(!NotMade::Ended.is_unknown(DryRun::Server));
-        assert!(!NotMade::Busy.is_unknown(DryRun::No));
+        assert!(CreateError::Panicked.may_have_succeeded(DryRun::No));
+        assert!(!CreateError::Panicked.may_have_succeeded(DryRun::Server));
+        assert!(!CreateError::Busy.may_have_succeeded(DryRun::No));
     }
 
     /// A requester on this machine, with authentication disabled.
-    fn here() -> Who {
-        Who {
+    fn here() -> Requester {
+        Requester {
             host: "localhost:8443".to_owned(),
-            ..Who::default()
+            ..Requester::default()
         }
     }
 
-    fn order(dry: DryRun) -> Order {
-        Order {
+    fn order(dry: DryRun) -> CreateRequest {
+        CreateRequest {
             object: json!({"metadata": {"namespace": "team", "name": "large"}}),
             reason: None,
             existing: Existing::Keep,
-            dry,
+            dry_run: dry,
         }
     }
 
-    /// A `Maker` whose API server answers 404 as soon as a permit is available, and the number of requests it received.
-    fn maker(may: &Arc<Semaphore>) -> (Maker, Arc<AtomicUsize>) {
+    /// A `ProfileCreator` whose API server answers 404 as soon as a permit is available, and the number of requests it received.
+    fn maker(may: &Arc<Semaphore>) -> (ProfileCreator, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let (count, may) = (Arc::clone(&asked), Arc::clone(may));
         let service = tower::service_fn(move |_: Request<Body>| {
@@ -459,64 +471,63 @@ mod tests {
             }
         });
         let guard = Guard::open(Stats::default());
-        let writer = Writer::new(kube::Client::new(service, "default"));
-        (Maker::new(writer, guard), asked)
+        let writer = ProfileWriter::new(kube::Client::new(service, "default"));
+        (ProfileCreator::new(writer, guard), asked)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_is_made_at_a_time_who_waits_too_long_is_told_and_what_is_only_tried_waits_for_nobody()
-     {
+    async fn creations_are_serialized_and_dry_runs_are_not() {
         let (maker, asked) = maker(&Arc::new(Semaphore::new(1)));
-        let turn = maker.0.turn.lock().await;
-        let busy = maker.make(&here(), order(DryRun::No)).await;
-        assert!(matches!(busy, Err(NotMade::Busy)), "{busy:?}");
+        let turn = maker.0.lock.lock().await;
+        let busy = maker.create(&here(), order(DryRun::No)).await;
+        assert!(matches!(busy, Err(CreateError::Busy)), "{busy:?}");
         assert_eq!(asked.load(Ordering::SeqCst), 0);
-        let tried = maker.make(&here(), order(DryRun::Server)).await;
-        assert!(matches!(tried, Err(NotMade::Write(_))), "{tried:?}");
+        let tried = maker.create(&here(), order(DryRun::Server)).await;
+        assert!(matches!(tried, Err(CreateError::Write(_))), "{tried:?}");
         drop(turn);
-        let made = maker.make(&here(), order(DryRun::No)).await;
-        assert!(matches!(made, Err(NotMade::Write(_))), "{made:?}");
+        let made = maker.create(&here(), order(DryRun::No)).await;
+        assert!(matches!(made, Err(CreateError::Write(_))), "{made:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn more_than_can_be_waited_for_are_sent_away_at_once() {
+    async fn excess_attempts_are_refused_immediately() {
         let may = Arc::new(Semaphore::new(0));
         let (maker, _asked) = maker(&may);
         let who = here();
-        let mut attempts: JoinSet<Result<Applied, NotMade>> = JoinSet::new();
-        for _ in 0..=AT_ONCE {
+        let mut attempts: JoinSet<Result<Applied, CreateError>> = JoinSet::new();
+        for _ in 0..=MAX_CONCURRENT {
             let (maker, who) = (maker.clone(), who.clone());
-            attempts.spawn(async move { maker.make(&who, order(DryRun::Server)).await });
+            attempts.spawn(async move { maker.create(&who, order(DryRun::Server)).await });
         }
         // All others wait for the API server.
         let first = attempts.join_next().await.unwrap().unwrap();
-        assert!(matches!(first, Err(NotMade::Busy)), "{first:?}");
+        assert!(matches!(first, Err(CreateError::Busy)), "{first:?}");
         may.close();
         for other in attempts.join_all().await {
-            assert!(matches!(other, Err(NotMade::Write(_))), "{other:?}");
+            assert!(matches!(other, Err(CreateError::Write(_))), "{other:?}");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_end_waits_for_what_is_being_made_also_where_nobody_else_does() {
+    async fn drain_waits_for_abandoned_creations() {
         let may = Arc::new(Semaphore::new(0));
         let (maker, asked) = maker(&may);
         let who = here();
         let gone = timeout(
             Duration::from_millis(1),
-            maker.make(&who, order(DryRun::No)),
+            maker.create(&who, order(DryRun::No)),
         )
         .await;
         assert!(gone.is_err());
         let mut end = Box::pin(maker.ended());
         let waits = timeout(Duration::from_millis(1), &mut end).await;
         assert!(waits.is_err());
-        let late = maker.make(&who, order(DryRun::No)).await;
-        assert!(matches!(late, Err(NotMade::Busy)), "{late:?}");
+        let late = maker.create(&who, order(DryRun::No)).await;
+        assert!(matches!(late, Err(CreateError::Busy)), "{late:?}");
         may.close();
         end.await;
         assert!(asked.load(Ordering::SeqCst) > 0);
-        let after = maker.make(&who, order(DryRun::No)).await;
-        assert!(matches!(after, Err(NotMade::Busy)), "{after:?}");
+        let after = maker.create(&who, order(DryRun::No)).await;
+        assert!(matches!(after, Err(CreateError::Busy)), "{after:?}");
     }
 }

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::book::{ChoiceError, Current};
+use crate::config_files::{LayoutFileSnapshot, LayoutLookupError};
 use crate::domain::inventory::Inventory;
-use crate::domain::layout::{Resolved, Targets};
-use crate::domain::plan::{self, NodePlan, Policy, Question};
+use crate::domain::layout::{ResolvedLayout, Targets};
+use crate::domain::plan::{self, NodePlan, PlanInput, Policy};
 
 /// Plan for a layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,15 +21,15 @@ pub struct DryRun {
 
 /// Plans the changes that applying the layout `name` would make to a node with this inventory.
 pub fn dry_run(
-    layouts: &Current,
+    layouts: &LayoutFileSnapshot,
     name: &str,
     inventory: &Inventory,
     policy: Policy,
-) -> Result<DryRun, ChoiceError> {
-    let Resolved {
+) -> Result<DryRun, LayoutLookupError> {
+    let ResolvedLayout {
         targets, warnings, ..
-    } = layouts.meant(name, inventory)?;
-    let plan = plan::plan(&Question {
+    } = layouts.resolve(name, inventory)?;
+    let plan = plan::plan(&PlanInput {
         inventory,
         targets: &targets,
         holders: &[],

@@ -1,7 +1,7 @@
 //! Client of an external estimate engine.
 //!
 //! The engine is a remote third-party service, so every resource is bounded: the duration of a request, the length of
-//! the answer, the number of concurrent requests, and the request rate after failures ([`Breaker`]). Answers are
+//! the answer, the number of concurrent requests, and the request rate after failures ([`CircuitBreaker`]). Answers are
 //! validated before they are used.
 
 use std::collections::BTreeMap;
@@ -25,57 +25,59 @@ use tracing::{info, warn};
 use super::clock::Clock;
 use crate::config::aggregator::EngineSettings;
 use crate::domain::error::chain;
-use crate::domain::estimate::breaker::{Breaker, Decision, Event};
-use crate::domain::estimate::{Devices, Workload};
-use crate::wire::estimates::{EngineQuestion, Lie, Said, WorkloadJson, believed};
+use crate::domain::estimate::circuit_breaker::{CircuitBreaker, Decision, Event};
+use crate::domain::estimate::{DeviceGroup, Workload};
+use crate::wire::estimates::{
+    EngineEstimates, EngineRequest, InvalidResponse, WorkloadJson, validate,
+};
 
 /// Maximum length of an answer in bytes. A page of figures needs a hundredth of it.
-const LONGEST_ANSWER: usize = 256 << 10;
+const MAX_ANSWER_BYTES: usize = 256 << 10;
 /// Maximum number of concurrent requests; further estimates are returned without times.
-const AT_ONCE: usize = 16;
+const MAX_CONCURRENT: usize = 16;
 /// Time to live of a cached answer. An open page repeats the same request on every change of the fleet.
-const KEPT_FOR: Duration = Duration::from_mins(1);
+const CACHE_TTL: Duration = Duration::from_mins(1);
 /// Capacity of the cache.
-const MOST_KEPT: usize = 64;
+const CACHE_CAPACITY: usize = 64;
 
 /// Client of an estimate engine.
 #[derive(Debug)]
 pub struct Engine {
     http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     url: String,
-    patience: Duration,
-    breaker: Mutex<Breaker>,
-    places: Semaphore,
-    kept: Mutex<Kept>,
+    timeout: Duration,
+    breaker: Mutex<CircuitBreaker>,
+    slots: Semaphore,
+    cache: Mutex<AnswerCache>,
 }
 
 /// Valid answers by request, with their arrival time.
-type Kept = BTreeMap<Bytes, (Duration, Said)>;
+type AnswerCache = BTreeMap<Bytes, (Duration, EngineEstimates)>;
 
 /// Reason for an unusable answer.
 #[derive(Debug, Error)]
 pub enum EngineError {
     /// Too many recent failures; requests are suspended for some seconds.
     #[error("the estimate engine failed several times in a row and is left alone for some seconds")]
-    LeftAlone,
+    Suspended,
     /// Too many concurrent requests.
     #[error("too many questions to the estimate engine are open")]
     Busy,
     /// Timeout.
     #[error("the estimate engine did not answer within {0:?}")]
-    TooSlow(Duration),
+    Timeout(Duration),
     /// Connection failure.
     #[error("the estimate engine cannot be asked")]
-    Away(#[source] Box<dyn std::error::Error + Send + Sync>),
+    Unreachable(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// Status other than 200.
     #[error("the estimate engine answers {0}")]
-    Refused(StatusCode),
+    Status(StatusCode),
     /// Answer longer than the limit.
     #[error("the estimate engine answers more than {} KiB", .0 >> 10)]
-    TooLong(usize),
+    AnswerTooLong(usize),
     /// Invalid answer.
     #[error("the estimate engine is not believed")]
-    Lies(#[source] Lie),
+    InvalidResponse(#[source] InvalidResponse),
 }
 
 /// Failure to set up TLS.
@@ -85,8 +87,8 @@ pub struct EngineSetupError(#[source] Box<dyn std::error::Error + Send + Sync>);
 
 impl EngineError {
     /// Returns whether the engine is healthy and rejected only this request.
-    fn is_about_the_question(&self) -> bool {
-        let Self::Refused(status) = self else {
+    fn is_request_specific(&self) -> bool {
+        let Self::Status(status) = self else {
             return false;
         };
         let is_about_time =
@@ -110,10 +112,10 @@ impl Engine {
         Ok(Self {
             http: legacy::Client::builder(TokioExecutor::new()).build(connector),
             url: settings.url.to_string(),
-            patience: settings.timeout,
+            timeout: settings.timeout,
             breaker: Mutex::default(),
-            places: Semaphore::new(AT_ONCE),
-            kept: Mutex::default(),
+            slots: Semaphore::new(MAX_CONCURRENT),
+            cache: Mutex::default(),
         })
     }
 
@@ -126,64 +128,65 @@ impl Engine {
     pub async fn ask(
         &self,
         (workload, told): (&Workload, WorkloadJson),
-        devices: &[Devices],
+        devices: &[DeviceGroup],
         clock: &Clock,
-    ) -> Result<Said, EngineError> {
-        let question = serde_json::to_vec(&EngineQuestion::new(told, devices));
-        let question = question.map_err(|error| EngineError::Away(error.into()))?;
+    ) -> Result<EngineEstimates, EngineError> {
+        let question = serde_json::to_vec(&EngineRequest::new(told, devices));
+        let question = question.map_err(|error| EngineError::Unreachable(error.into()))?;
         let question = Bytes::from(question);
-        if let Some(said) = self.kept(clock).get(&question) {
+        if let Some(said) = self.lock_cache(clock).get(&question) {
             return Ok(said.1.clone());
         }
-        let _place = self.places.try_acquire().map_err(|_| EngineError::Busy)?;
-        if self.note(Event::Wanted, clock) == Decision::Leave {
-            return Err(EngineError::LeftAlone);
+        let _place = self.slots.try_acquire().map_err(|_| EngineError::Busy)?;
+        if self.record(Event::Requested, clock) == Decision::Skip {
+            return Err(EngineError::Suspended);
         }
-        let body = timeout(self.patience, self.exchange(question.clone())).await;
-        let body = body.unwrap_or(Err(EngineError::TooSlow(self.patience)));
-        let said =
-            body.and_then(|body| believed(&body, workload, devices).map_err(EngineError::Lies));
+        let body = timeout(self.timeout, self.exchange(question.clone())).await;
+        let body = body.unwrap_or(Err(EngineError::Timeout(self.timeout)));
+        let said = body.and_then(|body| {
+            validate(&body, workload, devices).map_err(EngineError::InvalidResponse)
+        });
         match &said {
             Ok(said) => {
-                let mut kept = self.kept(clock);
-                if kept.len() < MOST_KEPT {
+                let mut kept = self.lock_cache(clock);
+                if kept.len() < CACHE_CAPACITY {
                     kept.insert(question, (now(clock), said.clone()));
                 }
                 drop(kept);
-                self.note(Event::Answered, clock)
+                self.record(Event::Succeeded, clock)
             }
             Err(error) => {
                 warn!("no estimates from {}: {}", self.url, chain(error));
-                let event = if error.is_about_the_question() {
+                let event = if error.is_request_specific() {
                     Event::Declined
                 } else {
                     Event::Failed
                 };
-                self.note(event, clock)
+                self.record(event, clock)
             }
         };
         said
     }
 
     /// Locks the cache and removes expired answers.
-    fn kept(&self, clock: &Clock) -> MutexGuard<'_, Kept> {
+    fn lock_cache(&self, clock: &Clock) -> MutexGuard<'_, AnswerCache> {
         let now = now(clock);
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|_, (came, _)| now.saturating_sub(*came) < KEPT_FOR);
+        let mut kept = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|_, (came, _)| now.saturating_sub(*came) < CACHE_TTL);
         kept
     }
 
-    fn note(&self, event: Event, clock: &Clock) -> Decision {
+    fn record(&self, event: Event, clock: &Clock) -> Decision {
         let now = now(clock);
         let mut breaker = self.breaker.lock().unwrap_or_else(PoisonError::into_inner);
         let (next, decision) = breaker.step(event, now);
-        if let (Breaker::Closed { .. }, Breaker::Open { .. }) = (*breaker, next) {
+        if let (CircuitBreaker::Closed { .. }, CircuitBreaker::Open { .. }) = (*breaker, next) {
             warn!(
                 "the estimate engine at {} is left alone for some seconds",
                 self.url
             );
         }
-        if let (Breaker::Probing { .. }, Breaker::Closed { .. }) = (*breaker, next) {
+        if let (CircuitBreaker::Probing { .. }, CircuitBreaker::Closed { .. }) = (*breaker, next) {
             info!("the estimate engine at {} answers again", self.url);
         }
         *breaker = next;
@@ -191,7 +194,8 @@ impl Engine {
     }
 
     async fn exchange(&self, question: Bytes) -> Result<Bytes, EngineError> {
-        let away = |error: Box<dyn std::error::Error + Send + Sync>| EngineError::Away(error);
+        let away =
+            |error: Box<dyn std::error::Error + Send + Sync>| EngineError::Unreachable(error);
         let request = Request::post(&self.url)
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "application/json")
@@ -202,18 +206,18 @@ impl Engine {
         let response = response.map_err(|error| away(error.into()))?;
         // A redirect counts as a refusal: requests must not be sent to any other address than the configured one.
         if response.status() != StatusCode::OK {
-            return Err(EngineError::Refused(response.status()));
+            return Err(EngineError::Status(response.status()));
         }
-        let whole = Limited::new(response.into_body(), LONGEST_ANSWER)
+        let whole = Limited::new(response.into_body(), MAX_ANSWER_BYTES)
             .collect()
             .await;
         whole
             .map(http_body_util::Collected::to_bytes)
             .map_err(|error| {
                 if error.is::<LengthLimitError>() {
-                    EngineError::TooLong(LONGEST_ANSWER)
+                    EngineError::AnswerTooLong(MAX_ANSWER_BYTES)
                 } else {
-                    EngineError::Away(error)
+                    EngineError::Unreachable(error)
                 }
             })
     }

@@ -6,16 +6,20 @@
 use super::view::View;
 use crate::domain::access::Sight;
 use crate::domain::error::chain;
-use crate::domain::estimate::{Devices, Figure, SOURCE, Workload, assumptions, cost, roofline};
+use crate::domain::estimate::{
+    DeviceGroup, EstimateValue, SOURCE_NAME, Workload, assumptions, cost, roofline,
+};
 use crate::domain::matching::RequestError;
 use crate::domain::price::{PriceBook, PurchaseOption};
 use crate::wire::api::API_VERSION;
-use crate::wire::estimates::{EstimateAnswer, EstimateRequest, EstimateRow, MOST_ITEMS, Said};
+use crate::wire::estimates::{
+    EngineEstimates, EstimateAnswer, EstimateRequest, EstimateRow, MAX_ITEMS,
+};
 
 /// Name of the engine for callers who are not allowed to see its URL.
-const ENGINE: &str = "the estimate engine";
+const ENGINE_ALIAS: &str = "the estimate engine";
 /// Message for callers who are not allowed to see why the price book cannot be read.
-pub const OLD_PRICES: &str = "prices are those of before: the price book cannot be used now";
+pub const PRICES_OUTDATED: &str = "prices are those of before: the price book cannot be used now";
 
 type Money<'b> = (Option<&'b PriceBook>, PurchaseOption);
 
@@ -26,32 +30,36 @@ pub async fn estimate(
     asked: EstimateRequest,
 ) -> Result<EstimateAnswer, RequestError> {
     let workload = asked.workload()?;
-    let option = asked.option()?;
+    let option = asked.purchase_option()?;
     let mut notices = Vec::new();
     let devices = match asked.devices()? {
         Some(devices) => devices,
-        None => of_fleet(view, &mut notices),
+        None => one_device_per_type(view, &mut notices),
     };
     let prices = view.prices();
-    notices.extend(prices.notice.map(|why| sight.told(why, OLD_PRICES)));
+    notices.extend(prices.notice.map(|why| sight.told(why, PRICES_OUTDATED)));
     let money = (prices.book.as_deref(), option);
     let answer = match view.engine() {
         None => {
-            let passed_over = asked.workload.passed_over();
+            let passed_over = asked.workload.ignored_fields();
             notices.extend(passed_over.iter().map(|what| {
                 format!("{what} makes no difference to the rule of thumb; an engine may look at it")
             }));
-            by_rule(&workload, &devices, money)
+            estimate_by_roofline(&workload, &devices, money)
         }
         Some(engine) => {
-            let question = (&workload, asked.workload.with_tokens_of(&workload));
+            let question = (&workload, asked.workload.with_total_tokens(&workload));
             match engine.ask(question, &devices, view.clock()).await {
-                Ok(said) => by_engine(said, &devices, money),
+                Ok(said) => answer_from_engine(said, &devices, money),
                 Err(error) => {
                     // The URL can reveal the name of an internal network.
-                    let source = if sight.nodes { engine.url() } else { ENGINE };
+                    let source = if sight.nodes {
+                        engine.url()
+                    } else {
+                        ENGINE_ALIAS
+                    };
                     let why = sight.told(chain(&error), &error.to_string());
-                    without_times(source, &why, &devices)
+                    answer_without_times(source, &why, &devices)
                 }
             }
         }
@@ -60,48 +68,56 @@ pub async fn estimate(
 }
 
 /// One device of each type in the fleet.
-fn of_fleet(view: &View, notices: &mut Vec<String>) -> Vec<Devices> {
+fn one_device_per_type(view: &View, notices: &mut Vec<String>) -> Vec<DeviceGroup> {
     let types = view.listed().types(view.clock().now());
-    let mut all: Vec<Devices> = types
+    let mut all: Vec<DeviceGroup> = types
         .into_iter()
         .filter_map(|one| one.counts.type_name)
-        .map(|type_name| Devices {
+        .map(|type_name| DeviceGroup {
             type_name,
             count: 1,
         })
         .collect();
-    if all.len() > MOST_ITEMS {
+    if all.len() > MAX_ITEMS {
         notices.push(format!(
-            "the fleet has {} types; the first {MOST_ITEMS} are answered",
+            "the fleet has {} types; the first {MAX_ITEMS} are answered",
             all.len()
         ));
-        all.truncate(MOST_ITEMS);
+        all.truncate(MAX_ITEMS);
     }
     all
 }
 
-fn by_rule(workload: &Workload, devices: &[Devices], money: Money<'_>) -> EstimateAnswer {
+fn estimate_by_roofline(
+    workload: &Workload,
+    devices: &[DeviceGroup],
+    money: Money<'_>,
+) -> EstimateAnswer {
     let rows = devices.iter().map(|one| match roofline(workload, one) {
         Ok(figure) => row(one, figure, true, money),
         Err(why) => EstimateRow {
             why_not: Some(why.to_string()),
-            ..bare(one)
+            ..empty_row(one)
         },
     });
     EstimateAnswer {
         assumptions: assumptions(workload),
-        ..answer(SOURCE, rows.collect())
+        ..answer(SOURCE_NAME, rows.collect())
     }
 }
 
-fn by_engine(said: Said, devices: &[Devices], money: Money<'_>) -> EstimateAnswer {
+fn answer_from_engine(
+    said: EngineEstimates,
+    devices: &[DeviceGroup],
+    money: Money<'_>,
+) -> EstimateAnswer {
     let rows = devices.iter().map(|one| {
         let key = (one.type_name.to_string(), one.count);
         match said.figures.get(&key) {
             Some((figure, interpolated)) => row(one, *figure, *interpolated, money),
             None => EstimateRow {
                 why_not: Some("the engine has no figure for it".to_owned()),
-                ..bare(one)
+                ..empty_row(one)
             },
         }
     });
@@ -112,11 +128,11 @@ fn by_engine(said: Said, devices: &[Devices], money: Money<'_>) -> EstimateAnswe
     }
 }
 
-fn without_times(source: &str, why: &str, devices: &[Devices]) -> EstimateAnswer {
+fn answer_without_times(source: &str, why: &str, devices: &[DeviceGroup]) -> EstimateAnswer {
     EstimateAnswer {
         times: "none".to_owned(),
         reason: Some(why.to_owned()),
-        ..answer(source, devices.iter().map(bare).collect())
+        ..answer(source, devices.iter().map(empty_row).collect())
     }
 }
 
@@ -134,23 +150,28 @@ fn answer(source: &str, items: Vec<EstimateRow>) -> EstimateAnswer {
     }
 }
 
-fn row(of: &Devices, figure: Figure, interpolated: bool, (book, option): Money<'_>) -> EstimateRow {
+fn row(
+    of: &DeviceGroup,
+    figure: EstimateValue,
+    interpolated: bool,
+    (book, option): Money<'_>,
+) -> EstimateRow {
     let price = book.and_then(|book| book.price(&of.type_name, option));
     let cost = price.and_then(|price| cost(figure, &price, of.count));
     let (seconds, speed) = match figure {
-        Figure::Seconds(time) => (Some(time.into()), None),
-        Figure::TokensPerSecond(speed) => (None, Some(speed.into())),
+        EstimateValue::Seconds(time) => (Some(time.into()), None),
+        EstimateValue::TokensPerSecond(speed) => (None, Some(speed.into())),
     };
     EstimateRow {
         seconds,
         tokens_per_second: speed,
         interpolated,
         cost: cost.map(Into::into),
-        ..bare(of)
+        ..empty_row(of)
     }
 }
 
-fn bare(of: &Devices) -> EstimateRow {
+fn empty_row(of: &DeviceGroup) -> EstimateRow {
     EstimateRow {
         type_name: of.type_name.to_string(),
         count: of.count,

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::clock::Moment;
-use super::roster::{Difference, Keyed, Roster};
-use crate::domain::availability::Source;
+use super::persistent_map::{Difference, Keyed, PersistentMap};
+use crate::domain::availability::TypeSource;
 use crate::domain::fleet::{
     Counts, DeviceSummary, LayoutStatus, LayoutSummary, NodeState, NodeSummary, SharingSummary,
     TypeCounts, UsageRank,
@@ -25,10 +25,10 @@ pub struct Fleet {
     /// Increases with each change.
     pub revision: u64,
     /// Nodes ordered by name.
-    pub nodes: Roster<Node>,
+    pub nodes: PersistentMap<Node>,
     /// Whether an agent connected that had reported to an earlier run of the aggregator; shows that the aggregator was
     /// restarted.
-    pub has_returned: bool,
+    pub saw_returning_agent: bool,
 }
 
 /// Last reported state of a node.
@@ -37,7 +37,7 @@ pub struct Node {
     /// Name of the node.
     pub name: NodeName,
     /// Its agent, or the label that names its type if no agent reports it.
-    pub source: Source,
+    pub source: TypeSource,
     /// Run of the agent that reports the node.
     pub run: Run,
     /// Version of that agent.
@@ -62,7 +62,7 @@ pub struct Node {
 
 /// Agent that reports a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Origin {
+pub struct ReportingAgent {
     /// Name of the node.
     pub name: NodeName,
     /// Run of the agent.
@@ -73,7 +73,7 @@ pub struct Origin {
 
 /// Digest of a status, stored with its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Gist {
+pub struct StatusDigest {
     /// Labels of the node.
     pub labels: Arc<LabelSet>,
     /// Devices ordered by PCI address.
@@ -97,9 +97,9 @@ pub struct Freshness {
 impl Fleet {
     /// Devices of all nodes by type, ordered by the type's name with untyped devices last, and the number of nodes that
     /// have each. Devices of stale nodes count as unknown.
-    pub fn types(&self, now: Moment) -> Vec<TypeOfFleet> {
+    pub fn types(&self, now: Moment) -> Vec<TypeTotals> {
         // A tree, because peers choose the type names: invented names must not slow this down.
-        let mut all: BTreeMap<Option<TypeName>, TypeOfFleet> = BTreeMap::new();
+        let mut all: BTreeMap<Option<TypeName>, TypeTotals> = BTreeMap::new();
         for node in self.nodes.iter() {
             let without_agent = u32::from(!node.has_agent());
             for counts in node.types(now) {
@@ -109,7 +109,7 @@ impl Fleet {
                     known.without_agent = known.without_agent.saturating_add(without_agent);
                 } else {
                     let counts = counts.into_owned();
-                    let one = TypeOfFleet {
+                    let one = TypeTotals {
                         counts,
                         nodes: 1,
                         without_agent,
@@ -130,7 +130,7 @@ impl Fleet {
 
 /// Devices of one type in the whole fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TypeOfFleet {
+pub struct TypeTotals {
     /// Device counts.
     pub counts: TypeCounts,
     /// Number of nodes with at least one device of the type.
@@ -139,12 +139,16 @@ pub struct TypeOfFleet {
     pub without_agent: u32,
 }
 
-impl Gist {
+impl StatusDigest {
     /// Summarizes a node with this inventory, labels and layout status.
-    pub fn of(inventory: &Inventory, labels: Arc<LabelSet>, layout: Option<&LayoutStatus>) -> Self {
+    pub fn new(
+        inventory: &Inventory,
+        labels: Arc<LabelSet>,
+        layout: Option<&LayoutStatus>,
+    ) -> Self {
         let nvml = &inventory.nvml;
         let devices = DeviceSummary::all(inventory);
-        let summary = NodeSummary::of(&devices, nvml, layout.map(LayoutSummary::of));
+        let summary = NodeSummary::new(&devices, nvml, layout.map(LayoutSummary::of));
         Self {
             labels,
             summary: summary.with_neuron(inventory.neuron.as_ref()),
@@ -165,17 +169,22 @@ impl Gist {
     /// Adds the usage by pod.
     #[must_use]
     pub fn with_usage(self, usage: Option<&Usage>) -> Self {
-        let usage = usage.map(UsageRank::of).unwrap_or_default();
+        let usage = usage.map(UsageRank::from_usage).unwrap_or_default();
         Self { usage, ..self }
     }
 }
 
 impl Node {
     /// Creates a node whose connected agent has just confirmed its state.
-    pub fn new(origin: Origin, parts: Parts, gist: Gist, freshness: Freshness) -> Self {
+    pub fn new(
+        origin: ReportingAgent,
+        parts: Parts,
+        gist: StatusDigest,
+        freshness: Freshness,
+    ) -> Self {
         Self {
             name: origin.name,
-            source: Source::Agent,
+            source: TypeSource::Agent,
             run: origin.run,
             agent_version: origin.agent_version,
             parts,
@@ -192,7 +201,7 @@ impl Node {
     /// Creates a node of the cluster without an agent, as described by its labels.
     pub fn without_agent(
         name: NodeName,
-        (summary, source): (NodeSummary, Source),
+        (summary, source): (NodeSummary, TypeSource),
         labels: Arc<LabelSet>,
         freshness: Freshness,
     ) -> Self {
@@ -217,7 +226,7 @@ impl Node {
 
     /// Returns whether an agent reports the node, or has reported it.
     pub fn has_agent(&self) -> bool {
-        self.source == Source::Agent
+        self.source == TypeSource::Agent
     }
 
     /// State of the node at `now`.
@@ -239,7 +248,7 @@ impl Node {
     pub fn counts(&self, now: Moment) -> Counts {
         let counts = self.summary.counts();
         if self.freshness.is_stale(now) {
-            counts.stale()
+            counts.as_stale()
         } else {
             counts
         }
@@ -251,7 +260,7 @@ impl Node {
         self.summary.types.iter().map(move |one| {
             let mut one = Cow::Borrowed(one);
             if is_stale {
-                one.to_mut().counts = one.counts.stale();
+                one.to_mut().counts = one.counts.as_stale();
             }
             one
         })
@@ -308,7 +317,7 @@ impl Freshness {
 
     /// Sets the staleness as found by the writer.
     #[must_use]
-    pub fn found(&self, stale: bool) -> Self {
+    pub fn with_found_stale(&self, stale: bool) -> Self {
         Self {
             found_stale: stale,
             ..self.clone()

@@ -20,101 +20,104 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use tracing::debug;
 
 use super::access::Guard;
-use super::auth::{Gate, Refused};
-use super::peer::{Live, Peer};
+use super::auth::{AuthError, Gate};
+use super::peer::{ActiveStream, Peer};
 use super::stats::Stats;
-use super::store::desk::Desk;
-use super::store::{MOST_BYTES, Refusal, Speaker, Store, Welcome};
-use super::watch::{Events, Watching};
+use super::store::shared_store::SharedStore;
+use super::store::{HelloOutcome, MAX_STATUS_BYTES, Reporter, Store, StoreError};
+use super::watch::{WatchEvents, WatchSession};
 use crate::domain::error::chain;
-use crate::domain::stream::ToAgent;
+use crate::domain::stream::AggregatorMessage;
 use crate::proto::v1;
 use crate::proto::v1::fleet_server::{Fleet, FleetServer};
-use crate::wire::stream::{Incoming, encode_to_agent, parse_from_agent};
+use crate::wire::stream::{ReceivedMessage, encode_to_agent, parse_from_agent};
 
 /// The gRPC service.
 #[derive(Debug)]
-pub struct Ingest {
-    desk: Arc<Desk>,
+pub struct IngestService {
+    store: Arc<SharedStore>,
     gate: Gate,
     stats: Stats,
-    patience: Patience,
+    patience: PeerTimeouts,
     watchers: Arc<Semaphore>,
     /// Authorizes watchers.
-    readers: Guard,
+    read_guard: Guard,
 }
 
 /// Time limits for peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct PeerTimeouts {
     /// Time to send a hello after opening a stream.
     pub hello: Duration,
     /// Time to read a message, while watching the fleet.
-    pub reading: Duration,
+    pub read: Duration,
 }
 
 /// Answers to one agent.
 #[derive(Debug)]
-pub struct Answers {
-    next: Option<ToAgent>,
+pub struct AnswerStream {
+    next: Option<AggregatorMessage>,
     /// `None` once the stream is about to end.
     session: Option<Session>,
     /// Set after each answer, to let other streams run first.
-    waits: bool,
+    yields: bool,
 }
 
 #[derive(Debug)]
 struct Session {
-    desk: Arc<Desk>,
+    desk: Arc<SharedStore>,
     stats: Stats,
-    speaker: Speaker,
+    speaker: Reporter,
     messages: Streaming<v1::FromAgent>,
     /// Held so that the store can end the connection.
     _peer: Arc<Peer>,
-    _live: Live,
+    _live: ActiveStream,
 }
 
 /// Maximum number of watch streams. Each may hold an old snapshot, which limits their number.
-const MOST_WATCHERS: usize = 64;
+const MAX_WATCHERS: usize = 64;
 
-impl Default for Patience {
+impl Default for PeerTimeouts {
     fn default() -> Self {
         Self {
             hello: Duration::from_secs(10),
-            reading: Duration::from_secs(30),
+            read: Duration::from_secs(30),
         }
     }
 }
 
-impl Ingest {
+impl IngestService {
     /// Creates a service that writes reports of agents that `gate` admits to `desk`.
-    pub fn new(desk: Arc<Desk>, gate: Gate, stats: Stats, patience: Patience) -> Self {
+    pub fn new(store: Arc<SharedStore>, gate: Gate, stats: Stats, patience: PeerTimeouts) -> Self {
         Self {
-            desk,
+            store,
             gate,
             patience,
-            watchers: Arc::new(Semaphore::new(MOST_WATCHERS)),
-            readers: Guard::open(stats.clone()),
+            watchers: Arc::new(Semaphore::new(MAX_WATCHERS)),
+            read_guard: Guard::open(stats.clone()),
             stats,
         }
     }
 
-    /// Restricts watching to clients that `readers` authorizes.
+    /// Restricts watching to clients that `read_guard` authorizes.
     #[must_use]
     pub fn with_readers(self, readers: Guard) -> Self {
-        Self { readers, ..self }
+        Self {
+            read_guard: readers,
+            ..self
+        }
     }
 
     /// Converts the service to a router.
     pub fn into_router(self) -> Router {
-        let service = FleetServer::new(self).max_decoding_message_size(MOST_BYTES);
+        let service = FleetServer::new(self).max_decoding_message_size(MAX_STATUS_BYTES);
         Routes::new(service).prepare().into_axum_router()
     }
 
-    fn turned_away(&self, peer: &Peer, refused: &Refused) -> Status {
+    fn refuse_agent(&self, peer: &Peer, refused: &AuthError) -> Status {
         // Logged at debug level, because unauthenticated clients could fill a disk. The agent logs the same error.
         debug!(peer = %peer.address(), "not let in: {refused}");
-        self.refused(refused.word(), refused.status())
+        self.refused(refused.label(), refused.status())
     }
 
     fn refused(&self, word: &'static str, status: Status) -> Status {
@@ -124,18 +127,18 @@ impl Ingest {
 }
 
 #[tonic::async_trait]
-impl Fleet for Ingest {
-    type ReportStream = Answers;
-    type WatchStream = Events;
+impl Fleet for IngestService {
+    type ReportStream = AnswerStream;
+    type WatchStream = WatchEvents;
 
     async fn report(
         &self,
         request: Request<Streaming<v1::FromAgent>>,
-    ) -> Result<Response<Answers>, Status> {
+    ) -> Result<Response<AnswerStream>, Status> {
         let peer = Arc::new(peer(&request)?);
         // Authentication comes before reading any message.
         let proven = self.gate.admit(request.metadata()).await;
-        let proven = proven.map_err(|refused| self.turned_away(&peer, &refused))?;
+        let proven = proven.map_err(|refused| self.refuse_agent(&peer, &refused))?;
         let mut messages = request.into_inner();
         let first = timeout(self.patience.hello, messages.message())
             .await
@@ -143,7 +146,7 @@ impl Fleet for Ingest {
                 let said = format!("no hello came within {:?}", self.patience.hello);
                 self.refused("no_hello", Status::deadline_exceeded(said))
             })?
-            .map_err(|status| self.refused("unreadable", unreadable(&status)))?
+            .map_err(|status| self.refused("unreadable", read_error(&status)))?
             .ok_or_else(|| {
                 let said = "the stream ended before a hello came";
                 self.refused("no_hello", Status::invalid_argument(said))
@@ -151,55 +154,60 @@ impl Fleet for Ingest {
         let first = parse_from_agent(first).map_err(|error| {
             self.refused("bad_message", Status::invalid_argument(chain(&error)))
         })?;
-        let Incoming::Hello { identity, hello } = first else {
+        let ReceivedMessage::Hello { identity, hello } = first else {
             let said = "the first message of a stream is a hello, and this was another one";
             return Err(self.refused("no_hello", Status::invalid_argument(said)));
         };
         if let Some(proven) = proven.filter(|proven| *proven != identity.node) {
             let said = identity.node;
-            return Err(self.turned_away(&peer, &Refused::OtherNode { said, proven }));
+            return Err(self.refuse_agent(&peer, &AuthError::OtherNode { said, proven }));
         }
         let welcome = self
-            .desk
-            .with(|store, now| store.greet(identity, &hello, &peer, now))
-            .map_err(|refusal| self.refused(refusal.word(), status(&refusal)))?;
+            .store
+            .with(|store, now| store.accept_hello(identity, &hello, &peer, now))
+            .map_err(|refusal| self.refused(refusal.label(), status(&refusal)))?;
         Ok(Response::new(match welcome {
-            Welcome::Go(answer) => Answers {
+            HelloOutcome::HoldOff(answer) => AnswerStream {
                 next: Some(answer),
                 session: None,
-                waits: false,
+                yields: false,
             },
-            Welcome::Speak(speaker, answer) => Answers {
+            HelloOutcome::Accepted(speaker, answer) => AnswerStream {
                 next: Some(answer),
                 session: Some(Session {
-                    desk: Arc::clone(&self.desk),
+                    desk: Arc::clone(&self.store),
                     stats: self.stats.clone(),
                     speaker,
                     messages,
-                    _live: peer.stream(),
+                    _live: peer.open_stream(),
                     _peer: peer,
                 }),
-                waits: false,
+                yields: false,
             },
         }))
     }
 
-    async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Events>, Status> {
+    async fn watch(
+        &self,
+        request: Request<v1::WatchRequest>,
+    ) -> Result<Response<WatchEvents>, Status> {
         let address = peer(&request)?.address().ip();
-        let right = self.readers.follows(request.metadata().as_ref(), address);
+        let right = self
+            .read_guard
+            .authorize_watch(request.metadata().as_ref(), address);
         let right = right
             .await
-            .map_err(|refused| self.refused(refused.word(), refused.status()))?;
+            .map_err(|refused| self.refused(refused.label(), refused.status()))?;
         let place = Arc::clone(&self.watchers).try_acquire_owned();
         let place = place.map_err(|_full| {
-            let said = format!("{MOST_WATCHERS} follow the fleet already");
+            let said = format!("{MAX_WATCHERS} follow the fleet already");
             self.refused("too_many_watchers", Status::resource_exhausted(said))
         })?;
-        let watching = Watching {
+        let watching = WatchSession {
             peer: peer(&request)?,
-            view: self.desk.view(),
+            view: self.store.view(),
             stats: self.stats.clone(),
-            patience: self.patience.reading,
+            read_timeout: self.patience.read,
         };
         let events = watching
             .start((place, right), &request.into_inner())
@@ -208,7 +216,7 @@ impl Fleet for Ingest {
     }
 }
 
-impl Stream for Answers {
+impl Stream for AnswerStream {
     type Item = Result<v1::ToAgent, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -216,7 +224,7 @@ impl Stream for Answers {
             return Poll::Ready(Some(Ok(encode_to_agent(&answer))));
         }
         // Yields after each message, because even a small one can cause much work.
-        if mem::take(&mut self.waits) {
+        if mem::take(&mut self.yields) {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -224,7 +232,7 @@ impl Stream for Answers {
             return Poll::Ready(None);
         };
         let answer = ready!(session.poll_answer(cx));
-        self.waits = true;
+        self.yields = true;
         match answer {
             Some(Ok(Reply::Answer(answer))) => Poll::Ready(Some(Ok(encode_to_agent(&answer)))),
             Some(Ok(Reply::Superseded)) => {
@@ -244,7 +252,7 @@ impl Stream for Answers {
 }
 
 enum Reply {
-    Answer(ToAgent),
+    Answer(AggregatorMessage),
     Superseded,
 }
 
@@ -257,7 +265,7 @@ impl Session {
             None => return Poll::Ready(None),
             Some(Err(status)) => {
                 // A broken connection cannot receive an answer, and is not counted as a refusal.
-                let status = unreadable(&status);
+                let status = read_error(&status);
                 if status.code() != Code::Unknown && status.code() != Code::Cancelled {
                     self.stats.refused("unreadable");
                 }
@@ -275,9 +283,9 @@ impl Session {
         })?;
         let answer = self
             .desk
-            .with(|store, now| store.hear(&self.speaker, message, now))
+            .with(|store, now| store.handle_message(&self.speaker, message, now))
             .map_err(|refusal| {
-                self.stats.refused(refusal.word());
+                self.stats.refused(refusal.label());
                 status(&refusal)
             })?;
         Ok(answer.map_or(Reply::Superseded, Reply::Answer))
@@ -296,8 +304,8 @@ fn peer<T>(request: &Request<T>) -> Result<Peer, Status> {
     peer.ok_or_else(|| Status::internal("the request came on no connection"))
 }
 
-fn status(refusal: &Refusal) -> Status {
-    let code = if refusal.is_too_much() {
+fn status(refusal: &StoreError) -> Status {
+    let code = if refusal.is_limit_exceeded() {
         Code::ResourceExhausted
     } else {
         Code::InvalidArgument
@@ -307,7 +315,7 @@ fn status(refusal: &Refusal) -> Status {
 
 /// Maps tonic's status codes, which assume a client: on a server, an unreadable message is the peer's error, not an
 /// internal one.
-fn unreadable(status: &Status) -> Status {
+fn read_error(status: &Status) -> Status {
     let message = status.message();
     match status.code() {
         Code::OutOfRange => Status::resource_exhausted(message),

@@ -10,47 +10,49 @@
 //! free if it has no process and its node is not stale. A node's partitions are decoded once per version of the node,
 //! because offers are requested more often than nodes are repartitioned.
 
-mod counted;
-mod parts;
-mod through;
+mod cluster_offers;
+mod partition_cache;
+mod profile_offers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use self::counted::{Counts, left_out};
-use self::parts::Part;
-pub use self::parts::Shelf;
-pub use self::through::Ground;
+pub use self::cluster_offers::{ClusterOffers, unoffered_units_note};
+use self::partition_cache::NodePartitions;
+pub use self::partition_cache::PartitionCache;
+pub use self::profile_offers::OfferSource;
 use super::clock::Moment;
 use super::fleet::{Fleet, Node};
-use crate::domain::fleet::{ByTurns, DeviceSummary, Occupancy};
+use crate::domain::fleet::{DeviceSummary, Occupancy, TimeSlicingExtent};
 use crate::domain::id::TypeName;
-use crate::domain::matching::{Bytes, Change, Free, Isolation, Offer, Request, Shape, Traits};
+use crate::domain::matching::{
+    AvailabilityChange, Bytes, FreeUnits, Isolation, Offer, Request, Shape, Traits,
+};
 use crate::domain::price::PriceBook;
 
 /// Nodes per step.
-const AT_ONCE: usize = 64;
+const NODES_PER_STEP: usize = 64;
 
 /// Offers being collected, step by step.
 #[derive(Debug)]
-pub struct Gathering<'f> {
+pub struct OfferCollector<'f> {
     nodes: Vec<&'f Arc<Node>>,
-    shelf: &'f Shelf,
+    partitions: &'f PartitionCache,
     isolation: Isolation,
     now: Moment,
-    drafts: BTreeMap<(TypeName, Shape), Draft>,
+    drafts: BTreeMap<(TypeName, Shape), OfferTotals>,
 }
 
 /// Totals of one offer, collected so far.
 #[derive(Debug, Default)]
-struct Draft {
+struct OfferTotals {
     memory: Option<Bytes>,
     total: u64,
     most: u32,
     free: u64,
     free_on_one: u32,
     /// Units whose usage is unknown.
-    untold: u64,
+    unknown: u64,
     /// The node that would have the most free units after a change, and their number.
     change: Option<(u32, String)>,
     mixed: bool,
@@ -58,25 +60,30 @@ struct Draft {
 
 /// Units of one type on one node.
 #[derive(Debug, Default, Clone, Copy)]
-struct OnNode {
+struct NodeUnits {
     memory: Option<Bytes>,
     units: u32,
-    lost: u32,
+    unavailable: u32,
     free: u32,
-    untold: u32,
+    unknown: u32,
     /// Partitioned devices without an allocated partition.
     idle: u32,
 }
 
-impl<'f> Gathering<'f> {
+impl<'f> OfferCollector<'f> {
     /// Starts with the nodes of `fleet`, as of `now`, for pods with this isolation.
-    pub fn new(fleet: &'f Fleet, shelf: &'f Shelf, isolation: Isolation, now: Moment) -> Self {
+    pub fn new(
+        fleet: &'f Fleet,
+        partitions: &'f PartitionCache,
+        isolation: Isolation,
+        now: Moment,
+    ) -> Self {
         let mut nodes: Vec<&Arc<Node>> = fleet.nodes.iter().collect();
         // Nodes are popped from the end.
         nodes.reverse();
         Self {
             nodes,
-            shelf,
+            partitions,
             isolation,
             now,
             drafts: BTreeMap::new(),
@@ -85,9 +92,9 @@ impl<'f> Gathering<'f> {
 
     /// Adds some more nodes; returns whether any remain.
     pub fn step(&mut self) -> bool {
-        for _ in 0..AT_ONCE {
+        for _ in 0..NODES_PER_STEP {
             match self.nodes.pop() {
-                Some(node) => self.look(node),
+                Some(node) => self.add_node(node),
                 None => return false,
             }
         }
@@ -102,7 +109,7 @@ impl<'f> Gathering<'f> {
             // them.
             let price = prices
                 .filter(|_| shape == Shape::Whole)
-                .and_then(|book| book.price(&type_name, request.option));
+                .and_then(|book| book.price(&type_name, request.purchase_option));
             Offer {
                 price,
                 ..draft.offer(type_name, shape)
@@ -111,15 +118,19 @@ impl<'f> Gathering<'f> {
         offers.collect()
     }
 
-    fn look(&mut self, node: &Arc<Node>) {
+    fn add_node(&mut self, node: &Arc<Node>) {
         let stale = node.freshness.is_stale(self.now);
-        let turns = node.summary.given.as_ref().map(|given| given.by_turns);
+        let turns = node
+            .summary
+            .allocation
+            .as_ref()
+            .map(|given| given.time_slicing);
         let turns = turns.unwrap_or_default();
         let shape = match turns {
-            ByTurns::All => Shape::Shared,
-            ByTurns::None | ByTurns::Some => Shape::Whole,
+            TimeSlicingExtent::All => Shape::Shared,
+            TimeSlicingExtent::None | TimeSlicingExtent::Some => Shape::Whole,
         };
-        let mut kinds: BTreeMap<&TypeName, OnNode> = BTreeMap::new();
+        let mut kinds: BTreeMap<&TypeName, NodeUnits> = BTreeMap::new();
         for device in &node.devices {
             if let Some(name) = &device.type_name {
                 kinds.entry(name).or_default().add(device, stale);
@@ -132,13 +143,13 @@ impl<'f> Gathering<'f> {
                 .entry((name.clone(), shape.clone()))
                 .or_default();
             draft.add(on_node, node, shape == Shape::Shared);
-            draft.mixed |= turns == ByTurns::Some;
+            draft.mixed |= turns == TimeSlicingExtent::Some;
         }
-        if self.isolation != Isolation::Exclusive && has_parts && turns == ByTurns::None {
-            for part in self.shelf.parts(node).iter() {
+        if self.isolation != Isolation::Exclusive && has_parts && turns == TimeSlicingExtent::None {
+            for part in self.partitions.parts(node).iter() {
                 let key = (part.type_name.clone(), Shape::Mig(part.profile.clone()));
                 let draft = self.drafts.entry(key).or_default();
-                draft.add(OnNode::of(part, stale), node, false);
+                draft.add(NodeUnits::of(part, stale), node, false);
             }
         }
     }
@@ -149,25 +160,25 @@ fn is_partitioned(node: &Node) -> bool {
     devices.any(|device| matches!(device.occupancy, Occupancy::Partitioned(_)))
 }
 
-impl OnNode {
+impl NodeUnits {
     fn add(&mut self, device: &DeviceSummary, stale: bool) {
         let memory = device
             .memory
             .filter(|memory| memory.get() > 0)
             .map(Bytes::from);
-        self.memory = least(self.memory, memory);
+        self.memory = min_memory(self.memory, memory);
         let place = match device.occupancy {
-            _ if stale => &mut self.untold,
+            _ if stale => &mut self.unknown,
             Occupancy::Free => &mut self.free,
             Occupancy::Partitioned(parts) if parts.in_use == 0 => &mut self.idle,
             Occupancy::InUse | Occupancy::Partitioned(_) => &mut self.units,
-            Occupancy::Unavailable | Occupancy::SetAside => &mut self.lost,
-            Occupancy::Unknown => &mut self.untold,
+            Occupancy::Unavailable | Occupancy::Reserved => &mut self.unavailable,
+            Occupancy::Unknown => &mut self.unknown,
         };
         *place = place.saturating_add(1);
     }
 
-    fn of(part: &Part, stale: bool) -> Self {
+    fn of(part: &NodePartitions, stale: bool) -> Self {
         let (taken, free) = if stale {
             (0, 0)
         } else {
@@ -177,33 +188,33 @@ impl OnNode {
             memory: part.memory,
             units: taken,
             free,
-            untold: if stale { part.count } else { 0 },
+            unknown: if stale { part.count } else { 0 },
             ..Self::default()
         }
     }
 
     fn usable(self) -> u32 {
-        [self.units, self.free, self.untold, self.idle]
+        [self.units, self.free, self.unknown, self.idle]
             .into_iter()
             .fold(0, u32::saturating_add)
     }
 }
 
-impl Draft {
-    fn add(&mut self, on: OnNode, node: &Node, by_turns: bool) {
-        self.memory = least(self.memory, on.memory);
+impl OfferTotals {
+    fn add(&mut self, on: NodeUnits, node: &Node, by_turns: bool) {
+        self.memory = min_memory(self.memory, on.memory);
         let usable = on.usable();
         self.total = self
             .total
             .saturating_add(u64::from(usable))
-            .saturating_add(u64::from(on.lost));
+            .saturating_add(u64::from(on.unavailable));
         self.most = self.most.max(usable);
         if by_turns {
             // A process on a time-sliced device does not show how many more slices are free.
-            self.untold = self.untold.saturating_add(u64::from(usable));
+            self.unknown = self.unknown.saturating_add(u64::from(usable));
             return;
         }
-        self.untold = self.untold.saturating_add(u64::from(on.untold));
+        self.unknown = self.unknown.saturating_add(u64::from(on.unknown));
         self.free = self.free.saturating_add(u64::from(on.free));
         self.free_on_one = self.free_on_one.max(on.free);
         let after = on.free.saturating_add(on.idle);
@@ -220,20 +231,20 @@ impl Draft {
             Shape::Mig(part) | Shape::Part(part) => format!("{type_name}/{part}"),
             Shape::Shared => format!("{type_name}/shared"),
         };
-        let nobody_tells = self.untold > 0 && self.free == 0;
+        let nobody_tells = self.unknown > 0 && self.free == 0;
         let free = if nobody_tells {
-            Free::Unknown
+            FreeUnits::Unknown
         } else {
-            Free::Known {
+            FreeUnits::Known {
                 total: self.free,
                 on_one_node: self.free_on_one,
             }
         };
         let mut notes = Vec::new();
-        if self.untold > 0 && !nobody_tells {
+        if self.unknown > 0 && !nobody_tells {
             notes.push(format!(
                 "of {} nobody can tell now whether they are free: their node is stale, or its driver does not say",
-                self.untold
+                self.unknown
             ));
         }
         if self.mixed {
@@ -241,39 +252,39 @@ impl Draft {
                 "some of them are given out by turns, and which is not known here".to_owned(),
             );
         }
-        let change = self.change.map(|(on_one_node, node)| Change {
+        let change = self.change.map(|(on_one_node, node)| AvailabilityChange {
             on_one_node,
             how: format!("by repartitioning {node}"),
         });
         Offer {
             name,
-            traits: Traits::of(&type_name),
+            traits: Traits::from_type(&type_name),
             type_name,
             shape,
             memory: self.memory,
-            most_on_a_node: self.most,
+            max_per_node: self.most,
             total: self.total,
             free,
-            could_become: change,
+            after_change: change,
             price: None,
             notes,
             resource: None,
             profile: None,
             others: Vec::new(),
-            lacks_profile: None,
+            no_profile_reason: None,
         }
     }
 }
 
 /// Removes node names, for callers who are not allowed to list nodes.
-pub fn name_no_node(offers: &mut [Offer]) {
+pub fn redact_node_names(offers: &mut [Offer]) {
     let changes = offers.iter_mut();
-    for change in changes.filter_map(|offer| offer.could_become.as_mut()) {
+    for change in changes.filter_map(|offer| offer.after_change.as_mut()) {
         "by repartitioning a node".clone_into(&mut change.how);
     }
 }
 
-fn least(one: Option<Bytes>, other: Option<Bytes>) -> Option<Bytes> {
+fn min_memory(one: Option<Bytes>, other: Option<Bytes>) -> Option<Bytes> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),

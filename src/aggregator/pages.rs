@@ -8,21 +8,21 @@ mod address;
 mod assets;
 mod availability;
 mod bar;
-mod chips;
-mod facts;
-mod form;
+mod device_card;
+mod filter_form;
+mod format;
 mod groups;
 mod layout;
 mod list;
 mod live;
-mod names;
+mod name_form;
 mod node;
 mod plan;
 mod profiles;
 mod rows;
-mod shares;
-mod slices;
-mod words;
+mod sharing;
+mod slice_diagram;
+mod vendor_devices;
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ use axum::{Extension, Router};
 use tokio::sync::Semaphore;
 
 use self::assets::Assets;
-use super::access::{Refused, host, refused};
+use super::access::{AccessError, error, requested_host};
 use super::availability::Counter;
 use super::view::View;
 use crate::domain::access::Sight;
@@ -44,15 +44,15 @@ use crate::domain::error::chain;
 use crate::domain::id::NodeName;
 
 /// Content Security Policy: a page can only load its own files and send requests to its own server.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
     connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 /// Maximum number of pages that wait for changes; further ones poll every few seconds.
-const MOST_STREAMS: usize = 256;
+const MAX_STREAMS: usize = 256;
 
 /// State shared by the handlers.
 #[derive(Debug, Clone)]
-struct Site {
+struct PageState {
     view: View,
     availability: Counter,
     streams: Arc<Semaphore>,
@@ -60,18 +60,18 @@ struct Site {
 
 /// Routes of the pages, with an error page for unknown addresses.
 pub fn router(availability: Counter) -> Router {
-    let site = Site {
+    let site = PageState {
         view: availability.view().clone(),
         availability,
-        streams: Arc::new(Semaphore::new(MOST_STREAMS)),
+        streams: Arc::new(Semaphore::new(MAX_STREAMS)),
     };
     let long_forms = Arc::new(Semaphore::new(profiles::MAX_LONG_FORMS));
     Router::new()
         .route("/", get(nodes))
-        .route("/nodes/{name}", get(one_node))
-        .route("/nodes", get(to_the_list))
-        .route("/nodes/", get(to_the_list))
-        .route("/availability", get(what_is_to_be_had))
+        .route("/nodes/{name}", get(node))
+        .route("/nodes", get(redirect_to_list))
+        .route("/nodes/", get(redirect_to_list))
+        .route("/availability", get(self::availability))
         .route("/compare", get(profiles::compare::page))
         .route(
             "/objectives",
@@ -83,27 +83,27 @@ pub fn router(availability: Counter) -> Router {
         .route(
             "/profiles/new",
             get(profiles::new)
-                .post(profiles::make)
+                .post(profiles::submit_draft)
                 .layer(DefaultBodyLimit::max(profiles::MAX_DRAFT_FORM_BYTES))
-                .layer(from_fn_with_state(long_forms, profiles::bounded)),
+                .layer(from_fn_with_state(long_forms, profiles::limit_long_forms)),
         )
-        .route("/profiles/{name}", get(profiles::named))
-        .route("/profiles/{namespace}/{name}", get(profiles::keyed))
+        .route("/profiles/{name}", get(profiles::profile_without_namespace))
+        .route("/profiles/{namespace}/{name}", get(profiles::profile))
         .route("/live", get(live::stream))
         .route("/assets/{file}", get(assets::file))
-        .fallback(no_such_page)
-        .layer(map_response(guarded))
+        .fallback(not_found)
+        .layer(map_response(with_headers))
         .with_state(site)
 }
 
 async fn nodes(
-    State(site): State<Site>,
+    State(site): State<PageState>,
     sight: Option<Extension<Sight>>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
     // Without a guard in front of it, the page shows nothing.
-    let sight = sight.map_or_else(Sight::nothing, |Extension(sight)| sight);
+    let sight = sight.map_or_else(Sight::none, |Extension(sight)| sight);
     let page = list::page(&site.view, &sight, &uri, &origin(&uri, &headers));
     let status = if page.is_wrong() {
         StatusCode::BAD_REQUEST
@@ -114,13 +114,13 @@ async fn nodes(
 }
 
 /// Redirects `/nodes`, which users may type by analogy with the API's path.
-async fn to_the_list(uri: Uri) -> Redirect {
+async fn redirect_to_list(uri: Uri) -> Redirect {
     let query = uri.query().map(|query| format!("?{query}"));
     Redirect::permanent(&format!("/{}", query.unwrap_or_default()))
 }
 
-async fn one_node(
-    State(site): State<Site>,
+async fn node(
+    State(site): State<PageState>,
     Path(name): Path<String>,
     uri: Uri,
     headers: HeaderMap,
@@ -129,7 +129,7 @@ async fn one_node(
     let known = name.parse::<NodeName>().ok();
     let known = known.and_then(|name| fleet.nodes.get(&name));
     let Some(node) = known else {
-        let page = Missing {
+        let page = NotFoundPage {
             assets: Assets::links(),
             title: "No such node",
             text: "No agent has reported a node of that name. It may have been removed, or its agent may not have come \
@@ -137,22 +137,22 @@ async fn one_node(
         };
         return html(StatusCode::NOT_FOUND, &page);
     };
-    let reader = node::Reader {
+    let reader = node::PageParameters {
         layouts: site.view.layouts(),
-        layout: parameter(&uri, "layout"),
-        type_override: parameter(&uri, "type-override"),
+        layout: query_parameter(&uri, "layout"),
+        type_override: query_parameter(&uri, "type-override"),
         origin: origin(&uri, &headers),
     };
     html(StatusCode::OK, &node::page(node, site.view.clock(), reader))
 }
 
-async fn what_is_to_be_had(
-    State(site): State<Site>,
+async fn availability(
+    State(site): State<PageState>,
     sight: Option<Extension<Sight>>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    let sight = sight.map_or_else(Sight::nothing, |Extension(sight)| sight);
+    let sight = sight.map_or_else(Sight::none, |Extension(sight)| sight);
     match site.availability.latest().await {
         Some(counted) => {
             let origin = origin(&uri, &headers);
@@ -164,7 +164,7 @@ async fn what_is_to_be_had(
 }
 
 /// Value of a query parameter.
-fn parameter(uri: &Uri, name: &str) -> Option<String> {
+fn query_parameter(uri: &Uri, name: &str) -> Option<String> {
     let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri).ok()?;
     let found = pairs.into_iter().find(|(known, _)| known == name);
     found
@@ -173,35 +173,39 @@ fn parameter(uri: &Uri, name: &str) -> Option<String> {
 }
 
 /// Renders the page for a refused request.
-pub(super) fn refusal(refused: &Refused) -> Response {
+pub(super) fn refusal_page(refused: &AccessError) -> Response {
     let (status, title) = match refused.kind() {
-        refused::Kind::Unauthenticated => (StatusCode::UNAUTHORIZED, "It is not known who you are"),
-        refused::Kind::BadProxy => (
+        error::AccessErrorKind::Unauthenticated => {
+            (StatusCode::UNAUTHORIZED, "It is not known who you are")
+        }
+        error::AccessErrorKind::UntrustedProxy => (
             StatusCode::BAD_REQUEST,
             "The word of a proxy cannot be taken",
         ),
-        refused::Kind::Forbidden => (StatusCode::FORBIDDEN, "You may not see or do this"),
-        refused::Kind::Crossing => (StatusCode::FORBIDDEN, "Another site made this request"),
-        refused::Kind::Host => (
+        error::AccessErrorKind::Forbidden => (StatusCode::FORBIDDEN, "You may not see or do this"),
+        error::AccessErrorKind::CrossSite => {
+            (StatusCode::FORBIDDEN, "Another site made this request")
+        }
+        error::AccessErrorKind::Host => (
             StatusCode::MISDIRECTED_REQUEST,
             "This server is not known by that host name",
         ),
-        refused::Kind::NotFound => (StatusCode::NOT_FOUND, "There is no such page"),
-        refused::Kind::Method => (
+        error::AccessErrorKind::NotFound => (StatusCode::NOT_FOUND, "There is no such page"),
+        error::AccessErrorKind::Method => (
             StatusCode::METHOD_NOT_ALLOWED,
             "This method is not possible here",
         ),
-        refused::Kind::Unchecked => (
+        error::AccessErrorKind::ReviewUnavailable => (
             StatusCode::SERVICE_UNAVAILABLE,
             "Nobody can say now whether you may see or do this",
         ),
     };
-    let page = Unseen {
+    let page = RefusedPage {
         assets: Assets::links(),
         title,
         text: chain(refused),
     };
-    let mut response = guard(html(status, &page));
+    let mut response = set_headers(html(status, &page));
     let mut say = |name, value: &'static str| {
         response
             .headers_mut()
@@ -213,7 +217,7 @@ pub(super) fn refusal(refused: &Refused) -> Response {
     if status == StatusCode::SERVICE_UNAVAILABLE {
         say(header::RETRY_AFTER, "1");
     }
-    if let Some(allowed) = refused.allowed() {
+    if let Some(allowed) = refused.allowed_methods() {
         say(header::ALLOW, allowed);
     }
     // The same request may succeed a moment later with another token.
@@ -221,8 +225,8 @@ pub(super) fn refusal(refused: &Refused) -> Response {
     response
 }
 
-async fn no_such_page() -> Response {
-    let page = Missing {
+async fn not_found() -> Response {
+    let page = NotFoundPage {
         assets: Assets::links(),
         title: "There is no such page",
         text: "The address may be mistyped, or the page was one of another version.",
@@ -233,7 +237,7 @@ async fn no_such_page() -> Response {
 /// Page for a refused request.
 #[derive(Template)]
 #[template(path = "unseen.html")]
-struct Unseen {
+struct RefusedPage {
     assets: Assets,
     title: &'static str,
     text: String,
@@ -242,7 +246,7 @@ struct Unseen {
 /// Page for an unknown address.
 #[derive(Template)]
 #[template(path = "missing.html")]
-struct Missing {
+struct NotFoundPage {
     assets: Assets,
     title: &'static str,
     text: &'static str,
@@ -253,7 +257,7 @@ struct Missing {
 fn origin(uri: &Uri, headers: &HeaderMap) -> String {
     let word = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let secure = word("x-forwarded-proto").or_else(|| uri.scheme_str()) == Some("https");
-    let named = host(uri, headers).filter(|name| !name.is_empty());
+    let named = requested_host(uri, headers).filter(|name| !name.is_empty());
     let host = named.unwrap_or("localhost");
     let scheme = if secure { "https" } else { "http" };
     format!("{scheme}://{host}")
@@ -269,15 +273,15 @@ fn html(status: StatusCode, page: &impl Template) -> Response {
     }
 }
 
-async fn guarded(response: Response) -> Response {
-    guard(response)
+async fn with_headers(response: Response) -> Response {
+    set_headers(response)
 }
 
 /// Sets the headers of every response.
-fn guard(mut response: Response) -> Response {
+fn set_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
     for (name, value) in [
-        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::CONTENT_SECURITY_POLICY, CSP),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         // With `no-referrer`, a browser would also omit the origin of a same-site form.
         (header::REFERRER_POLICY, "same-origin"),

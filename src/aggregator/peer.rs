@@ -14,20 +14,20 @@ pub struct Peer(Arc<State>);
 struct State {
     address: SocketAddr,
     /// Whether the client has sent a request.
-    spoke: AtomicBool,
+    has_sent_request: AtomicBool,
     streams: AtomicUsize,
     ended: Notify,
 }
 
 /// Active stream that keeps the connection alive until dropped.
 #[derive(Debug)]
-pub struct Live(Peer);
+pub struct ActiveStream(Peer);
 
 impl Peer {
     pub(super) fn new(address: SocketAddr) -> Self {
         Self(Arc::new(State {
             address,
-            spoke: AtomicBool::new(false),
+            has_sent_request: AtomicBool::new(false),
             streams: AtomicUsize::new(0),
             ended: Notify::new(),
         }))
@@ -39,19 +39,19 @@ impl Peer {
     }
 
     /// Records that the client sent a request.
-    pub(super) fn speaks(&self) {
-        self.0.spoke.store(true, Ordering::Relaxed);
+    pub(super) fn record_request(&self) {
+        self.0.has_sent_request.store(true, Ordering::Relaxed);
     }
 
     /// Returns whether the client has ever sent a request.
-    pub(super) fn spoke(&self) -> bool {
-        self.0.spoke.load(Ordering::Relaxed)
+    pub(super) fn has_sent_request(&self) -> bool {
+        self.0.has_sent_request.load(Ordering::Relaxed)
     }
 
     /// Registers an accepted stream.
-    pub(super) fn stream(&self) -> Live {
+    pub(super) fn open_stream(&self) -> ActiveStream {
         self.0.streams.fetch_add(1, Ordering::Relaxed);
-        Live(self.clone())
+        ActiveStream(self.clone())
     }
 
     /// Returns whether a stream is active.
@@ -65,17 +65,17 @@ impl Peer {
     }
 
     /// Closes the connection with all its streams, without waiting for unread data.
-    pub fn end(&self) {
+    pub fn close(&self) {
         self.0.ended.notify_one();
     }
 
-    /// Waits until [`end`](Self::end) is called.
+    /// Waits until [`close`](Self::end) is called.
     pub(super) async fn ended(&self) {
         self.0.ended.notified().await;
     }
 }
 
-impl Drop for Live {
+impl Drop for ActiveStream {
     fn drop(&mut self) {
         self.0.0.streams.fetch_sub(1, Ordering::Relaxed);
     }

@@ -16,47 +16,47 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, info, warn};
 
-use self::ledger::{Ledger, Wish, Wishes};
+use self::ledger::{ConfigRequest, ConfigRequests, KeyLedger};
 use super::fleet::{Fleet, Node};
 use super::view::View;
 use crate::domain::id::NodeName;
-use crate::domain::node::pace::Pace;
+use crate::domain::node::write_backoff::WriteBackoff;
 use crate::domain::stream::PartKey;
-use crate::k8s::plugin_config::{Shelf, ShelfError};
+use crate::k8s::nvidia_plugin_config::{PluginConfigMap, PluginConfigMapError};
 use crate::wire::status;
 
 /// Delay after a change of the fleet, so that nodes that change their layouts together cause one write.
-const GATHER: Duration = Duration::from_millis(500);
+const DEBOUNCE: Duration = Duration::from_millis(500);
 /// Interval of regular checks, which restore keys deleted by others and remove expired ones.
-const AGAIN: Duration = Duration::from_mins(1);
+const RESYNC_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Controller of the `ConfigMap`.
 #[derive(Debug)]
-pub struct Keeper {
-    shelf: Shelf,
+pub struct PluginConfigController {
+    config_map: PluginConfigMap,
     view: View,
     fleet: Fleet,
-    wishes: Wishes,
-    ledger: Ledger,
+    wishes: ConfigRequests,
+    ledger: KeyLedger,
     began: Instant,
-    pace: Pace<()>,
+    pace: WriteBackoff<()>,
     refused: BTreeMap<NodeName, String>,
-    trouble: Option<String>,
+    last_error: Option<String>,
 }
 
-impl Keeper {
+impl PluginConfigController {
     /// Creates a controller of this `ConfigMap` for the nodes of this fleet.
-    pub fn new(shelf: Shelf, view: View) -> Self {
+    pub fn new(config_map: PluginConfigMap, view: View) -> Self {
         Self {
-            shelf,
+            config_map,
             view,
             fleet: Fleet::default(),
-            wishes: Wishes::new(),
-            ledger: Ledger::default(),
+            wishes: ConfigRequests::new(),
+            ledger: KeyLedger::default(),
             began: Instant::now(),
-            pace: Pace::default(),
+            pace: WriteBackoff::default(),
             refused: BTreeMap::new(),
-            trouble: None,
+            last_error: None,
         }
     }
 
@@ -64,20 +64,20 @@ impl Keeper {
     pub async fn run(mut self) {
         info!(
             "the ConfigMap {} of NVIDIA's device plugin is kept as nodes ask for it",
-            self.shelf.name()
+            self.config_map.name()
         );
         let mut due = Instant::now();
         loop {
             tokio::select! {
                 changed = self.view.changed() => {
                     let Some(fleet) = changed else { return };
-                    if self.take(fleet) {
+                    if self.update_requests(fleet) {
                         due = Instant::now();
                     }
-                    sleep(GATHER).await;
+                    sleep(DEBOUNCE).await;
                 }
                 () = sleep_until(due) => {
-                    let wait = self.turn().await;
+                    let wait = self.reconcile().await;
                     due = Instant::now().checked_add(wait).unwrap_or(due);
                 }
             }
@@ -85,7 +85,7 @@ impl Keeper {
     }
 
     /// Reads the nodes' requests; returns whether any changed.
-    fn take(&mut self, fleet: Fleet) -> bool {
+    fn update_requests(&mut self, fleet: Fleet) -> bool {
         let mut differs = false;
         let news = fleet.since(&self.fleet);
         for node in news.changed {
@@ -93,7 +93,7 @@ impl Keeper {
             if before.is_some_and(|before| part(before) == part(node)) {
                 continue;
             }
-            let before = match wish(node) {
+            let before = match requested_config(node) {
                 Some(wish) if self.wishes.get(&node.name) == Some(&wish) => continue,
                 Some(wish) => {
                     self.wishes.insert(node.name.clone(), wish);
@@ -103,7 +103,7 @@ impl Keeper {
             };
             differs |= before;
         }
-        for node in news.gone {
+        for node in news.removed {
             differs |= self.wishes.remove(&node.name).is_some();
         }
         self.fleet = fleet;
@@ -111,33 +111,36 @@ impl Keeper {
     }
 
     /// Reads, decides and writes; returns the time until the next run.
-    async fn turn(&mut self) -> Duration {
+    async fn reconcile(&mut self) -> Duration {
         let now = self.began.elapsed();
         if let Some(wait) = self.pace.wait(now, &()) {
             return wait;
         }
         match self.write(now).await {
             Ok(()) => {
-                if self.trouble.take().is_some() {
-                    info!("the ConfigMap {} can be written again", self.shelf.name());
+                if self.last_error.take().is_some() {
+                    info!(
+                        "the ConfigMap {} can be written again",
+                        self.config_map.name()
+                    );
                 }
-                self.pace = Pace::default();
-                AGAIN
+                self.pace = WriteBackoff::default();
+                RESYNC_INTERVAL
             }
             Err(error) => {
-                self.pace.failed(now, None);
+                self.pace.record_failure(now, None);
                 let told = error.to_string();
-                if self.trouble.as_ref() != Some(&told) {
+                if self.last_error.as_ref() != Some(&told) {
                     warn!("{told}; it is tried again");
-                    self.trouble = Some(told);
+                    self.last_error = Some(told);
                 }
-                self.pace.wait(now, &()).unwrap_or(AGAIN)
+                self.pace.wait(now, &()).unwrap_or(RESYNC_INTERVAL)
             }
         }
     }
 
-    async fn write(&mut self, now: Duration) -> Result<(), ShelfError> {
-        let contents = self.shelf.read().await?;
+    async fn write(&mut self, now: Duration) -> Result<(), PluginConfigMapError> {
+        let contents = self.config_map.read().await?;
         let decision = self.ledger.decide(now, &self.wishes, &contents);
         for (node, why) in &decision.refused {
             if self.refused.get(node) != Some(why) {
@@ -146,14 +149,17 @@ impl Keeper {
         }
         self.refused = decision.refused;
         let Some(keys) = decision.apply else {
-            debug!("the ConfigMap {} says what it shall", self.shelf.name());
+            debug!(
+                "the ConfigMap {} says what it shall",
+                self.config_map.name()
+            );
             return Ok(());
         };
-        self.shelf.apply(&keys, &contents).await?;
+        self.config_map.apply(&keys, &contents).await?;
         let count = keys.len();
         info!(
             "the ConfigMap {} was written: {count} keys of ours",
-            self.shelf.name()
+            self.config_map.name()
         );
         Ok(())
     }
@@ -164,11 +170,11 @@ fn part(node: &Node) -> Option<&crate::domain::stream::Content> {
 }
 
 /// Configuration that the node requests. The store decoded the part before it accepted it.
-fn wish(node: &Node) -> Option<Wish> {
+fn requested_config(node: &Node) -> Option<ConfigRequest> {
     let report = status::decode_sharing(part(node)?).ok()?;
-    let wish = Wish {
+    let wish = ConfigRequest {
         told: report.hand_off,
         named: report.named,
     };
-    (wish != Wish::default()).then_some(wish)
+    (wish != ConfigRequest::default()).then_some(wish)
 }

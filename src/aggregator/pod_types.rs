@@ -18,44 +18,44 @@ use tracing::{debug, info, warn};
 use super::fleet::{Fleet, Node};
 use super::usage::summary::types;
 use super::view::View;
-use crate::config::aggregator::PodTypes;
-use crate::domain::node::pace::Pace;
+use crate::config::aggregator::PodAnnotationSettings;
+use crate::domain::node::write_backoff::WriteBackoff;
 use crate::domain::stream::PartKey;
-use crate::domain::workload::{Claims, Key, Ledger, Next, claims};
-use crate::k8s::lease::{Keeper, Lead};
-use crate::k8s::pod_types::{PodTypeError, Pods};
+use crate::domain::workload::{AnnotationSchedule, Claims, NextAction, PodOnNode, claims};
+use crate::k8s::lease::{LeadershipHandle, LeaseHolder};
+use crate::k8s::pod_annotations::{PodAnnotationClient, PodAnnotationError};
 use crate::wire::status;
 
 /// Minimum interval between scans of the fleet, so that pods that start together are processed together.
-const GATHER: Duration = Duration::from_millis(500);
+const SCAN_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Writer of the pod annotations.
 #[derive(Debug)]
-pub struct Writer {
-    pods: Pods,
+pub struct PodTypeWriter {
+    pods: PodAnnotationClient,
     view: View,
-    lead: Lead,
-    keeper: Keeper,
+    lead: LeadershipHandle,
+    keeper: LeaseHolder,
 }
 
 /// State while the Lease is held.
-struct Desk<'a> {
-    pods: &'a Pods,
+struct LeaderState<'a> {
+    pods: &'a PodAnnotationClient,
     view: &'a View,
     fleet: Fleet,
     /// Time of the last scan.
-    gathered: Option<Instant>,
-    ledger: Ledger,
+    last_scan: Option<Instant>,
+    ledger: AnnotationSchedule,
     began: Instant,
-    pace: Pace<()>,
-    trouble: Option<String>,
+    pace: WriteBackoff<()>,
+    last_error: Option<String>,
 }
 
-impl Writer {
+impl PodTypeWriter {
     /// Creates a writer for the nodes of this fleet. Sends no request before it runs.
-    pub fn new(pods: Pods, view: View, settings: &PodTypes) -> Self {
+    pub fn new(pods: PodAnnotationClient, view: View, settings: &PodAnnotationSettings) -> Self {
         let place = (settings.lease_namespace.as_str(), settings.lease_name);
-        let (lead, keeper) = Keeper::new(pods.client(), place, &settings.who);
+        let (lead, keeper) = LeaseHolder::new(pods.client(), place, &settings.holder_prefix);
         Self {
             pods,
             view,
@@ -76,11 +76,11 @@ impl Writer {
         let write = async {
             loop {
                 if lead.until().is_some() {
-                    let mut desk = Desk::new(&pods, &view);
+                    let mut desk = LeaderState::new(&pods, &view);
                     tokio::select! {
                         biased;
-                        () = over(&mut lead) => {}
-                        () = desk.work() => {}
+                        () = lease_lost(&mut lead) => {}
+                        () = desk.run() => {}
                     }
                 } else if !lead.changed().await {
                     return;
@@ -93,7 +93,7 @@ impl Writer {
 }
 
 /// Waits until the Lease is lost; it may be renewed in the meantime.
-async fn over(lead: &mut Lead) {
+async fn lease_lost(lead: &mut LeadershipHandle) {
     while let Some(until) = lead.until() {
         tokio::select! {
             () = sleep_until(until) => {}
@@ -104,95 +104,97 @@ async fn over(lead: &mut Lead) {
     }
 }
 
-impl<'a> Desk<'a> {
-    fn new(pods: &'a Pods, view: &'a View) -> Self {
+impl<'a> LeaderState<'a> {
+    fn new(pods: &'a PodAnnotationClient, view: &'a View) -> Self {
         Self {
             pods,
             view,
             fleet: Fleet::default(),
-            gathered: None,
-            ledger: Ledger::default(),
+            last_scan: None,
+            ledger: AnnotationSchedule::default(),
             began: Instant::now(),
-            pace: Pace::default(),
-            trouble: None,
+            pace: WriteBackoff::default(),
+            last_error: None,
         }
     }
 
     /// Runs forever. Dropping it cancels a request in progress.
-    async fn work(&mut self) {
+    async fn run(&mut self) {
         loop {
-            self.gather();
+            self.scan();
             let now = self.began.elapsed();
             let next = match self.pace.wait(now, &()) {
-                Some(wait) => Next::Wait(wait),
+                Some(wait) => NextAction::Wait(wait),
                 None => self.ledger.next(now),
             };
             match next {
-                Next::Look(key) => self.tell(&key).await,
-                Next::Wait(wait) => sleep(wait.min(GATHER)).await,
-                Next::Nothing => sleep(GATHER).await,
+                NextAction::Read(key) => self.annotate(&key).await,
+                NextAction::Wait(wait) => sleep(wait.min(SCAN_INTERVAL)).await,
+                NextAction::Nothing => sleep(SCAN_INTERVAL).await,
             }
         }
     }
 
     /// Reads the nodes' current claims.
-    fn gather(&mut self) {
+    fn scan(&mut self) {
         let now = Instant::now();
-        let is_soon = |at: Instant| now.saturating_duration_since(at) < GATHER;
-        if self.gathered.is_some_and(is_soon) {
+        let is_soon = |at: Instant| now.saturating_duration_since(at) < SCAN_INTERVAL;
+        if self.last_scan.is_some_and(is_soon) {
             return;
         }
-        self.gathered = Some(now);
+        self.last_scan = Some(now);
         let fleet = self.view.fleet();
         let news = fleet.since(&self.fleet);
         let now = self.began.elapsed();
         for node in news.changed {
             let before = self.fleet.nodes.get(&node.name);
-            if before.is_none_or(|before| !says_the_same(before, node)) {
-                self.ledger.tell(now, &node.name, said(node));
+            if before.is_none_or(|before| !has_same_claims(before, node)) {
+                self.ledger.update(now, &node.name, node_claims(node));
             }
         }
-        for node in news.gone {
+        for node in news.removed {
             self.ledger.forget(&node.name);
         }
         self.fleet = fleet;
     }
 
     /// Reads a pod and writes its annotations if they differ.
-    async fn tell(&mut self, key: &Key) {
+    async fn annotate(&mut self, key: &PodOnNode) {
         let done = self.write(key).await;
         let now = self.began.elapsed();
         match done {
-            Ok(()) => self.answered(),
-            Err(error) if error.is_of_the_pod() => {
-                self.answered();
+            Ok(()) => self.record_success(),
+            Err(error) if error.is_pod_specific() => {
+                self.record_success();
                 debug!("{error}; it is tried again");
-                self.ledger.failed(now, key, error.patience());
+                self.ledger.record_failure(now, key, error.patience());
             }
             Err(error) => {
-                self.ledger.put_back(now, key);
-                self.pace.failed(now, error.patience());
-                if self.trouble.is_none() {
+                self.ledger.requeue(now, key);
+                self.pace.record_failure(now, error.patience());
+                if self.last_error.is_none() {
                     warn!("{error}; pods are told again once that is over");
                 }
-                self.trouble = Some(error.to_string());
+                self.last_error = Some(error.to_string());
             }
         }
     }
 
-    async fn write(&mut self, key: &Key) -> Result<(), PodTypeError> {
+    async fn write(&mut self, key: &PodOnNode) -> Result<(), PodAnnotationError> {
         let pod = self.pods.read(&key.place).await?;
-        let patch = self.ledger.found(self.began.elapsed(), key, pod.as_ref());
+        let patch = self
+            .ledger
+            .record_pod(self.began.elapsed(), key, pod.as_ref());
         let Some(patch) = patch else { return Ok(()) };
         self.pods.write(&key.place, &patch).await?;
-        self.ledger.written(self.began.elapsed(), key);
+        self.ledger.record_up_to_date(self.began.elapsed(), key);
         debug!("pod {} of node {} was told: {patch:?}", key.place, key.node);
         Ok(())
     }
 
-    fn answered(&mut self) {
-        self.pace = Pace::default();
-        if self.trouble.take().is_some() {
+    fn record_success(&mut self) {
+        self.pace = WriteBackoff::default();
+        if self.last_error.take().is_some() {
             let count = self.ledger.len();
             info!("the API server answers again, and {count} pods are looked at");
         }
@@ -201,7 +203,7 @@ impl<'a> Desk<'a> {
 
 /// Returns whether both versions lead to the same annotations. Device parts change with every process, so only the type
 /// is compared.
-fn says_the_same(one: &Node, other: &Node) -> bool {
+fn has_same_claims(one: &Node, other: &Node) -> bool {
     let key = PartKey::usage();
     let is_stale = |node: &Node| node.freshness.found_stale();
     one.parts.get(key.as_str()) == other.parts.get(key.as_str())
@@ -210,7 +212,7 @@ fn says_the_same(one: &Node, other: &Node) -> bool {
 }
 
 /// Claims of the node's pods. The store decoded the part before it accepted it.
-fn said(node: &Node) -> Claims {
+fn node_claims(node: &Node) -> Claims {
     let part = node.parts.get(PartKey::usage().as_str());
     let part = part.filter(|_| !node.freshness.found_stale());
     let usage = part.and_then(|part| status::decode_usage(part).ok());

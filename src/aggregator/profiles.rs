@@ -10,8 +10,8 @@
 //! Concurrent requests receive the previous result or, if that one is too old, wait for the new one. Agents are never
 //! delayed.
 
+mod targets;
 mod types;
-mod ways;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,17 +19,17 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::{JoinError, spawn_blocking};
 
-use self::types::{memories, types};
-pub use self::ways::Led;
+pub use self::targets::ProfileTargets;
+use self::types::{min_memory_by_type, types};
 use super::fleet::Fleet;
-use super::kept::{Fit, Kept, Last};
-use crate::book::profiles::ProfileBook;
-use crate::domain::accelerators::Catalogue;
+use super::stale_while_revalidate::{Cached, Freshness, StaleWhileRevalidate};
+use crate::config_files::profiles::HardwareProfileFile;
+use crate::domain::accelerators::Catalog;
 use crate::domain::access::{Sight, Types};
 use crate::domain::cluster::Sights;
 use crate::domain::hardware_profile::{
-    Draft, HardwareProfile, ProfileKey, ProfileKind, Queues, Refusal, Said, Specs, Surroundings,
-    Wish, draft, judge,
+    ClusterContext, Draft, DraftError, DraftRequest, HardwareProfile, LocalQueues,
+    ProfileAnnotations, ProfileKey, ProfileKind, Specs, check_profile, draft,
 };
 use crate::domain::id::TypeName;
 use crate::k8s::cluster::Followed;
@@ -41,29 +41,29 @@ pub const AGAIN: Duration = Duration::from_secs(1);
 /// Maximum age of a result that is returned while a new one is computed, unless profiles themselves have changed.
 const MEANWHILE: Duration = Duration::from_secs(3);
 /// Age from which the state of the cluster is reported as old.
-const OLD: Duration = Duration::from_mins(1);
+const OUTDATED_AFTER: Duration = Duration::from_mins(1);
 
 /// Sources of profiles and the state they are checked against. Without any source, there are no profiles.
 #[derive(Debug, Default)]
 pub struct Profiles {
     sources: Arc<Sources>,
-    judged: Kept<Made<Judged>>,
-    led: Kept<Made<Vec<Led>>>,
+    judged: StaleWhileRevalidate<WithInputs<ProfileReport>>,
+    targets: StaleWhileRevalidate<WithInputs<Vec<ProfileTargets>>>,
 }
 
 #[derive(Debug, Default)]
 struct Sources {
     known: Option<watch::Receiver<Arc<Known>>>,
     followed: Option<watch::Receiver<Arc<Followed>>>,
-    book: Option<ProfileBook>,
+    book: Option<HardwareProfileFile>,
 }
 
 /// Result with its inputs.
-type Made<T> = (Grounds, Arc<T>);
+type WithInputs<T> = (ProfileInputs, Arc<T>);
 
 /// Inputs of a check.
 #[derive(Debug, Clone)]
-struct Grounds {
+struct ProfileInputs {
     fleet: Fleet,
     known: Option<Arc<Known>>,
     sights: Option<Arc<Sights>>,
@@ -72,26 +72,26 @@ struct Grounds {
 
 /// Profiles with their reachable nodes and findings.
 #[derive(Debug, Default, PartialEq)]
-pub struct Judged {
+pub struct ProfileReport {
     /// Increases when the result changes.
     pub revision: u64,
     /// Sources: `cluster`, `file`, `both` or `nowhere`.
     pub source: &'static str,
     /// Profiles by namespace and name.
-    pub profiles: Vec<(ProfileRow, Said)>,
+    pub profiles: Vec<(ProfileRow, ProfileAnnotations)>,
 }
 
 /// The destinations of profiles are not available because computing them failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NotLed;
+pub struct TargetsUnavailable;
 
 /// Reason why no draft was created.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NoDraft {
+pub enum ProfileDraftError {
     /// No cluster is watched, or it was not read yet; contains the reason.
     NoCluster(String),
     /// The wish cannot be satisfied.
-    Refused(Refusal),
+    Refused(DraftError),
 }
 
 impl Profiles {
@@ -99,7 +99,7 @@ impl Profiles {
     pub fn new(
         known: Option<watch::Receiver<Arc<Known>>>,
         followed: Option<watch::Receiver<Arc<Followed>>>,
-        book: Option<ProfileBook>,
+        book: Option<HardwareProfileFile>,
     ) -> Self {
         Self {
             sources: Arc::new(Sources {
@@ -107,39 +107,50 @@ impl Profiles {
                 followed,
                 book,
             }),
-            judged: Kept::default(),
-            led: Kept::default(),
+            judged: StaleWhileRevalidate::default(),
+            targets: StaleWhileRevalidate::default(),
         }
     }
 
     /// Returns all profiles as checked now or a moment ago.
-    pub async fn judged(&self, fleet: Fleet) -> Arc<Judged> {
-        self.judged_as(fleet, |fit| fit).await
+    pub async fn judged(&self, fleet: Fleet) -> Arc<ProfileReport> {
+        self.report_if(fleet, |fit| fit).await
     }
 
     /// Like [`judged`](Self::judged), but waits for a fresh result instead of returning a recent one; for reactions to
     /// a change.
-    pub async fn latest(&self, fleet: Fleet) -> Arc<Judged> {
-        self.judged_as(fleet, Fit::or_wait).await
+    pub async fn latest_report(&self, fleet: Fleet) -> Arc<ProfileReport> {
+        self.report_if(fleet, Freshness::require_fresh).await
     }
 
-    async fn judged_as(&self, fleet: Fleet, patience: fn(Fit) -> Fit) -> Arc<Judged> {
+    async fn report_if(
+        &self,
+        fleet: Fleet,
+        patience: fn(Freshness) -> Freshness,
+    ) -> Arc<ProfileReport> {
         let of = (&self.sources, fleet, patience);
-        let judged = current(&self.judged, of, Grounds::judge_after).await;
+        let judged = get_or_compute(&self.judged, of, ProfileInputs::report_after).await;
         // An older result is better than none.
         let before = || Some(self.judged.last(|_| true)?.1);
         judged.ok().or_else(before).unwrap_or_default()
     }
 
     /// Destinations of profiles for accelerators; `None` without a source of profiles.
-    pub async fn led(&self, fleet: Fleet) -> Result<Option<Arc<Vec<Led>>>, NotLed> {
-        let grounds = self.sources.grounds(fleet.clone());
+    pub async fn targets(
+        &self,
+        fleet: Fleet,
+    ) -> Result<Option<Arc<Vec<ProfileTargets>>>, TargetsUnavailable> {
+        let grounds = self.sources.inputs(fleet.clone());
         if grounds.source() == "nowhere" {
             return Ok(None);
         }
-        let of = (&self.sources, fleet, (|fit| fit) as fn(Fit) -> Fit);
-        let led = current(&self.led, of, |of, _| Arc::new(of.led()));
-        led.await.map(Some).map_err(|_ended| NotLed)
+        let of = (
+            &self.sources,
+            fleet,
+            (|fit| fit) as fn(Freshness) -> Freshness,
+        );
+        let led = get_or_compute(&self.targets, of, |of, _| Arc::new(of.led()));
+        led.await.map(Some).map_err(|_ended| TargetsUnavailable)
     }
 
     /// Why the profiles may be out of date, limited by the reader's visibility; `None` if they are current.
@@ -147,18 +158,20 @@ impl Profiles {
         let mut notices: Vec<String> = Vec::new();
         if let Some(known) = &self.sources.known {
             let known = known.borrow();
-            let troubles = known.troubles.iter();
+            let troubles = known.errors.iter();
             notices.extend(troubles.map(|(what, why)| {
                 let ours = format!("what is known of {what} may be old");
                 sight.told(format!("{what}: {why}"), &ours)
             }));
-            if !known.is_read() && known.troubles.is_empty() {
+            if !known.is_read() && known.errors.is_empty() {
                 notices.push("the cluster's profiles have not been read yet".to_owned());
             }
         }
         if let Some(followed) = &self.sources.followed {
             let followed = followed.borrow();
-            let is_old = followed.heard.is_some_and(|heard| heard.elapsed() > OLD);
+            let is_old = followed
+                .current_at
+                .is_some_and(|heard| heard.elapsed() > OUTDATED_AFTER);
             match (&followed.trouble, is_old) {
                 (Some(why), _) => notices.push(sight.told(
                     why.clone(),
@@ -185,14 +198,18 @@ impl Profiles {
     }
 
     /// Drafts a new profile that satisfies `wish`.
-    pub async fn draft(&self, fleet: Fleet, mut wish: Wish) -> Result<Draft, NoDraft> {
-        let grounds = self.sources.grounds(fleet);
+    pub async fn draft(
+        &self,
+        fleet: Fleet,
+        mut wish: DraftRequest,
+    ) -> Result<Draft, ProfileDraftError> {
+        let grounds = self.sources.inputs(fleet);
         let Some(sights) = grounds.sights.clone() else {
             // Drafts require permission to list nodes.
             let why = self
                 .notice(&Sight::everything())
                 .filter(|_| self.sources.followed.is_some());
-            return Err(NoDraft::NoCluster(why.unwrap_or_else(|| {
+            return Err(ProfileDraftError::NoCluster(why.unwrap_or_else(|| {
                 "no cluster is followed: start the aggregator with --follow-cluster".to_owned()
             })));
         };
@@ -200,28 +217,28 @@ impl Profiles {
             wish.key.namespace = grounds.namespace().unwrap_or_default();
         }
         let drafted = spawn_blocking(move || {
-            let catalogue = Catalogue::built_in();
+            let catalogue = Catalog::built_in();
             let types = types(&grounds.fleet, &sights, &catalogue);
             draft(&wish, &sights, &types, &catalogue)
         });
         let drafted = drafted.await.map_err(|_| {
-            NoDraft::NoCluster("something is wrong on this side; try again".to_owned())
+            ProfileDraftError::NoCluster("something is wrong on this side; try again".to_owned())
         })?;
-        drafted.map_err(NoDraft::Refused)
+        drafted.map_err(ProfileDraftError::Refused)
     }
 }
 
 impl Sources {
-    fn grounds(&self, fleet: Fleet) -> Grounds {
+    fn inputs(&self, fleet: Fleet) -> ProfileInputs {
         let followed = self
             .followed
             .as_ref()
             .map(|followed| followed.borrow().clone());
-        Grounds {
+        ProfileInputs {
             fleet,
             known: self.known.as_ref().map(|known| Arc::clone(&known.borrow())),
             sights: followed
-                .filter(|followed| followed.heard.is_some())
+                .filter(|followed| followed.current_at.is_some())
                 .map(|followed| Arc::clone(&followed.sights)),
             file: self.book.as_ref().map(|book| book.current().0),
         }
@@ -230,25 +247,25 @@ impl Sources {
 
 /// Returns the cached result if its inputs are current or it is recent; otherwise computes a new one with `maker`,
 /// which receives the inputs and the previous result.
-async fn current<T: Send + Sync + 'static>(
-    kept: &Kept<Made<T>>,
-    (sources, fleet, patience): (&Arc<Sources>, Fleet, fn(Fit) -> Fit),
-    maker: impl FnOnce(&Grounds, Option<Arc<T>>) -> Arc<T> + Send + 'static,
+async fn get_or_compute<T: Send + Sync + 'static>(
+    kept: &StaleWhileRevalidate<WithInputs<T>>,
+    (sources, fleet, patience): (&Arc<Sources>, Fleet, fn(Freshness) -> Freshness),
+    maker: impl FnOnce(&ProfileInputs, Option<Arc<T>>) -> Arc<T> + Send + 'static,
 ) -> Result<Arc<T>, JoinError> {
-    let fit = |last: &Last<Made<T>>| {
-        let (then, age) = (&last.made.0, last.done.elapsed());
-        let now = sources.grounds(fleet.clone());
-        patience(if then.are(&now) || age < AGAIN {
-            Fit::Current
+    let fit = |last: &Cached<WithInputs<T>>| {
+        let (then, age) = (&last.value.0, last.done.elapsed());
+        let now = sources.inputs(fleet.clone());
+        patience(if then.is_same_as(&now) || age < AGAIN {
+            Freshness::Fresh
         } else if then.have_same_profiles(&now) && age < MEANWHILE {
-            Fit::Meanwhile
+            Freshness::Stale
         } else {
-            Fit::Old
+            Freshness::Expired
         })
     };
     let (sources, fleet) = (Arc::clone(sources), fleet.clone());
-    let making = move |(): &mut (), before: Option<Made<T>>| {
-        let of = sources.grounds(fleet);
+    let making = move |(): &mut (), before: Option<WithInputs<T>>| {
+        let of = sources.inputs(fleet);
         let made = maker(&of, before.map(|(_, made)| made));
         (of, made)
     };
@@ -256,28 +273,32 @@ async fn current<T: Send + Sync + 'static>(
     Ok(made)
 }
 
-impl Judged {
+impl ProfileReport {
     /// Profiles that the reader is allowed to see. A reader of single types sees the profiles that are for those types
     /// and reach no others.
-    pub fn seen<'a>(
+    pub fn visible_to<'a>(
         &'a self,
         sight: &'a Sight,
-    ) -> impl Iterator<Item = &'a (ProfileRow, Said)> + Clone {
+    ) -> impl Iterator<Item = &'a (ProfileRow, ProfileAnnotations)> + Clone {
         let all = self.profiles.iter();
         all.filter(|(row, _)| {
             // The declared types may differ from the reached ones. Devices of unknown type are visible to readers of
             // all types only.
             let mut reached = row.reach.iter().flat_map(|reach| &reach.types);
             let shows_reached = sight.types == Types::All
-                || reached.all(|one| one.type_name.as_ref().is_some_and(|name| sight.shows(name)));
-            sight.shows_all(&row.types) && shows_reached
+                || reached.all(|one| {
+                    one.type_name
+                        .as_ref()
+                        .is_some_and(|name| sight.shows_type(name))
+                });
+            sight.shows_all_types(&row.types) && shows_reached
         })
     }
 }
 
-impl Grounds {
+impl ProfileInputs {
     /// Returns whether the inputs are unchanged.
-    fn are(&self, other: &Self) -> bool {
+    fn is_same_as(&self, other: &Self) -> bool {
         self.fleet.revision == other.fleet.revision
             && same(self.sights.as_ref(), other.sights.as_ref())
             && self.have_same_profiles(other)
@@ -304,8 +325,8 @@ impl Grounds {
     }
 
     /// Checks the profiles. Returns `before` if the result is the same, so that its revision does not change.
-    fn judge_after(&self, before: Option<Arc<Judged>>) -> Arc<Judged> {
-        let mut judged = self.judge();
+    fn report_after(&self, before: Option<Arc<ProfileReport>>) -> Arc<ProfileReport> {
+        let mut judged = self.report();
         match before {
             Some(before) => {
                 judged.revision = before.revision;
@@ -319,16 +340,16 @@ impl Grounds {
         Arc::new(judged)
     }
 
-    fn judge(&self) -> Judged {
-        let catalogue = Catalogue::built_in();
-        let memories = memories(&self.fleet);
-        let nothing = Queues::Untold;
+    fn report(&self) -> ProfileReport {
+        let catalogue = Catalog::built_in();
+        let memories = min_memory_by_type(&self.fleet);
+        let nothing = LocalQueues::Unknown;
         let queues = self.known.as_ref().map_or(&nothing, |known| &known.queues);
         let sights = self.sights.as_deref();
         let of_nodes = sights.map(|sights| types(&self.fleet, sights, &catalogue));
         let holds = sights.map(Sights::held);
         let around = match (sights, &holds, &of_nodes) {
-            (Some(sights), Some(holds), Some(types)) => Some(Surroundings {
+            (Some(sights), Some(holds), Some(types)) => Some(ClusterContext {
                 sights,
                 holds,
                 types,
@@ -336,10 +357,10 @@ impl Grounds {
             _ => None,
         };
         let profiles = self.profiles().into_iter().map(|profile| {
-            let (reach, findings) = judge(profile, around, queues);
+            let (reach, findings) = check_profile(profile, around, queues);
             // Memory reported by drivers takes precedence over the catalog's.
             let specs = |name: &TypeName| {
-                let specs = Specs::of(name, &catalogue);
+                let specs = Specs::for_type(name, &catalogue);
                 let shown = memories.get(name).copied();
                 Specs {
                     memory_mib: shown.or(specs.memory_mib),
@@ -349,7 +370,7 @@ impl Grounds {
             let row = ProfileRow::new(profile, (reach.as_ref(), &findings), specs);
             (row, profile.said.clone())
         });
-        Judged {
+        ProfileReport {
             revision: 0,
             source: self.source(),
             profiles: profiles.collect(),
@@ -361,8 +382,8 @@ impl Grounds {
         let known = self.known.as_ref();
         let presence = known.and_then(|known| known.kinds.get(&kind));
         match (presence, &self.file) {
-            (Some(Presence::There), Some(_)) => "both",
-            (Some(Presence::There), None) => "cluster",
+            (Some(Presence::Present), Some(_)) => "both",
+            (Some(Presence::Present), None) => "cluster",
             (Some(Presence::Absent) | None, Some(_)) => "file",
             (Some(Presence::Absent) | None, None) => "nowhere",
         }
@@ -401,15 +422,15 @@ mod tests {
             ..ClusterNode::default()
         };
         Arc::new(Followed {
-            sights: Arc::new(Sights::of([node], [])),
-            heard: Some(Instant::now()),
+            sights: Arc::new(Sights::new([node], [])),
+            current_at: Some(Instant::now()),
             trouble: None,
-            odd: 0,
+            invalid_objects: 0,
         })
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_changes_is_judged_once_a_second_and_what_does_not_never_again() {
+    async fn profiles_are_checked_at_most_once_a_second_and_only_after_a_change() {
         let (says, hears) = watch::channel(followed("node-a"));
         let profiles = Profiles::new(None, Some(hears), None);
         let judge_of = async |now: &Arc<Followed>| {
@@ -430,12 +451,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_waits_for_what_changes_all_the_time_but_whoever_has_changed_a_profile() {
+    async fn stale_report_is_returned_unless_a_profile_changed() {
         let (known, of_profiles) = watch::channel(Arc::new(Known::default()));
         let (says, of_nodes) = watch::channel(followed("node-a"));
         let profiles = Profiles::new(Some(of_profiles), Some(of_nodes), None);
         profiles.judged(Fleet::default()).await;
-        let work = Arc::clone(&profiles.judged.work).lock_owned().await;
+        let work = Arc::clone(&profiles.judged.state).lock_owned().await;
         says.send_replace(followed("node-b"));
         advance(AGAIN).await;
         profiles.judged(Fleet::default()).await;
@@ -447,18 +468,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn where_profiles_lead_is_found_out_once_for_all_who_ask_and_not_at_all_without_them() {
+    async fn targets_are_computed_once_and_only_with_profiles() {
         let nowhere = Profiles::new(None, None, None);
-        assert_eq!(nowhere.led(Fleet::default()).await, Ok(None));
+        assert_eq!(nowhere.targets(Fleet::default()).await, Ok(None));
         let known = Known {
-            kinds: [(ProfileKind::Hardware, Presence::There)].into(),
+            kinds: [(ProfileKind::Hardware, Presence::Present)].into(),
             ..Known::default()
         };
         let (_says, hears) = watch::channel(Arc::new(known));
         let profiles = Profiles::new(Some(hears), None, None);
-        let one = profiles.led(Fleet::default()).await.unwrap().unwrap();
+        let one = profiles.targets(Fleet::default()).await.unwrap().unwrap();
         advance(MEANWHILE).await;
-        let other = profiles.led(Fleet::default()).await.unwrap().unwrap();
+        let other = profiles.targets(Fleet::default()).await.unwrap().unwrap();
         assert!(Arc::ptr_eq(&one, &other));
     }
 }

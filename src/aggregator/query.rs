@@ -1,6 +1,6 @@
 //! Queries of the fleet's nodes: filter, order and pagination. Pure.
 //!
-//! A page ends with a [`Token`] that contains the last node and its sort key. The next page continues after that
+//! A page ends with a [`ContinueToken`] that contains the last node and its sort key. The next page continues after that
 //! position whatever has changed, so a node whose position did not change is neither repeated nor skipped. Used by the
 //! REST API and the pages, with the same parameters.
 
@@ -14,17 +14,17 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use error::{Parameter, QueryError};
-pub use group::{Grouped, grouped};
+pub use group::{GroupedNodes, group_nodes};
 pub use parse::NO_STATE;
 pub use selector::{Selector, SelectorError};
-pub use token::{Token, TokenError};
+pub use token::{ContinueToken, TokenError};
 
 use super::clock::Moment;
 use super::fleet::{Fleet, Node};
 use crate::domain::fleet::{NodeState, Sharing};
 use crate::domain::id::TypeName;
 use crate::domain::labels::LabelSet;
-use token::{Last, Rank};
+use token::{LastNode, Rank};
 
 /// Default number of nodes per page.
 pub const DEFAULT_LIMIT: usize = 500;
@@ -54,7 +54,7 @@ pub struct Query {
     /// Number of nodes per page, 1 to [`MAX_LIMIT`].
     pub limit: usize,
     /// Position where the page begins; `None` for the first page.
-    pub after: Option<Token>,
+    pub after: Option<ContinueToken>,
 }
 
 /// Order of nodes. Ties are ordered by name.
@@ -96,22 +96,22 @@ pub struct Page {
     /// Number of matching nodes on all pages.
     pub total: usize,
     /// Position of the next page; `None` on the last page.
-    pub next: Option<Token>,
+    pub next: Option<ContinueToken>,
 }
 
 /// Returns the page of `fleet` that `query` requests.
-pub fn run(fleet: &Fleet, query: &Query, now: Moment) -> Page {
-    let mut matching: Vec<Placed<'_>> = Vec::new();
+pub fn find(fleet: &Fleet, query: &Query, now: Moment) -> Page {
+    let mut matching: Vec<RankedNode<'_>> = Vec::new();
     let mut total: usize = 0;
     let mut filter = Filter::new(query, now);
-    let after = query.after.as_ref().map(Token::last);
+    let after = query.after.as_ref().map(ContinueToken::last);
     for node in fleet.nodes.iter() {
-        if !filter.lets_through(node) {
+        if !filter.matches(node) {
             continue;
         }
         total = total.saturating_add(1);
         // Agents may confirm nodes concurrently, so each sort key is read once.
-        let placed = Placed::new(node, query.sort.key, now);
+        let placed = RankedNode::new(node, query.sort.key, now);
         let comes = after.is_none_or(|last| placed.is_after(last, query.sort.descending));
         // Nodes are stored by name, so nodes past the page only need to be counted.
         let wanted = !query.sort.is_natural() || matching.len() <= query.limit;
@@ -123,7 +123,7 @@ pub fn run(fleet: &Fleet, query: &Query, now: Moment) -> Page {
     order(&mut matching, query);
     let next = matching.last().filter(|_| more);
     Page {
-        next: next.map(|last| Token::new(query, last.rank.owned(), last.node.name.clone())),
+        next: next.map(|last| ContinueToken::new(query, last.rank.owned(), last.node.name.clone())),
         items: matching
             .into_iter()
             .map(|placed| Arc::clone(placed.node))
@@ -133,7 +133,7 @@ pub fn run(fleet: &Fleet, query: &Query, now: Moment) -> Page {
 }
 
 /// Sorts `nodes` and keeps the first `limit`.
-fn order(nodes: &mut Vec<Placed<'_>>, query: &Query) {
+fn order(nodes: &mut Vec<RankedNode<'_>>, query: &Query) {
     let descending = query.sort.descending;
     if !query.sort.is_natural() {
         if query.limit < nodes.len() {
@@ -147,12 +147,12 @@ fn order(nodes: &mut Vec<Placed<'_>>, query: &Query) {
 
 /// Node with its sort key.
 #[derive(Debug)]
-struct Placed<'a> {
+struct RankedNode<'a> {
     rank: Rank<'a>,
     node: &'a Arc<Node>,
 }
 
-impl<'a> Placed<'a> {
+impl<'a> RankedNode<'a> {
     fn new(node: &'a Arc<Node>, key: SortKey, now: Moment) -> Self {
         let rank = match key {
             SortKey::Name => Rank::Text(node.name.as_str().into()),
@@ -171,7 +171,7 @@ impl<'a> Placed<'a> {
             SortKey::Type => {
                 let first = node.summary.types.first();
                 let name = first.and_then(|one| one.type_name.as_ref());
-                name.map_or(Rank::Nameless, |name| Rank::Text(name.as_str().into()))
+                name.map_or(Rank::Untyped, |name| Rank::Text(name.as_str().into()))
             }
             SortKey::Sharing => {
                 let sharing = node.summary.sharing;
@@ -187,7 +187,7 @@ impl<'a> Placed<'a> {
             .then_with(|| self.node.name.cmp(&other.node.name))
     }
 
-    fn is_after(&self, last: &Last, descending: bool) -> bool {
+    fn is_after(&self, last: &LastNode, descending: bool) -> bool {
         directed(self.rank.cmp(&last.rank), descending)
             .then_with(|| self.node.name.cmp(&last.name))
             .is_gt()
@@ -220,7 +220,7 @@ impl<'a> Filter<'a> {
     }
 
     /// Evaluates the cheap filters first.
-    fn lets_through(&mut self, node: &Node) -> bool {
+    fn matches(&mut self, node: &Node) -> bool {
         let Query {
             search,
             types,

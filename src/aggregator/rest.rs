@@ -4,7 +4,6 @@
 //! not exist. Every error is a problem document (RFC 9457). Each response is based on one immutable snapshot of the
 //! fleet. The aggregator serves this router beside that of the pages.
 
-mod answers;
 pub mod availability;
 mod body;
 mod creation;
@@ -19,11 +18,12 @@ mod probes;
 mod problem;
 mod profile_events;
 mod profiles;
+mod response_cache;
 pub mod rows;
-mod seal;
-pub(super) mod seen;
 mod slo;
+mod token_cipher;
 mod usage;
+pub(super) mod visibility;
 
 use std::sync::Arc;
 
@@ -40,19 +40,19 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use self::answers::Answers;
-pub(super) use self::creation::OFF;
+pub(super) use self::creation::CREATION_DISABLED;
 use self::probes::Readiness;
-use self::problem::{Failure, Kind};
-use self::seal::Seal;
-use super::access::Refused;
+use self::problem::{ApiError, ProblemKind};
+use self::response_cache::ResponseCache;
+use self::token_cipher::TokenCipher;
+use super::access::AccessError;
 use super::availability::Counter;
-use super::offers::Shelf;
+use super::offers::PartitionCache;
 use super::view::View;
 
 /// Dependencies of the API.
 #[derive(Debug, Clone)]
-pub struct Context {
+pub struct ApiContext {
     /// The fleet.
     pub view: View,
     /// Availability counts.
@@ -74,16 +74,16 @@ struct Api {
     readiness: Readiness,
     streams: Arc<Semaphore>,
     /// Cache of partitions by node, for matching.
-    shelf: Arc<Shelf>,
-    seal: Arc<Seal>,
-    answers: Arc<Answers>,
+    partitions: Arc<PartitionCache>,
+    seal: Arc<TokenCipher>,
+    answers: Arc<ResponseCache>,
     /// Serialized OpenAPI document; empty in the instance that generates it.
     document: Bytes,
 }
 
 /// Routes under `/api`, `/openapi.json`, `/healthz`, `/readyz` and `/metrics` only, so that the router can be merged
 /// with that of the pages.
-pub fn router(context: Context) -> Router {
+pub fn router(context: ApiContext) -> Router {
     let (router, mut document) = OpenApiRouter::with_openapi(openapi::Document::openapi())
         .routes(routes!(nodes::list))
         .routes(routes!(nodes::get))
@@ -108,44 +108,44 @@ pub fn router(context: Context) -> Router {
         .routes(routes!(probes::ready))
         .routes(routes!(metrics::scrape))
         .split_for_parts();
-    openapi::open(&mut document);
-    openapi::guard(&mut document);
-    openapi::refuse_everywhere(&mut document);
+    openapi::allow_additional_fields(&mut document);
+    openapi::document_access_refusals(&mut document);
+    openapi::document_server_refusals(&mut document);
     let api = Api {
         readiness: Readiness::new(&context),
         view: context.view,
         availability: context.availability,
         registry: context.registry,
-        shelf: Arc::default(),
+        partitions: Arc::default(),
         streams: Arc::new(Semaphore::new(
             context.max_streams.min(Semaphore::MAX_PERMITS),
         )),
-        seal: Arc::new(Seal::new()),
+        seal: Arc::new(TokenCipher::new()),
         answers: Arc::default(),
         document: serde_json::to_vec(&document).unwrap_or_default().into(),
     };
     router
-        .method_not_allowed_fallback(wrong_method)
-        .route("/api", any(nothing_here))
-        .route("/api/", any(nothing_here))
-        .route("/api/{*rest}", any(nothing_here))
-        .layer(from_fn(finish))
+        .method_not_allowed_fallback(method_not_allowed)
+        .route("/api", any(not_found))
+        .route("/api/", any(not_found))
+        .route("/api/{*rest}", any(not_found))
+        .layer(from_fn(finalize_response))
         .with_state(api)
 }
 
 /// Routes for connections beyond the limit: the probes, and 503 for everything else.
-pub fn probes(context: &Context) -> Router {
+pub fn probes(context: &ApiContext) -> Router {
     Router::new()
         .route("/healthz", get(probes::live))
         .route("/readyz", get(probes::ready))
         .fallback(too_many_connections)
-        .layer(from_fn(finish))
+        .layer(from_fn(finalize_response))
         .with_state(Readiness::new(context))
 }
 
 async fn too_many_connections(version: Version) -> Response {
     let detail = "all connections that --max-connections allows are taken; try again later";
-    let mut response = Failure::new(Kind::TooManyConnections, detail).into_response();
+    let mut response = ApiError::new(ProblemKind::TooManyConnections, detail).into_response();
     if version < Version::HTTP_2 {
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(header::CONNECTION, close);
@@ -153,45 +153,45 @@ async fn too_many_connections(version: Version) -> Response {
     response
 }
 
-async fn wrong_method(method: Method) -> Failure {
+async fn method_not_allowed(method: Method) -> ApiError {
     let detail = format!("{method} is not possible here; the header Allow says what is");
-    Failure::new(Kind::MethodNotAllowed, detail)
+    ApiError::new(ProblemKind::MethodNotAllowed, detail)
 }
 
-async fn nothing_here(uri: Uri) -> Failure {
+async fn not_found(uri: Uri) -> ApiError {
     let path: String = uri.path().chars().take(200).collect();
     let detail = format!("there is nothing at {path}; /openapi.json describes what there is");
-    Failure::new(Kind::NotFound, detail)
+    ApiError::new(ProblemKind::NotFound, detail)
 }
 
 /// Problem document for a refused request.
-pub(super) fn refusal(refused: &Refused, path: &str) -> Response {
-    let mut response = Failure::from(refused).at(path).into_response();
-    if let Some(allowed) = refused.allowed() {
+pub(super) fn refusal_response(refused: &AccessError, path: &str) -> Response {
+    let mut response = ApiError::from(refused).at_path(path).into_response();
+    if let Some(allowed) = refused.allowed_methods() {
         let headers = response.headers_mut();
         headers.insert(header::ALLOW, HeaderValue::from_static(allowed));
     }
-    guarded(response)
+    set_cache_headers(response)
 }
 
 /// Adds the path to problem documents, and headers against content sniffing and caching to every response.
-async fn finish(request: Request, next: Next) -> Response {
+async fn finalize_response(request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     let mut response = next.run(request).await;
-    if let Some(failure) = response.extensions_mut().remove::<Failure>() {
+    if let Some(failure) = response.extensions_mut().remove::<ApiError>() {
         let allow = response.headers().get(header::ALLOW).cloned();
         let close = response.headers().get(header::CONNECTION).cloned();
-        response = failure.at(&path).into_response();
+        response = failure.at_path(&path).into_response();
         for (name, value) in [(header::ALLOW, allow), (header::CONNECTION, close)] {
             if let Some(value) = value {
                 response.headers_mut().insert(name, value);
             }
         }
     }
-    guarded(response)
+    set_cache_headers(response)
 }
 
-fn guarded(mut response: Response) -> Response {
+fn set_cache_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(
         header::X_CONTENT_TYPE_OPTIONS,

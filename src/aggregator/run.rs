@@ -24,48 +24,48 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tracing::{error, info, warn};
 
-use self::cluster::{Cluster, maker};
+use self::cluster::{ClusterTasks, profile_creator};
 pub use self::error::StartError;
-pub use self::threads::Running;
+pub use self::threads::RunningAggregator;
 use self::threads::Threads;
-use super::access::{Believed, Guard, check};
+use super::access::{Guard, TrustedIdentitySources, check};
 use super::auth::Gate;
 use super::availability::Counter;
-use super::creation::Maker;
+use super::creation::ProfileCreator;
 use super::engine::Engine;
-use super::ingest::{Ingest, Patience};
+use super::ingest::{IngestService, PeerTimeouts};
 use super::serve::{Limits, Protocol, Server};
 use super::startup::{Startup, StartupProgress};
 use super::stats::Stats;
-use super::store::desk::Desk;
+use super::store::shared_store::SharedStore;
 use super::tls::Tls;
 use super::view::View;
 use super::{pages, rest};
-use crate::book::Book;
-use crate::book::prices::Prices;
 use crate::config::aggregator::{
     AgentAuth, AggregatorSettings, HttpAuth, ServingSettings, Transport,
 };
-use crate::k8s::access_review::Asker;
-use crate::k8s::token_review::Reviewer;
+use crate::config_files::LayoutFile;
+use crate::config_files::prices::PriceFile;
+use crate::k8s::access_review::AccessReviewer;
+use crate::k8s::token_review::TokenReviewer;
 
 /// Backlog of the listening sockets; after a restart, all agents of a fleet reconnect at the same time.
 const BACKLOG: u32 = 4096;
 /// Time limit for running profile creations at shutdown; slightly less than that of the shutdown.
-const MADE_WITHIN: Duration = Duration::from_millis(4500);
+const CREATION_DRAIN_TIMEOUT: Duration = Duration::from_millis(4500);
 /// Time limit for remaining tasks of a runtime after its server ended.
-const RUNTIME_ENDS: Duration = Duration::from_millis(100);
+const RUNTIME_SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(100);
 /// Maximum number of event streams: open pages, and programs that watch the fleet.
-const MOST_STREAMS: usize = 1000;
+const MAX_STREAMS: usize = 1000;
 const AGENTS: &str = "agents";
-const PEOPLE: &str = "people and programs";
+const READERS: &str = "people and programs";
 
 /// Builds the routes of HTTP with guard and profile creation, and the routes for connections beyond the limit.
 fn router(
-    cluster: &Cluster,
+    cluster: &ClusterTasks,
     stats: &Stats,
     ready: watch::Receiver<bool>,
-    (guard, maker): (Guard, Option<Maker>),
+    (guard, maker): (Guard, Option<ProfileCreator>),
 ) -> (Router, Router) {
     let availability = cluster.availability();
     let view = availability.view().clone();
@@ -77,12 +77,12 @@ fn router(
         rest::metrics::cluster::register(&mut registry, followed);
     }
     let pages = pages::router(availability.clone());
-    let context = rest::Context {
+    let context = rest::ApiContext {
         view,
         availability,
         registry: Arc::new(registry),
         ready,
-        max_streams: MOST_STREAMS,
+        max_streams: MAX_STREAMS,
     };
     let probes = rest::probes(&context);
     let api = rest::router(context);
@@ -95,16 +95,16 @@ fn router(
 }
 
 /// Starts both servers; they are listening when this returns.
-pub fn start(settings: &AggregatorSettings) -> Result<Running, StartError> {
+pub fn start(settings: &AggregatorSettings) -> Result<RunningAggregator, StartError> {
     // In a separate thread, because within the caller's runtime another one can neither be blocked on nor dropped after
     // an error.
     let started = thread::scope(|scope| scope.spawn(|| launch(settings)).join());
     started.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
+fn launch(settings: &AggregatorSettings) -> Result<RunningAggregator, StartError> {
     let stats = Stats::default();
-    let desk = Arc::new(Desk::new(settings.fleet(), stats.clone()));
+    let desk = Arc::new(SharedStore::new(settings.fleet(), stats.clone()));
     let threads = Threads::new();
     let (ready, is_ready) = watch::channel(false);
     let (progress, startup) = watch::channel(Some(StartupProgress::default()));
@@ -112,14 +112,15 @@ fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
     let serving = settings.serving();
     let (ingest_runtime, http_runtime) = (runtime("ingest")?, runtime("http")?);
     let cluster_runtime = runtime("cluster")?;
-    let cluster = Cluster::connect(&cluster_runtime, settings, view)?;
+    let cluster = ClusterTasks::connect(&cluster_runtime, settings, view)?;
     let counter = cluster.availability();
     let startup = Startup::new(desk.view(), cluster.followed(), progress);
     let guard = guard(&http_runtime, settings, counter, &stats)?;
-    let maker = maker(&http_runtime, settings, &guard)?;
+    let maker = profile_creator(&http_runtime, settings, &guard)?;
     let (router, probes) = router(&cluster, &stats, is_ready, (guard.clone(), maker.clone()));
     let gate = gate(&ingest_runtime, settings.agent_auth(), &stats)?;
-    let ingest = Ingest::new(Arc::clone(&desk), gate, stats.clone(), Patience::default());
+    let timeouts = PeerTimeouts::default();
+    let ingest = IngestService::new(Arc::clone(&desk), gate, stats.clone(), timeouts);
     let ingest = ingest.with_readers(guard);
     let agents = server(Protocol::Grpc, ingest.into_router(), serving, &stats)?;
     let people = Server {
@@ -127,7 +128,7 @@ fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
         ..server(Protocol::Http, router, serving, &stats)?
     };
     let agents_at = listen(&ingest_runtime, AGENTS, serving.grpc_listen())?;
-    let people_at = listen(&http_runtime, PEOPLE, serving.http_listen())?;
+    let people_at = listen(&http_runtime, READERS, serving.http_listen())?;
     let (grpc, http) = (agents_at.1, people_at.1);
     let transport = match serving.transport() {
         Transport::Plaintext => "plaintext",
@@ -138,17 +139,17 @@ fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
         ingest_runtime.block_on(async {
             tokio::select! {
                 () = agents.run(agents_at.0, stopped) => {}
-                () = desk.keep() => {}
+                () = desk.run_maintenance() => {}
             }
         });
-        ingest_runtime.shutdown_timeout(RUNTIME_ENDS);
+        ingest_runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
     })?;
     let stopped = threads.stopped();
     threads.spawn("cluster", move || {
         if let Err(error) = cluster_runtime.block_on(cluster.run(stopped)) {
             error!(%error, "task of the cluster failed; ending");
         }
-        cluster_runtime.shutdown_timeout(RUNTIME_ENDS);
+        cluster_runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
     })?;
     let stopped = threads.stopped();
     threads.spawn("http", move || {
@@ -156,7 +157,7 @@ fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
             let serving = people.run(people_at.0, stopped.clone());
             // The API server may already have received a profile when serving ends, and its outcome must still be
             // logged.
-            let serving = async { tokio::join!(serving, made(maker, stopped)) };
+            let serving = async { tokio::join!(serving, drain_creations(maker, stopped)) };
             let mut serving = pin!(serving);
             tokio::select! {
                 _ended = serving.as_mut() => return,
@@ -164,24 +165,24 @@ fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
             }
             serving.await;
         });
-        http_runtime.shutdown_timeout(RUNTIME_ENDS);
+        http_runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
     })?;
-    warn_of_strangers(settings, grpc, http);
+    warn_unauthenticated(settings, grpc, http);
     info!("listening for {AGENTS} on {grpc} ({transport})");
-    info!("listening for {PEOPLE} on {http} ({transport})");
+    info!("listening for {READERS} on {http} ({transport})");
     ready.send_replace(true);
     Ok(threads.running((grpc, http), ready))
 }
 
 /// Waits for the shutdown and then for running profile creations, with a time limit.
-async fn made(maker: Option<Maker>, mut stopped: watch::Receiver<bool>) {
+async fn drain_creations(maker: Option<ProfileCreator>, mut stopped: watch::Receiver<bool>) {
     let Some(maker) = maker else { return };
     drop(stopped.wait_for(|stopped| *stopped).await);
-    let _ended = timeout(MADE_WITHIN, maker.ended()).await;
+    let _ended = timeout(CREATION_DRAIN_TIMEOUT, maker.ended()).await;
 }
 
 /// Warns about servers that other machines can reach without authentication.
-fn warn_of_strangers(settings: &AggregatorSettings, grpc: SocketAddr, http: SocketAddr) {
+fn warn_unauthenticated(settings: &AggregatorSettings, grpc: SocketAddr, http: SocketAddr) {
     if *settings.agent_auth() == AgentAuth::None && !grpc.ip().is_loopback() {
         warn!(
             "whoever reaches {grpc} can report as any node: there is no --agent-auth token-review"
@@ -196,9 +197,13 @@ fn warn_of_strangers(settings: &AggregatorSettings, grpc: SocketAddr, http: Sock
 
 /// Adds layouts, prices and the estimate engine to the view of the fleet.
 fn view(fleet: View, settings: &AggregatorSettings) -> Result<View, StartError> {
-    let book = settings.layouts().map(Book::open).transpose()?;
+    let book = settings.layouts().map(LayoutFile::open).transpose()?;
     let advice = settings.advice();
-    let prices = advice.price_book.as_deref().map(Prices::open).transpose()?;
+    let prices = advice
+        .price_book
+        .as_deref()
+        .map(PriceFile::open)
+        .transpose()?;
     let view = fleet
         .with_layouts(book.unwrap_or_default())
         .with_prices(prices.unwrap_or_default());
@@ -231,14 +236,14 @@ fn server(
 /// Creates the gate for agents. The client of the API server uses `runtime`.
 fn gate(runtime: &Runtime, auth: &AgentAuth, stats: &Stats) -> Result<Gate, StartError> {
     let AgentAuth::TokenReview(settings) = auth else {
-        return Ok(Gate::open());
+        return Ok(Gate::without_auth());
     };
     let rule = settings.rule().clone();
-    let connect = Reviewer::connect(settings.kubeconfig(), rule.audience.clone());
+    let connect = TokenReviewer::connect(settings.kubeconfig(), rule.audience.clone());
     let reviewer = runtime.block_on(connect)?;
     let account = &rule.account;
     info!("agents report for their own node, with a token of the service account {account}");
-    Ok(Gate::checked(rule, Box::new(reviewer), stats.clone()))
+    Ok(Gate::with_reviewer(rule, Box::new(reviewer), stats.clone()))
 }
 
 /// Creates the guard for readers. The client of the API server uses `runtime`.
@@ -259,14 +264,14 @@ fn guard(
             guard
         });
     };
-    let believed = Believed {
+    let believed = TrustedIdentitySources {
         audience: settings.audience().cloned(),
         proxies: settings.proxies().cloned(),
     };
-    let connect = Asker::connect(settings.kubeconfig(), believed.audience.clone());
+    let connect = AccessReviewer::connect(settings.kubeconfig(), believed.audience.clone());
     let asker = runtime.block_on(connect).map_err(StartError::HttpAuth)?;
     info!("the cluster's roles decide who sees what over HTTP");
-    Ok(Guard::checked(
+    Ok(Guard::with_reviewer(
         believed,
         Box::new(asker),
         counter,
@@ -298,7 +303,7 @@ fn listen(
         Ok((listener, bound))
     };
     listen().map_err(|source| StartError::Listen {
-        whom,
+        clients: whom,
         address,
         source,
     })

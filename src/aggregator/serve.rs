@@ -36,11 +36,11 @@ use tokio::time::{Instant, sleep, timeout};
 use tower::ServiceExt;
 use tracing::{debug, error, warn};
 
-use self::limits::{GRPC_STREAMS, HTTP_STREAMS, HTTP1_BUFFER, UNREAD, limit_http2};
+use self::limits::{GRPC_STREAMS, HTTP_STREAMS, HTTP1_BUFFER, UNACKED_TIMEOUT, limit_http2};
 pub use self::limits::{Limits, Protocol};
 use self::pace::PacedBody;
 pub use self::pace::{Pace, SlowBody};
-use self::reserve::{LogLimit, Reserve};
+use self::reserve::{LogLimit, ProbeConnections};
 use super::peer::Peer;
 use super::stats::Stats;
 use super::tls::Tls;
@@ -63,32 +63,32 @@ pub struct Server {
 }
 
 /// State shared by all connections.
-struct Shared {
+struct ServerState {
     server: Server,
     slots: Arc<Semaphore>,
     open: Gauge,
     accepted: AtomicU64,
     stop: watch::Receiver<bool>,
-    reserve: Reserve,
-    logs: Logs,
+    reserve: ProbeConnections,
+    logs: LogLimits,
 }
 
 /// Rate limits of log lines that clients can cause.
 #[derive(Default)]
-struct Logs {
+struct LogLimits {
     accept: LogLimit,
     full: LogLimit,
     slow: LogLimit,
 }
 
 /// Slot of a connection, released on drop.
-enum Place {
+enum ConnectionSlot {
     Own {
         _slot: OwnedSemaphorePermit,
         open: Gauge,
     },
     Reserve {
-        shared: Arc<Shared>,
+        shared: Arc<ServerState>,
         peer: Peer,
     },
 }
@@ -114,64 +114,64 @@ enum Phase {
 }
 
 /// Pause after `accept` fails, usually because of too many open files; other connections may close in the meantime.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 impl Server {
     /// Accepts connections until `stop` is true or its sender is dropped, then waits until every connection has ended
     /// or exceeded its grace period.
     pub async fn run(self, listener: TcpListener, mut stop: watch::Receiver<bool>) {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServerState {
             slots: Arc::new(Semaphore::new(self.limits.connections)),
             open: self.stats.connections(self.protocol.name()),
             accepted: AtomicU64::new(0),
             stop: stop.clone(),
-            reserve: Reserve::default(),
-            logs: Logs::default(),
+            reserve: ProbeConnections::default(),
+            logs: LogLimits::default(),
             server: self,
         });
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
                 () = stopped(&mut stop) => break,
-                Some(ended) = connections.join_next() => shared.ended(ended),
+                Some(ended) = connections.join_next() => shared.log_task_failure(ended),
                 accepted = listener.accept() => match accepted {
                     Ok((socket, address)) => shared.admit(&mut connections, socket, address),
                     Err(error) => {
-                        if shared.logs.accept.passes() {
+                        if shared.logs.accept.allow() {
                             let server = shared.server.protocol.name();
                             warn!(
                                 "the {server} server cannot accept a connection and goes on trying: {error}; if there are too many open files, raise the limit (ulimit -n) above twice --max-connections, or lower that"
                             );
                         }
-                        sleep(ACCEPT_AGAIN).await;
+                        sleep(ACCEPT_RETRY_DELAY).await;
                     }
                 }
             }
         }
         drop(listener);
         while let Some(ended) = connections.join_next().await {
-            shared.ended(ended);
+            shared.log_task_failure(ended);
         }
     }
 }
 
-impl Shared {
+impl ServerState {
     fn admit(self: &Arc<Self>, connections: &mut JoinSet<()>, socket: TcpStream, at: SocketAddr) {
         let (name, stats) = (self.server.protocol.name(), &self.server.stats);
         let peer = Peer::new(at);
         let (place, router, age) = if let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() {
-            stats.accepted(name);
+            stats.count_connection(name);
             self.open.inc();
             let number = self.accepted.fetch_add(1, Ordering::Relaxed);
-            let place = Place::Own {
+            let place = ConnectionSlot::Own {
                 _slot: slot,
                 open: self.open.clone(),
             };
             let router = self.server.router.clone();
             (place, router, self.server.limits.age_of(number))
         } else {
-            stats.turned_away(name);
-            if self.logs.full.passes() {
+            stats.count_refused_connection(name);
+            if self.logs.full.allow() {
                 let limit = self.server.limits.connections;
                 warn!(
                     server = name,
@@ -182,9 +182,9 @@ impl Shared {
                 return;
             };
             if self.reserve.enter(peer.clone()) {
-                stats.cut("reserve_full");
+                stats.count_closed_connection("reserve_full");
             }
-            let place = Place::Reserve {
+            let place = ConnectionSlot::Reserve {
                 shared: Arc::clone(self),
                 peer: peer.clone(),
             };
@@ -193,7 +193,7 @@ impl Shared {
         // Disables Nagle's algorithm for small responses. An error means that the socket is closed.
         let _refused = socket.set_nodelay(true);
         // Without this, a client that does not read its responses would occupy the connection until its maximum age.
-        let _refused = SockRef::from(&socket).set_tcp_user_timeout(Some(UNREAD));
+        let _refused = SockRef::from(&socket).set_tcp_user_timeout(Some(UNACKED_TIMEOUT));
         let shared = Arc::clone(self);
         let accepted = Accepted { peer, router, age };
         connections.spawn(async move {
@@ -203,7 +203,7 @@ impl Shared {
     }
 
     /// Logs a failed connection task.
-    fn ended(&self, ended: Result<(), JoinError>) {
+    fn log_task_failure(&self, ended: Result<(), JoinError>) {
         if let Err(error) = ended {
             let server = self.server.protocol.name();
             error!(server, %error, "connection task failed; its connection is closed");
@@ -213,10 +213,10 @@ impl Shared {
     async fn connection(self: &Arc<Self>, socket: TcpStream, accepted: Accepted) {
         let name = self.server.protocol.name();
         let Some(tls) = &self.server.tls else {
-            return self.speak(socket, accepted).await;
+            return self.serve(socket, accepted).await;
         };
         let acceptor = tls.acceptor(name, &self.server.stats);
-        let handshake = timeout(self.server.limits.first_word, acceptor.accept(socket));
+        let handshake = timeout(self.server.limits.first_request, acceptor.accept(socket));
         let mut stop = self.stop.clone();
         let peer = accepted.peer.clone();
         let shaken = tokio::select! {
@@ -225,19 +225,19 @@ impl Shared {
             () = stopped(&mut stop) => return,
         };
         match shaken {
-            Ok(Ok(stream)) => self.speak(stream, accepted).await,
+            Ok(Ok(stream)) => self.serve(stream, accepted).await,
             Ok(Err(error)) => {
-                self.server.stats.handshake_failed(name);
+                self.server.stats.count_handshake_failure(name);
                 debug!(peer = %peer.address(), "TLS handshake: {error}");
             }
             Err(_late) => {
-                self.server.stats.handshake_failed(name);
+                self.server.stats.count_handshake_failure(name);
                 debug!(peer = %peer.address(), "TLS handshake: it did not come in time");
             }
         }
     }
 
-    async fn speak<I>(self: &Arc<Self>, io: I, accepted: Accepted)
+    async fn serve<I>(self: &Arc<Self>, io: I, accepted: Accepted)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -245,7 +245,7 @@ impl Shared {
         let Accepted { peer, router, age } = accepted;
         let (shared, of) = (Arc::clone(self), peer.clone());
         let service = service_fn(move |mut request: Request<Incoming>| {
-            of.speaks();
+            of.record_request();
             request.extensions_mut().insert(of.clone());
             Arc::clone(&shared).answer(router.clone(), request, of.address())
         });
@@ -262,7 +262,7 @@ impl Shared {
                 builder
                     .http1()
                     .timer(TokioTimer::new())
-                    .header_read_timeout(self.server.limits.first_word)
+                    .header_read_timeout(self.server.limits.first_request)
                     .max_buf_size(HTTP1_BUFFER);
                 let connection = builder.serve_connection(io, service).into_owned();
                 self.drive(connection, &peer, age).await;
@@ -287,8 +287,8 @@ impl Shared {
         let request = request.map(|body| Body::new(PacedBody::new(body, limits.body, flag)));
         let mut response = router.oneshot(request).await?;
         if is_late.load(Ordering::Relaxed) {
-            self.server.stats.cut("slow_body");
-            if self.logs.slow.passes() {
+            self.server.stats.count_closed_connection("slow_body");
+            if self.logs.slow.allow() {
                 warn!(%peer, path, "request body too slow; closing its connection");
             }
             *response.status_mut() = StatusCode::REQUEST_TIMEOUT;
@@ -304,7 +304,7 @@ impl Shared {
         let limits = &self.server.limits;
         let mut stop = self.stop.clone();
         let mut connection = pin!(connection);
-        let mut timer = pin!(sleep(limits.first_word));
+        let mut timer = pin!(sleep(limits.first_request));
         let old = Instant::now() + age;
         let grpc = self.server.protocol == Protocol::Grpc;
         let mut phase = Phase::New;
@@ -313,19 +313,19 @@ impl Shared {
                 _ended = connection.as_mut() => return,
                 () = peer.ended() => return,
                 () = timer.as_mut() => match phase {
-                    Phase::New if !peer.spoke() => {
-                        self.server.stats.cut("no_request");
+                    Phase::New if !peer.has_sent_request() => {
+                        self.server.stats.count_closed_connection("no_request");
                         return;
                     }
                     Phase::New | Phase::Open if Instant::now() >= old => true,
                     // Slots of the agents' server are for agents that report and clients that watch.
                     Phase::New | Phase::Open if grpc && !peer.has_streams() => {
-                        self.server.stats.cut("no_stream");
+                        self.server.stats.count_closed_connection("no_stream");
                         return;
                     }
                     Phase::New | Phase::Open => {
                         phase = Phase::Open;
-                        let look = Instant::now() + limits.first_word;
+                        let look = Instant::now() + limits.first_request;
                         timer.as_mut().reset(if grpc { old.min(look) } else { old });
                         false
                     }
@@ -347,7 +347,7 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _stopped = stop.wait_for(|stop| *stop).await;
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         match self {
             Self::Own { open, .. } => {

@@ -6,17 +6,17 @@
 use thiserror::Error;
 use tokio::task::spawn_blocking;
 
-use super::estimates::OLD_PRICES;
+use super::estimates::PRICES_OUTDATED;
 use super::view::View;
 use crate::domain::access::Sight;
 use crate::domain::matching::RequestError;
-use crate::domain::slo::{Objectives, judge};
-use crate::wire::estimates::of_profile;
+use crate::domain::slo::{Objectives, evaluate};
+use crate::wire::estimates::devices_of_profile;
 use crate::wire::hardware_profiles::document::{IdentifierJson, ProfileRow};
 use crate::wire::slo::{SloAnswer, SloProfile, SloRequest, rows};
 
 /// Maximum number of profiles per row; those with the most available devices are kept.
-const MOST_PROFILES: usize = 16;
+const MAX_PROFILES: usize = 16;
 
 /// Error of evaluating objectives.
 #[derive(Debug, Error)]
@@ -26,35 +26,39 @@ pub enum SloError {
     Request(#[from] RequestError),
     /// The evaluation panicked.
     #[error("the rows could not be judged; try again")]
-    Ended,
+    Panicked,
 }
 
 /// Evaluates the request, with hardware profiles if the reader is allowed to list them.
-pub async fn meet(view: &View, sight: &Sight, asked: SloRequest) -> Result<SloAnswer, SloError> {
+pub async fn evaluate_objectives(
+    view: &View,
+    sight: &Sight,
+    asked: SloRequest,
+) -> Result<SloAnswer, SloError> {
     let wanted = Objectives::try_from(asked.objectives)?;
     let measured = rows(asked.rows)?;
     let prices = view.prices();
     // Resolves names against the whole catalog, so it runs on a blocking thread.
     let book = prices.book.clone();
     let judging = spawn_blocking(move || {
-        let judged = judge(&measured, &wanted, book.as_deref());
+        let judged = evaluate(&measured, &wanted, book.as_deref());
         (measured, judged)
     });
-    let (measured, judged) = judging.await.map_err(|_ended| SloError::Ended)?;
+    let (measured, judged) = judging.await.map_err(|_ended| SloError::Panicked)?;
     let listed = view.listed();
     let types = view.types(&listed, view.clock().now());
     let named = types.iter().filter_map(|one| one.counts.type_name.as_ref());
     let here: Vec<String> = named.map(ToString::to_string).collect();
     let currency = prices.book.as_deref().map(|book| book.currency().clone());
-    let mut answer = SloAnswer::of(&measured, judged, (&here, currency.as_ref()));
-    let notice = prices.notice.map(|why| sight.told(why, OLD_PRICES));
+    let mut answer = SloAnswer::new(&measured, judged, (&here, currency.as_ref()));
+    let notice = prices.notice.map(|why| sight.told(why, PRICES_OUTDATED));
     answer.notices.extend(notice);
     if sight.profiles {
         let profiles = view.profiles();
         let all = profiles.judged(view.fleet()).await;
-        let seen: Vec<&ProfileRow> = all.seen(sight).map(|(row, _)| row).collect();
+        let seen: Vec<&ProfileRow> = all.visible_to(sight).map(|(row, _)| row).collect();
         for row in &mut answer.items {
-            row.profiles = suitable(&row.types, row.count.into(), &seen);
+            row.profiles = suitable_profiles(&row.types, row.count.into(), &seen);
         }
         answer.notices.extend(view.profiles_notice(sight));
     } else {
@@ -67,15 +71,15 @@ pub async fn meet(view: &View, sight: &Sight, asked: SloRequest) -> Result<SloAn
 }
 
 /// Profiles that allow `count` devices of one of `types`, ordered by availability.
-fn suitable(types: &[String], count: u64, profiles: &[&ProfileRow]) -> Vec<SloProfile> {
+fn suitable_profiles(types: &[String], count: u64, profiles: &[&ProfileRow]) -> Vec<SloProfile> {
     let all = profiles.iter().filter(|row| is_usable(row));
     let fitting = all.filter_map(|row| {
-        let devices = of_profile(row, Some(count)).ok()?;
+        let devices = devices_of_profile(row, Some(count)).ok()?;
         let is_allowed = row
             .identifiers
             .iter()
             .filter(|one| is_device(one))
-            .all(|one| allows(one, count));
+            .all(|one| allows_count(one, count));
         // A workload may be placed on any of the profile's types.
         let is_of_types = devices.iter().all(|one| types.contains(&one.type_name));
         (is_allowed && is_of_types).then(|| SloProfile {
@@ -91,7 +95,7 @@ fn suitable(types: &[String], count: u64, profiles: &[&ProfileRow]) -> Vec<SloPr
         let order = other.available.cmp(&one.available);
         order.then_with(|| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)))
     });
-    all.truncate(MOST_PROFILES);
+    all.truncate(MAX_PROFILES);
     all
 }
 
@@ -105,7 +109,7 @@ fn is_device(one: &IdentifierJson) -> bool {
 }
 
 /// Returns whether a workload may request this count. A bound that is not a number is ignored.
-pub(super) fn allows(one: &IdentifierJson, count: u64) -> bool {
+pub(super) fn allows_count(one: &IdentifierJson, count: u64) -> bool {
     let least = one.min.parse().unwrap_or(0);
     let most = one.max.as_deref().and_then(|most| most.parse().ok());
     (least..=most.unwrap_or(u64::MAX)).contains(&count)
@@ -135,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn req_003_a_row_names_profiles_that_give_its_devices_and_no_others_and_the_most_free_first() {
+    fn req_003_row_lists_profiles_that_provide_its_devices_by_availability() {
         let mut disabled = profile("disabled", &["a"], Some(9));
         disabled.enabled = false;
         let rows = [
@@ -149,7 +153,7 @@ mod tests {
         let rows: Vec<&ProfileRow> = rows.iter().collect();
         let names = |types: &[&str], count: u64| -> Vec<String> {
             let types: Vec<String> = types.iter().map(ToString::to_string).collect();
-            let found = suitable(&types, count, &rows).into_iter();
+            let found = suitable_profiles(&types, count, &rows).into_iter();
             found.map(|one| one.name).collect()
         };
         assert_eq!(names(&["a"], 2), ["free", "full", "queue"]);

@@ -21,7 +21,7 @@ use crate::domain::access::Sight;
 use crate::domain::cluster::{ClusterNode, Readiness};
 use crate::domain::id::NodeName;
 use crate::k8s::cluster::Followed;
-use crate::wire::starting::StartingJson;
+use crate::wire::startup::StartingJson;
 
 /// Number of nodes that have reported since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -97,7 +97,7 @@ impl Startup {
     /// Ready nodes with Octavo's labels; `None` without a watched cluster.
     fn expected(&self) -> Option<Vec<NodeName>> {
         let followed = self.cluster.as_ref()?.borrow();
-        followed.heard?;
+        followed.current_at?;
         let nodes = followed.sights.nodes.values();
         let expected: Vec<NodeName> = nodes
             .filter(|node| is_expected(node))
@@ -124,7 +124,7 @@ fn progress(
         (nodes, nodes == expected.len())
     } else {
         let nodes = fleet.nodes.len();
-        let is_over = is_settled || (nodes > 0 && !fleet.has_returned);
+        let is_over = is_settled || (nodes > 0 && !fleet.saw_returning_agent);
         (nodes, is_over)
     };
     let expected = expected.map(<[NodeName]>::len);
@@ -182,18 +182,18 @@ mod tests {
 
     use super::*;
     use crate::aggregator::clock::Clock;
-    use crate::aggregator::fleet::{Freshness, Gist, Node, Origin};
+    use crate::aggregator::fleet::{Freshness, Node, ReportingAgent, StatusDigest};
     use crate::domain::cluster::Sights;
     use crate::domain::inventory::{Inventory, Machine, NvmlState};
     use crate::domain::stream::{Parts, Run};
 
     fn fleet(names: &[&str], has_returned: bool) -> Fleet {
         let mut fleet = Fleet {
-            has_returned,
+            saw_returning_agent: has_returned,
             ..Fleet::default()
         };
         for name in names {
-            let origin = Origin {
+            let origin = ReportingAgent {
                 name: name.parse().unwrap(),
                 run: Run {
                     epoch: 1,
@@ -207,7 +207,7 @@ mod tests {
                 nvml: NvmlState::Loading,
                 devices: Vec::new(),
             };
-            let gist = Gist::of(&inventory, Arc::default(), None);
+            let gist = StatusDigest::new(&inventory, Arc::default(), None);
             let fresh = Freshness::new(Moment::default(), Duration::from_hours(1));
             let node = Node::new(origin, Parts::default(), gist, fresh);
             fleet.nodes.insert(Arc::new(node));
@@ -229,10 +229,10 @@ mod tests {
         };
         let nodes = names.iter().map(node).chain([plain]);
         Arc::new(Followed {
-            sights: Arc::new(Sights::of(nodes, [])),
-            heard: Some(Instant::now()),
+            sights: Arc::new(Sights::new(nodes, [])),
+            current_at: Some(Instant::now()),
             trouble: None,
-            odd: 0,
+            invalid_objects: 0,
         })
     }
 
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nodes_that_the_cluster_has_are_expected_until_all_have_reported() {
+    async fn start_ends_when_all_expected_nodes_have_reported() {
         let (mut site, startup) = Site::new(true);
         let check = async {
             site.cluster.send_replace(cluster(&["a", "b"]));
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_cluster_a_returning_agent_shows_that_others_may_follow() {
+    async fn returning_agent_indicates_a_restart() {
         let (mut site, startup) = Site::new(false);
         let begun = Instant::now();
         let check = async {
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_start_is_over_in_time_without_any_agent_and_with_agents_that_never_come() {
+    async fn start_ends_after_its_timeout() {
         let begun = Instant::now();
         let (site, startup) = Site::new(false);
         startup.run().await;

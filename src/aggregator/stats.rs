@@ -6,25 +6,25 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 /// Metric with one label. Label values are Octavo's own words and never come from a peer, so there are few of them.
-type By<M> = Family<[(&'static str, &'static str); 1], M>;
+type LabeledFamily<M> = Family<[(&'static str, &'static str); 1], M>;
 
 /// Counters and gauges. Clones share the values.
 #[derive(Debug, Clone, Default)]
 pub struct Stats {
-    messages: By<Counter>,
-    refusals: By<Counter>,
-    token_reviews: By<Counter>,
-    http_refusals: By<Counter>,
+    messages: LabeledFamily<Counter>,
+    refusals: LabeledFamily<Counter>,
+    token_reviews: LabeledFamily<Counter>,
+    http_refusals: LabeledFamily<Counter>,
     http_reviews: Family<[(&'static str, &'static str); 2], Counter>,
-    resyncs: By<Counter>,
-    connections: By<Gauge>,
-    accepted: By<Counter>,
-    turned_away: By<Counter>,
-    cut: By<Counter>,
-    handshake_failures: By<Counter>,
-    tls_reloads: By<Counter>,
-    tls_reload_failures: By<Counter>,
-    invariant_violations: By<Counter>,
+    resyncs: LabeledFamily<Counter>,
+    connections: LabeledFamily<Gauge>,
+    accepted: LabeledFamily<Counter>,
+    connections_refused: LabeledFamily<Counter>,
+    connections_closed: LabeledFamily<Counter>,
+    handshake_failures: LabeledFamily<Counter>,
+    tls_reloads: LabeledFamily<Counter>,
+    tls_reload_failures: LabeledFamily<Counter>,
+    invariant_violations: LabeledFamily<Counter>,
     /// Open `Watch` streams.
     pub watchers: Gauge,
     /// Fleets published to readers.
@@ -37,7 +37,7 @@ pub struct Stats {
 
 impl Stats {
     /// Counts a message from an agent.
-    pub fn message(&self, kind: &'static str) {
+    pub fn count_message(&self, kind: &'static str) {
         self.messages.get_or_create(&[("kind", kind)]).inc();
     }
 
@@ -47,14 +47,14 @@ impl Stats {
     }
 
     /// Counts a token review.
-    pub fn reviewed(&self, outcome: &'static str) {
+    pub fn count_token_review(&self, outcome: &'static str) {
         self.token_reviews
             .get_or_create(&[("outcome", outcome)])
             .inc();
     }
 
     /// Counts a refused HTTP request.
-    pub fn unseen(&self, reason: &'static str) {
+    pub fn count_http_refusal(&self, reason: &'static str) {
         self.http_refusals
             .get_or_create(&[("reason", reason)])
             .inc();
@@ -68,7 +68,7 @@ impl Stats {
     }
 
     /// Counts a requested snapshot.
-    pub fn resync(&self, reason: &'static str) {
+    pub fn count_resync(&self, reason: &'static str) {
         self.resyncs.get_or_create(&[("reason", reason)]).inc();
     }
 
@@ -78,41 +78,45 @@ impl Stats {
     }
 
     /// Counts an accepted connection.
-    pub fn accepted(&self, server: &'static str) {
+    pub fn count_connection(&self, server: &'static str) {
         self.accepted.get_or_create(&[("server", server)]).inc();
     }
 
     /// Counts a connection refused because of the limit.
-    pub fn turned_away(&self, server: &'static str) {
-        self.turned_away.get_or_create(&[("server", server)]).inc();
+    pub fn count_refused_connection(&self, server: &'static str) {
+        self.connections_refused
+            .get_or_create(&[("server", server)])
+            .inc();
     }
 
     /// Counts a connection that was ended because of the peer's behavior.
-    pub fn cut(&self, reason: &'static str) {
-        self.cut.get_or_create(&[("reason", reason)]).inc();
+    pub fn count_closed_connection(&self, reason: &'static str) {
+        self.connections_closed
+            .get_or_create(&[("reason", reason)])
+            .inc();
     }
 
     /// Counts a TLS handshake that failed or timed out.
-    pub fn handshake_failed(&self, server: &'static str) {
+    pub fn count_handshake_failure(&self, server: &'static str) {
         self.handshake_failures
             .get_or_create(&[("server", server)])
             .inc();
     }
 
     /// Counts a certificate reload.
-    pub fn tls_reloaded(&self, server: &'static str) {
+    pub fn count_tls_reload(&self, server: &'static str) {
         self.tls_reloads.get_or_create(&[("server", server)]).inc();
     }
 
     /// Counts a failed certificate reload.
-    pub fn tls_reload_failed(&self, server: &'static str) {
+    pub fn count_tls_reload_failure(&self, server: &'static str) {
         self.tls_reload_failures
             .get_or_create(&[("server", server)])
             .inc();
     }
 
     /// Counts the violation of an invariant.
-    pub fn violated(&self, invariant: &'static str) {
+    pub fn count_invariant_violation(&self, invariant: &'static str) {
         self.invariant_violations
             .get_or_create(&[("invariant", invariant)])
             .inc();
@@ -202,12 +206,12 @@ impl Stats {
         registry.register(
             "connections_refused",
             "Connections that were closed at once because there were too many, by server",
-            self.turned_away.clone(),
+            self.connections_refused.clone(),
         );
         registry.register(
             "connections_cut",
             "Connections that were ended because the peer did not do its part, by reason",
-            self.cut.clone(),
+            self.connections_closed.clone(),
         );
         registry.register(
             "tls_handshake_failures",
@@ -234,23 +238,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_metric_has_its_line_in_the_documentation() {
+    fn every_metric_is_documented() {
         let stats = Stats::default();
         let mut registry = Registry::default();
         stats.register(&mut registry);
         // A metric without a value has no series and would not be listed.
-        stats.message("hello");
+        stats.count_message("hello");
         stats.refused("claimed");
-        stats.reviewed("accepted");
-        stats.resync("hello");
+        stats.count_token_review("accepted");
+        stats.count_resync("hello");
         stats.connections("grpc").inc();
-        stats.accepted("grpc");
-        stats.turned_away("grpc");
-        stats.cut("no_request");
-        stats.handshake_failed("grpc");
-        stats.tls_reloaded("grpc");
-        stats.tls_reload_failed("grpc");
-        stats.violated("I9");
+        stats.count_connection("grpc");
+        stats.count_refused_connection("grpc");
+        stats.count_closed_connection("no_request");
+        stats.count_handshake_failure("grpc");
+        stats.count_tls_reload("grpc");
+        stats.count_tls_reload_failure("grpc");
+        stats.count_invariant_violation("I9");
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();
         let page = include_str!("../../docs/metrics.md");
@@ -268,12 +272,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_is_readable_under_our_prefix_and_described() {
+    fn metrics_are_exported_with_prefix_and_help() {
         let stats = Stats::default();
         let mut registry = Registry::default();
         stats.register(&mut registry);
-        stats.message("hello");
-        stats.message("hello");
+        stats.count_message("hello");
+        stats.count_message("hello");
         stats.connections("grpc").inc();
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();

@@ -4,13 +4,13 @@
 //! node, validates each status, and publishes the fleet to readers. A status is decoded completely before it is
 //! accepted, so a refusal changes nothing. No message can make a node or the fleet exceed its limits.
 //!
-//! Used through [`desk::Desk`] by `ingest`, on its single thread. Time is an argument.
+//! Used through [`shared_store::SharedStore`] by `ingest`, on its single thread. Time is an argument.
 
-pub mod desk;
+mod decode;
 mod intern;
-mod read;
+mod maintenance;
 mod refusal;
-mod upkeep;
+pub mod shared_store;
 
 use std::collections::btree_map;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,29 +19,31 @@ use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
-use self::intern::Interned;
-pub use self::refusal::Refusal;
+use self::intern::ContentInterner;
+pub use self::refusal::StoreError;
 use super::clock::Moment;
-use super::fleet::{Fleet, Freshness, Node, Origin};
+use super::fleet::{Fleet, Freshness, Node, ReportingAgent};
 use super::peer::Peer;
 use super::stats::Stats;
 use crate::config::aggregator::FleetSettings;
 use crate::domain::id::NodeName;
-use crate::domain::stream::{Greeting, Hello, Offer, Parts, Receiver, Status, ToAgent};
-use crate::wire::stream::{Identity, Incoming, MOST_PARTS};
+use crate::domain::stream::{
+    AggregatorMessage, Greeting, Hello, OfferedStatus, Parts, Receiver, StatusOffer,
+};
+use crate::wire::stream::{Identity, MAX_PARTS, ReceivedMessage};
 
 /// The fleet, and the state of each agent's protocol.
 #[derive(Debug)]
 pub struct Store {
     settings: FleetSettings,
     fleet: Fleet,
-    entries: BTreeMap<NodeName, Entry>,
+    entries: BTreeMap<NodeName, AgentEntry>,
     /// Nodes without a connection, by last confirmation: a full fleet evicts the first one if it is stale.
-    left: BTreeSet<(Moment, NodeName)>,
-    interned: Interned,
+    disconnected: BTreeSet<(Moment, NodeName)>,
+    interned: ContentInterner,
     /// Streams that were asked to end, and when.
-    retired: Vec<(Moment, Weak<Peer>)>,
-    lines: u64,
+    closing: Vec<(Moment, Weak<Peer>)>,
+    last_stream_id: u64,
     readers: watch::Sender<Fleet>,
     /// Time of the last publication, and whether the fleet has changed since.
     published: Option<Moment>,
@@ -50,19 +52,19 @@ pub struct Store {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct AgentEntry {
     receiver: Receiver,
     agent_version: String,
     /// Freshness of the node; `None` before its first status.
     freshness: Option<Freshness>,
     /// Time of the last message of any kind.
-    heard: Moment,
-    line: Option<Line>,
+    last_message: Moment,
+    stream: Option<ReportStream>,
 }
 
 /// The store's end of the stream that reports a node.
 #[derive(Debug)]
-struct Line {
+struct ReportStream {
     id: u64,
     superseded: oneshot::Sender<()>,
     /// Dropped with the stream.
@@ -71,7 +73,7 @@ struct Line {
 
 /// Permission to report a node; its holder returns it with [`Store::disconnected`].
 #[derive(Debug)]
-pub struct Speaker {
+pub struct Reporter {
     node: NodeName,
     id: u64,
     /// Resolves when another stream reports the node.
@@ -80,17 +82,17 @@ pub struct Speaker {
 
 /// Response to a hello.
 #[derive(Debug)]
-pub enum Welcome {
+pub enum HelloOutcome {
     /// The agent may report.
-    Speak(Speaker, ToAgent),
+    Accepted(Reporter, AggregatorMessage),
     /// The agent must disconnect; the answer contains the time until it may reconnect.
-    Go(ToAgent),
+    HoldOff(AggregatorMessage),
 }
 
 /// Maximum size of a status in bytes, over all contents and keys.
-pub const MOST_BYTES: usize = 256 * 1024;
+pub const MAX_STATUS_BYTES: usize = 256 * 1024;
 /// Minimum interval between publications.
-const PACE: Duration = Duration::from_millis(20);
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(20);
 /// Time after which a superseded agent may reconnect.
 const SUPERSEDED_RETRY: Duration = Duration::from_secs(30);
 
@@ -102,10 +104,10 @@ impl Store {
             settings,
             fleet: Fleet::default(),
             entries: BTreeMap::new(),
-            left: BTreeSet::new(),
-            interned: Interned::default(),
-            retired: Vec::new(),
-            lines: 0,
+            disconnected: BTreeSet::new(),
+            interned: ContentInterner::default(),
+            closing: Vec::new(),
+            last_stream_id: 0,
             readers,
             published: None,
             unpublished: false,
@@ -115,103 +117,111 @@ impl Store {
     }
 
     /// Handles a hello on a stream of `peer`. The last accepted agent reports its node.
-    pub fn greet(
+    pub fn accept_hello(
         &mut self,
         identity: Identity,
         hello: &Hello,
         peer: &Arc<Peer>,
         now: Moment,
-    ) -> Result<Welcome, Refusal> {
+    ) -> Result<HelloOutcome, StoreError> {
         let Identity {
             node,
             agent_version,
         } = identity;
-        self.stats.message("hello");
-        let (entry, greeting) = self.admit(&node, hello, now)?;
+        self.stats.count_message("hello");
+        let (entry, greeting) = self.admit_hello(&node, hello, now)?;
         let answer = match greeting {
             Greeting::Welcome(answer) => answer,
             Greeting::Refused(answer) => {
                 self.stats.refused("claimed");
-                return Ok(Welcome::Go(answer));
+                return Ok(HelloOutcome::HoldOff(answer));
             }
         };
-        entry.heard = now;
+        entry.last_message = now;
         entry.agent_version = agent_version;
-        let older = entry.line.take();
-        let (id, on_superseded) = self.open(&node, peer);
+        let older = entry.stream.take();
+        let (id, on_superseded) = self.open_stream(&node, peer);
         if let Some(older) = older {
             // An error means that the stream has already ended.
             let _gone = older.superseded.send(());
-            self.retired.push((now, older.peer));
+            self.closing.push((now, older.peer));
         }
         // A hello with the current state confirms it.
-        let confirmed = matches!(answer, ToAgent::Ack { .. });
+        let confirmed = matches!(answer, AggregatorMessage::Ack { .. });
         self.count_resync("hello", &answer);
-        self.renew(&node, now, confirmed);
-        let speaker = Speaker {
+        self.refresh(&node, now, confirmed);
+        let speaker = Reporter {
             node,
             id,
             superseded: on_superseded,
         };
-        Ok(Welcome::Speak(speaker, answer))
+        Ok(HelloOutcome::Accepted(speaker, answer))
     }
 
     /// Handles a message of an accepted agent. Returns `None` if another agent reports its node by now.
-    pub fn hear(
+    pub fn handle_message(
         &mut self,
-        speaker: &Speaker,
-        message: Incoming,
+        speaker: &Reporter,
+        message: ReceivedMessage,
         now: Moment,
-    ) -> Result<Option<ToAgent>, Refusal> {
+    ) -> Result<Option<AggregatorMessage>, StoreError> {
         let Some(entry) = self.entries.get_mut(&speaker.node) else {
             return Ok(None);
         };
-        if entry.line.as_ref().is_none_or(|line| line.id != speaker.id) {
+        if entry
+            .stream
+            .as_ref()
+            .is_none_or(|line| line.id != speaker.id)
+        {
             return Ok(None);
         }
-        entry.heard = now;
+        entry.last_message = now;
         let kind = kind(&message);
-        self.stats.message(kind);
+        self.stats.count_message(kind);
         let offer = match message {
-            Incoming::Hello { .. } => return Err(Refusal::SecondHello),
-            Incoming::Snapshot { seq, parts } => {
-                entry.receiver.snapshot(seq, self.interned.shared(parts))
-            }
-            Incoming::Delta {
+            ReceivedMessage::Hello { .. } => return Err(StoreError::SecondHello),
+            ReceivedMessage::Snapshot { seq, parts } => entry
+                .receiver
+                .snapshot(seq, self.interned.deduplicated(parts)),
+            ReceivedMessage::Delta {
                 seq,
                 mut change,
                 hash,
             } => {
-                self.interned.share(&mut change);
+                self.interned.deduplicate(&mut change);
                 entry.receiver.delta(seq, &change, hash)
             }
-            Incoming::Heartbeat { seq, hash } => entry.receiver.heartbeat(seq, hash),
+            ReceivedMessage::Heartbeat { seq, hash } => entry.receiver.heartbeat(seq, hash),
         };
         let answer = match offer {
-            Offer::Nothing(answer) => answer,
-            Offer::Confirmed(answer) => {
-                self.renew(&speaker.node, now, true);
+            StatusOffer::Nothing(answer) => answer,
+            StatusOffer::Confirmed(answer) => {
+                self.refresh(&speaker.node, now, true);
                 answer
             }
-            Offer::Status(status) => self.take(&speaker.node, status, now)?,
+            StatusOffer::Status(status) => self.accept_status(&speaker.node, status, now)?,
         };
         self.count_resync(kind, &answer);
         Ok(Some(answer))
     }
 
     /// Handles the end of a stream. The node's status is retained.
-    pub fn disconnected(&mut self, speaker: &Speaker, now: Moment) {
+    pub fn disconnected(&mut self, speaker: &Reporter, now: Moment) {
         let Some(entry) = self.entries.get_mut(&speaker.node) else {
             return;
         };
-        if entry.line.as_ref().is_none_or(|line| line.id != speaker.id) {
+        if entry
+            .stream
+            .as_ref()
+            .is_none_or(|line| line.id != speaker.id)
+        {
             return;
         }
-        entry.line = None;
+        entry.stream = None;
         if let Some(freshness) = &entry.freshness {
             let left = (freshness.confirmed(), speaker.node.clone());
-            self.left.insert(left);
-            self.renew(&speaker.node, now, false);
+            self.disconnected.insert(left);
+            self.refresh(&speaker.node, now, false);
         } else {
             self.entries.remove(&speaker.node);
         }
@@ -230,86 +240,95 @@ impl Store {
 
     /// Time until [`Store::publish`] is due; `None` if there is nothing to publish.
     pub fn due(&self, now: Moment) -> Option<Duration> {
-        let since = self.published.map_or(PACE, |published| published.age(now));
-        self.unpublished.then(|| PACE.saturating_sub(since))
+        let since = self
+            .published
+            .map_or(PUBLISH_INTERVAL, |published| published.age(now));
+        self.unpublished
+            .then(|| PUBLISH_INTERVAL.saturating_sub(since))
     }
 
     /// Answer to a superseded agent.
-    pub fn superseded() -> ToAgent {
-        ToAgent::HoldOff {
+    pub fn superseded() -> AggregatorMessage {
+        AggregatorMessage::HoldOff {
             retry_after: SUPERSEDED_RETRY,
             reason: "superseded: another connection speaks for this node".to_owned(),
         }
     }
 
     /// Returns the entry of a node, creating it if there is room, with the response to this hello.
-    fn admit(
+    fn admit_hello(
         &mut self,
         node: &NodeName,
         hello: &Hello,
         now: Moment,
-    ) -> Result<(&mut Entry, Greeting), Refusal> {
+    ) -> Result<(&mut AgentEntry, Greeting), StoreError> {
         self.make_room(node, now)?;
         let is_unknown = !self.entries.contains_key(node);
-        self.fleet.has_returned |= is_unknown && hello.seq > 0;
+        self.fleet.saw_returning_agent |= is_unknown && hello.seq > 0;
         match self.entries.entry(node.clone()) {
             btree_map::Entry::Occupied(known) => {
                 let entry = known.into_mut();
-                let alive = entry.heard.age(now) <= self.settings.stale_after();
-                let greeting = entry.receiver.greeted(hello, alive);
+                let alive = entry.last_message.age(now) <= self.settings.stale_after();
+                let greeting = entry.receiver.handle_hello(hello, alive);
                 Ok((entry, greeting))
             }
             btree_map::Entry::Vacant(place) => {
                 let (receiver, answer) = Receiver::new(hello);
-                let entry = place.insert(Entry {
+                let entry = place.insert(AgentEntry {
                     receiver,
                     agent_version: String::new(),
                     freshness: None,
-                    heard: now,
-                    line: None,
+                    last_message: now,
+                    stream: None,
                 });
                 Ok((entry, Greeting::Welcome(answer)))
             }
         }
     }
 
-    fn open(&mut self, node: &NodeName, peer: &Arc<Peer>) -> (u64, oneshot::Receiver<()>) {
-        self.lines = self.lines.saturating_add(1);
+    fn open_stream(&mut self, node: &NodeName, peer: &Arc<Peer>) -> (u64, oneshot::Receiver<()>) {
+        self.last_stream_id = self.last_stream_id.saturating_add(1);
         let (superseded, on_superseded) = oneshot::channel();
         if let Some(entry) = self.entries.get_mut(node) {
             if let Some(freshness) = &entry.freshness {
-                self.left.remove(&(freshness.confirmed(), node.clone()));
+                self.disconnected
+                    .remove(&(freshness.confirmed(), node.clone()));
             }
-            entry.line = Some(Line {
-                id: self.lines,
+            entry.stream = Some(ReportStream {
+                id: self.last_stream_id,
                 superseded,
                 peer: Arc::downgrade(peer),
             });
         }
-        (self.lines, on_superseded)
+        (self.last_stream_id, on_superseded)
     }
 
-    fn take(&mut self, name: &NodeName, status: Status, now: Moment) -> Result<ToAgent, Refusal> {
+    fn accept_status(
+        &mut self,
+        name: &NodeName,
+        status: OfferedStatus,
+        now: Moment,
+    ) -> Result<AggregatorMessage, StoreError> {
         let parts = status.parts();
-        bounded(name, parts)?;
+        check_size(name, parts)?;
         let known = self.fleet.nodes.get(name).map(Arc::as_ref);
-        let gist = read::read(parts, known, &mut self.interned);
-        let gist = gist.map_err(|source| Refusal::Status {
+        let gist = decode::decode(parts, known, &mut self.interned);
+        let gist = gist.map_err(|source| StoreError::Status {
             node: name.clone(),
             source: Box::new(source),
         })?;
         let parts = parts.clone();
         let Some(entry) = self.entries.get_mut(name) else {
-            return Err(Refusal::SecondHello);
+            return Err(StoreError::SecondHello);
         };
         let answer = entry.receiver.take(status);
         let freshness = match &entry.freshness {
-            Some(known) => known.found(false),
+            Some(known) => known.with_found_stale(false),
             None => Freshness::new(now, self.settings.stale_after()),
         };
         freshness.confirm(now);
         entry.freshness = Some(freshness.clone());
-        let origin = Origin {
+        let origin = ReportingAgent {
             name: name.clone(),
             run: entry.receiver.run().clone(),
             agent_version: entry.agent_version.clone(),
@@ -321,7 +340,7 @@ impl Store {
     }
 
     /// Updates the node's state besides its status: whether it is connected and stale.
-    fn renew(&mut self, name: &NodeName, now: Moment, confirmed: bool) {
+    fn refresh(&mut self, name: &NodeName, now: Moment, confirmed: bool) {
         let Some(entry) = self.entries.get_mut(name) else {
             return;
         };
@@ -331,13 +350,13 @@ impl Store {
         if confirmed {
             freshness.confirm(now);
         }
-        let (connected, stale) = (entry.line.is_some(), freshness.is_stale(now));
+        let (connected, stale) = (entry.stream.is_some(), freshness.is_stale(now));
         // A timely heartbeat, the usual case, does not change the freshness.
         if freshness.found_stale() != stale {
-            *freshness = freshness.found(stale);
+            *freshness = freshness.with_found_stale(stale);
         }
         let Some(node) = self.fleet.nodes.get(name) else {
-            self.stats.violated("I9");
+            self.stats.count_invariant_violation("I9");
             return;
         };
         if node.connected == connected && node.freshness.found_stale() == stale {
@@ -360,29 +379,29 @@ impl Store {
         }
     }
 
-    fn count_resync(&self, after: &'static str, answer: &ToAgent) {
-        if matches!(answer, ToAgent::Resync { .. }) {
-            self.stats.resync(after);
+    fn count_resync(&self, after: &'static str, answer: &AggregatorMessage) {
+        if matches!(answer, AggregatorMessage::Resync { .. }) {
+            self.stats.count_resync(after);
         }
     }
 }
 
-fn kind(message: &Incoming) -> &'static str {
+fn kind(message: &ReceivedMessage) -> &'static str {
     match message {
-        Incoming::Hello { .. } => "hello",
-        Incoming::Snapshot { .. } => "snapshot",
-        Incoming::Delta { .. } => "delta",
-        Incoming::Heartbeat { .. } => "heartbeat",
+        ReceivedMessage::Hello { .. } => "hello",
+        ReceivedMessage::Snapshot { .. } => "snapshot",
+        ReceivedMessage::Delta { .. } => "delta",
+        ReceivedMessage::Heartbeat { .. } => "heartbeat",
     }
 }
 
-fn bounded(node: &NodeName, parts: &Parts) -> Result<(), Refusal> {
+fn check_size(node: &NodeName, parts: &Parts) -> Result<(), StoreError> {
     for (what, found, most) in [
-        ("parts", parts.len(), MOST_PARTS),
-        ("bytes", parts.size(), MOST_BYTES),
+        ("parts", parts.len(), MAX_PARTS),
+        ("bytes", parts.size(), MAX_STATUS_BYTES),
     ] {
         if found > most {
-            return Err(Refusal::TooBig {
+            return Err(StoreError::TooBig {
                 node: node.clone(),
                 what,
                 found,

@@ -20,8 +20,8 @@ use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 
 use super::stats::Stats;
-use crate::book::Stamp;
 use crate::config::aggregator::TlsFiles;
+use crate::config_files::FileStamp;
 use crate::domain::error::chain;
 use crate::files;
 
@@ -40,16 +40,16 @@ struct Loaded {
     stamps: Stamps,
     /// Time at which existing files could not be read. This does not depend on their contents, for example if the
     /// process has too many open files.
-    unread: Option<Instant>,
+    unreadable_since: Option<Instant>,
 }
 
 /// Maximum size of a certificate chain or a key.
 const MAX_PEM_BYTES: u64 = 4 << 20;
 /// Minimum interval between attempts to read unreadable files, at any rate of connections.
-const READ_AGAIN: Duration = Duration::from_secs(10);
+const REREAD_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Stamps of the certificate and the key; `None` for a missing file.
-type Stamps = [Option<Stamp>; 2];
+type Stamps = [Option<FileStamp>; 2];
 
 /// Error of loading a certificate.
 #[derive(Debug, Error)]
@@ -96,7 +96,7 @@ impl Tls {
         let loaded = Mutex::new(Loaded {
             config,
             stamps,
-            unread: None,
+            unreadable_since: None,
         });
         Ok(Self {
             files,
@@ -109,19 +109,22 @@ impl Tls {
     pub(super) fn acceptor(&self, server: &'static str, stats: &Stats) -> TlsAcceptor {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let stamps = stamps(&self.files);
-        let again = loaded.unread.is_some_and(|at| at.elapsed() >= READ_AGAIN);
+        let again = loaded
+            .unreadable_since
+            .is_some_and(|at| at.elapsed() >= REREAD_INTERVAL);
         if stamps != loaded.stamps || again {
             loaded.stamps = stamps;
-            loaded.unread = None;
+            loaded.unreadable_since = None;
             match read(&self.files, &self.protocols) {
                 Ok(config) => {
                     loaded.config = config;
-                    stats.tls_reloaded(server);
+                    stats.count_tls_reload(server);
                     info!("the certificate of the {server} server was replaced");
                 }
                 Err(error) => {
-                    loaded.unread = matches!(error, TlsError::Read { .. }).then(Instant::now);
-                    stats.tls_reload_failed(server);
+                    loaded.unreadable_since =
+                        matches!(error, TlsError::Read { .. }).then(Instant::now);
+                    stats.count_tls_reload_failure(server);
                     warn!(
                         "the {server} server goes on with the certificate it has: {}",
                         chain(&error)
@@ -171,12 +174,12 @@ fn read(files: &TlsFiles, protocols: &[Vec<u8>]) -> Result<Arc<ServerConfig>, Tl
 }
 
 fn content(path: &Path) -> Result<Vec<u8>, TlsError> {
-    files::bytes(path, MAX_PEM_BYTES).map_err(|error| TlsError::Read {
+    files::read_bytes(path, MAX_PEM_BYTES).map_err(|error| TlsError::Read {
         path: path.to_owned(),
         source: error.into(),
     })
 }
 
 fn stamps(files: &TlsFiles) -> Stamps {
-    [files.certificate(), files.key()].map(Stamp::of)
+    [files.certificate(), files.key()].map(FileStamp::from_path)
 }

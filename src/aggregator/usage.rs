@@ -1,7 +1,7 @@
 //! Usage by pod over the whole fleet: filter, order and pagination. Pure.
 //!
 //! Usage is decoded from the nodes' parts on request, by a [`Search`] that reads as few nodes as possible, in small
-//! steps. A page ends with a [`Token`] that contains the last row, so that unchanged rows are neither repeated nor
+//! steps. A page ends with a [`ContinueToken`] that contains the last row, so that unchanged rows are neither repeated nor
 //! skipped. A [`summary::Summary`] covers all rows.
 
 mod search;
@@ -11,9 +11,9 @@ mod token;
 use thiserror::Error;
 
 pub use self::search::Search;
-pub use self::token::{Token, TokenError};
+pub use self::token::{ContinueToken, TokenError};
 use super::query::{DEFAULT_LIMIT, MAX_LIMIT};
-use crate::domain::fleet::LONGEST_WORD;
+use crate::domain::fleet::MAX_WORD_BYTES;
 use crate::wire::usage::UsageRow;
 
 /// Filters, order and page size. A row must satisfy all filters.
@@ -32,7 +32,7 @@ pub struct Query {
     /// Number of rows per page, 1 to [`MAX_LIMIT`].
     pub limit: usize,
     /// Position where the page begins; `None` for the first page.
-    pub after: Option<Token>,
+    pub after: Option<ContinueToken>,
 }
 
 /// Order of rows. Ties are ordered by node, then by device.
@@ -75,12 +75,12 @@ pub struct Page {
     /// Rows in order. A page may have fewer rows than requested, or none, even if there is a next page.
     pub items: Vec<UsageRow>,
     /// Position of the next page; `None` on the last page.
-    pub next: Option<Token>,
+    pub next: Option<ContinueToken>,
 }
 
 const PARAMETERS: &str = "node, namespace, pod, over, sort, limit, continue";
 /// Maximum length of a value repeated in an error, in characters.
-const LONGEST_REPEATED: usize = 64;
+const MAX_ECHOED_CHARS: usize = 64;
 
 impl Query {
     /// Parses the parameters in `pairs`. A parameter without a value counts as absent.
@@ -97,7 +97,7 @@ impl Query {
             seen.push(name);
         }
         if let Some(token) = &query.after {
-            token.fits(&query).map_err(UsageQueryError::Continue)?;
+            token.check(&query).map_err(UsageQueryError::Continue)?;
         }
         Ok(query)
     }
@@ -105,36 +105,36 @@ impl Query {
     fn take(&mut self, name: &str, value: &str) -> Result<(), UsageQueryError> {
         let is_there = !value.is_empty();
         match name {
-            "node" => self.node = word("node", value)?,
-            "namespace" => self.namespace = word("namespace", value)?,
-            "pod" => self.pod = word("pod", value)?,
+            "node" => self.node = parse_name("node", value)?,
+            "namespace" => self.namespace = parse_name("namespace", value)?,
+            "pod" => self.pod = parse_name("pod", value)?,
             "over" if is_there => {
                 let parsed = value.parse().ok();
-                let over = parsed.ok_or_else(|| refused("over", value, "true, false"))?;
+                let over = parsed.ok_or_else(|| invalid_value("over", value, "true, false"))?;
                 self.over = Some(over);
             }
             "sort" if is_there => {
                 let mut all = Sort::ALL.into_iter();
                 let sort = all.find(|sort| sort.as_str() == value);
                 let words = Sort::ALL.map(Sort::as_str).join(", ");
-                self.sort = sort.ok_or_else(|| refused("sort", value, &words))?;
+                self.sort = sort.ok_or_else(|| invalid_value("sort", value, &words))?;
             }
             "limit" if is_there => {
                 let number = value.parse().ok();
                 let limit = number.filter(|limit| (1..=MAX_LIMIT).contains(limit));
                 let allowed = format!("1 to {MAX_LIMIT}");
-                self.limit = limit.ok_or_else(|| refused("limit", value, &allowed))?;
+                self.limit = limit.ok_or_else(|| invalid_value("limit", value, &allowed))?;
             }
             "continue" if is_there => {
                 self.after = Some(value.parse().map_err(UsageQueryError::Continue)?);
             }
             "over" | "sort" | "limit" | "continue" => {}
-            _ => return Err(UsageQueryError::Unknown(beginning(name))),
+            _ => return Err(UsageQueryError::Unknown(truncated(name))),
         }
         Ok(())
     }
 
-    fn lets_through(&self, row: &UsageRow) -> bool {
+    fn matches(&self, row: &UsageRow) -> bool {
         let is = |wanted: &Option<String>, has: &Option<String>| wanted.is_none() || wanted == has;
         is(&self.namespace, &row.tenant.namespace)
             && is(&self.pod, &row.tenant.pod)
@@ -180,24 +180,24 @@ impl UsageQueryError {
     }
 }
 
-fn word(parameter: &'static str, value: &str) -> Result<Option<String>, UsageQueryError> {
-    if value.len() > LONGEST_WORD {
-        let allowed = format!("a name of at most {LONGEST_WORD} bytes");
-        return Err(refused(parameter, value, &allowed));
+fn parse_name(parameter: &'static str, value: &str) -> Result<Option<String>, UsageQueryError> {
+    if value.len() > MAX_WORD_BYTES {
+        let allowed = format!("a name of at most {MAX_WORD_BYTES} bytes");
+        return Err(invalid_value(parameter, value, &allowed));
     }
     Ok((!value.is_empty()).then(|| value.to_owned()))
 }
 
-fn refused(parameter: &'static str, value: &str, allowed: &str) -> UsageQueryError {
+fn invalid_value(parameter: &'static str, value: &str, allowed: &str) -> UsageQueryError {
     UsageQueryError::Value {
         parameter,
-        value: beginning(value),
+        value: truncated(value),
         allowed: allowed.to_owned(),
     }
 }
 
-fn beginning(text: &str) -> String {
-    text.chars().take(LONGEST_REPEATED).collect()
+fn truncated(text: &str) -> String {
+    text.chars().take(MAX_ECHOED_CHARS).collect()
 }
 
 #[cfg(test)]

@@ -7,13 +7,13 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::clock::{Clock, Moment};
+use super::cluster_nodes::ClusterNodes;
 use super::engine::Engine;
-use super::fleet::{Fleet, TypeOfFleet};
+use super::fleet::{Fleet, TypeTotals};
 use super::profiles::Profiles;
 use super::startup::StartupProgress;
-use super::without_agent::ClusterNodes;
-use crate::book::prices::{CurrentPrices, Prices};
-use crate::book::{Book, Current};
+use crate::config_files::prices::{PriceFile, PriceFileSnapshot};
+use crate::config_files::{LayoutFile, LayoutFileSnapshot};
 use crate::domain::access::Sight;
 use crate::k8s::cluster::Followed;
 
@@ -22,12 +22,12 @@ use crate::k8s::cluster::Followed;
 pub struct View {
     fleet: watch::Receiver<Fleet>,
     clock: Clock,
-    book: Arc<Book>,
+    book: Arc<LayoutFile>,
     profiles: Arc<Profiles>,
-    prices: Arc<Prices>,
+    prices: Arc<PriceFile>,
     engine: Option<Arc<Engine>>,
     startup: Option<watch::Receiver<Option<StartupProgress>>>,
-    types: Arc<Mutex<Option<TypesThen>>>,
+    types: Arc<Mutex<Option<CachedTypes>>>,
     cluster: Option<ClusterNodes>,
     /// Revision last returned by [`View::listed_changed`].
     listed: Option<u64>,
@@ -38,9 +38,9 @@ const STALE_CHECK_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Types of one fleet within one second, because staleness depends on time.
 #[derive(Debug)]
-struct TypesThen {
+struct CachedTypes {
     of: (u64, u64),
-    all: Arc<[TypeOfFleet]>,
+    all: Arc<[TypeTotals]>,
 }
 
 impl View {
@@ -62,7 +62,7 @@ impl View {
 
     /// Adds layouts to plan with.
     #[must_use]
-    pub fn with_layouts(self, book: Book) -> Self {
+    pub fn with_layouts(self, book: LayoutFile) -> Self {
         Self {
             book: Arc::new(book),
             ..self
@@ -80,7 +80,7 @@ impl View {
 
     /// Adds prices of devices.
     #[must_use]
-    pub fn with_prices(self, prices: Prices) -> Self {
+    pub fn with_prices(self, prices: PriceFile) -> Self {
         Self {
             prices: Arc::new(prices),
             ..self
@@ -161,26 +161,26 @@ impl View {
     }
 
     /// The current prices.
-    pub fn prices(&self) -> CurrentPrices {
+    pub fn prices(&self) -> PriceFileSnapshot {
         self.prices.current()
     }
 
     /// The current layouts.
-    pub fn layouts(&self) -> Current {
+    pub fn layouts(&self) -> LayoutFileSnapshot {
         self.book.current()
     }
 
     /// Devices by type of `fleet`, a result of [`View::listed`], as returned by [`Fleet::types`]. The result is cached
     /// for up to one second.
-    pub fn types(&self, fleet: &Fleet, now: Moment) -> Arc<[TypeOfFleet]> {
+    pub fn types(&self, fleet: &Fleet, now: Moment) -> Arc<[TypeTotals]> {
         let of = (fleet.revision, now.as_millis() / 1000);
         let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = types.as_ref().filter(|known| known.of == of) {
             return Arc::clone(&known.all);
         }
-        let all: Arc<[TypeOfFleet]> = fleet.types(now).into();
+        let all: Arc<[TypeTotals]> = fleet.types(now).into();
         let kept = Arc::clone(&all);
-        *types = Some(TypesThen { of, all: kept });
+        *types = Some(CachedTypes { of, all: kept });
         all
     }
 
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_end_of_a_start_is_a_change_and_is_told_once() {
+    async fn end_of_start_is_reported_once_as_a_change() {
         let (_publishes, fleet) = watch::channel(Fleet::default());
         let (progress, startup) = watch::channel(Some(StartupProgress::default()));
         let mut view = View::new(fleet, Clock::start()).with_startup(startup);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn types_are_counted_once_for_each_version_of_the_fleet_and_each_second() {
+    fn types_are_cached_per_revision_and_second() {
         let (_publishes, fleet) = watch::channel(Fleet::default());
         let view = View::new(fleet, Clock::start());
         let of = |revision: u64, at: u64| {

@@ -17,11 +17,11 @@ use tokio::time::{sleep, timeout};
 use tokio_stream::Stream;
 use tonic::Status;
 
-use super::access::Following;
-use super::feed::Feed;
+use super::access::WatchPermission;
 use super::fleet::{Fleet, Node};
 use super::peer::Peer;
 use super::stats::Stats;
+use super::task_stream::TaskStream;
 use super::view::View;
 use crate::domain::id::NodeName;
 use crate::proto::v1;
@@ -29,61 +29,61 @@ use crate::proto::v1::watch_event::Event;
 use crate::wire::stream::part;
 
 /// Dependencies of a watch stream.
-pub(super) struct Watching {
+pub(super) struct WatchSession {
     pub(super) peer: Peer,
     pub(super) view: View,
     pub(super) stats: Stats,
     /// Time limit for the peer to read a message.
-    pub(super) patience: Duration,
+    pub(super) read_timeout: Duration,
 }
 
 /// Events of a watch stream.
 #[derive(Debug)]
-pub struct Events(Feed<Result<v1::WatchEvent, Status>>);
+pub struct WatchEvents(TaskStream<Result<v1::WatchEvent, Status>>);
 
 type Sender = mpsc::Sender<Result<v1::WatchEvent, Status>>;
 
 /// Minimum interval between two comparisons, which run on the agents' thread, possibly for many watchers.
-const PACE: Duration = Duration::from_millis(100);
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum number of node names in a request.
-const MOST_NAMES: usize = 1024;
+const MAX_NAMES: usize = 1024;
 
 /// Names of the selected nodes; empty selects all.
 struct Filter(BTreeSet<NodeName>);
 
 /// Counts a watcher until dropped.
-struct Counted(Gauge);
+struct WatcherGuard(Gauge);
 
 /// The watcher disconnected or must be disconnected.
-struct Ended;
+struct StreamEnded;
 
-impl Watching {
+impl WatchSession {
     /// Starts the stream, which ends with the `right` to it. Its slot `place` is released at the end.
     pub(super) fn start(
         self,
-        (place, right): (OwnedSemaphorePermit, Following),
+        (place, right): (OwnedSemaphorePermit, WatchPermission),
         request: &v1::WatchRequest,
-    ) -> Result<Events, Status> {
+    ) -> Result<WatchEvents, Status> {
         let filter = Filter::read(&request.nodes)?;
         // Buffers one message while another is being sent.
-        let events = Feed::start(1, |sender| async move {
+        let events = TaskStream::start(1, |sender| async move {
             self.stats.watchers.inc();
-            let _counted = Counted(self.stats.watchers.clone());
-            let _live = self.peer.stream();
-            let patience = self.patience;
+            let _counted = WatcherGuard(self.stats.watchers.clone());
+            let _live = self.peer.open_stream();
+            let patience = self.read_timeout;
             // A disconnected client needs no message; one that lost its permission receives the reason.
             tokio::select! {
-                _ended = self.follow(&filter, &sender) => {}
+                _ended = self.run(&filter, &sender) => {}
                 refused = right.ended() => {
                     let _read = timeout(patience, sender.send(Err(refused.status()))).await;
                 }
             }
             drop(place);
         });
-        Ok(Events(events))
+        Ok(WatchEvents(events))
     }
 
-    async fn follow(mut self, filter: &Filter, to: &Sender) -> Result<Infallible, Ended> {
+    async fn run(mut self, filter: &Filter, to: &Sender) -> Result<Infallible, StreamEnded> {
         let mut sent = Fleet::default();
         let mut fleet = self.view.fleet();
         let mut synced = false;
@@ -106,24 +106,24 @@ impl Watching {
                     .await?;
             }
             tokio::select! {
-                () = sleep(PACE) => {}
-                () = to.closed() => return Err(Ended),
+                () = sleep(MIN_INTERVAL) => {}
+                () = to.closed() => return Err(StreamEnded),
             }
             fleet = tokio::select! {
-                next = self.view.changed() => next.ok_or(Ended)?,
-                () = to.closed() => return Err(Ended),
+                next = self.view.changed() => next.ok_or(StreamEnded)?,
+                () = to.closed() => return Err(StreamEnded),
             };
         }
     }
 
-    async fn send(&self, to: &Sender, event: Event) -> Result<(), Ended> {
+    async fn send(&self, to: &Sender, event: Event) -> Result<(), StreamEnded> {
         let event = v1::WatchEvent { event: Some(event) };
-        if let Ok(sent) = timeout(self.patience, to.send(Ok(event))).await {
-            return sent.map_err(|_gone| Ended);
+        if let Ok(sent) = timeout(self.read_timeout, to.send(Ok(event))).await {
+            return sent.map_err(|_gone| StreamEnded);
         }
-        self.stats.cut("not_reading");
-        self.peer.end();
-        Err(Ended)
+        self.stats.count_closed_connection("not_reading");
+        self.peer.close();
+        Err(StreamEnded)
     }
 
     fn status(&self, node: &Node) -> v1::NodeStatus {
@@ -143,8 +143,8 @@ impl Watching {
 
 impl Filter {
     fn read(names: &[String]) -> Result<Self, Status> {
-        if names.len() > MOST_NAMES {
-            let said = format!("nodes: {} are more than {MOST_NAMES}", names.len());
+        if names.len() > MAX_NAMES {
+            let said = format!("nodes: {} are more than {MAX_NAMES}", names.len());
             return Err(Status::invalid_argument(said));
         }
         let names = names.iter().enumerate().map(|(at, name)| {
@@ -163,7 +163,7 @@ impl Filter {
     fn apply(&self, fleet: &Fleet, before: &Fleet) -> (Vec<Arc<Node>>, Vec<NodeName>) {
         let difference = fleet.since(before);
         let changed = difference.changed.into_iter();
-        let gone = difference.gone.into_iter();
+        let gone = difference.removed.into_iter();
         (
             changed
                 .filter(|node| self.has(node))
@@ -176,7 +176,7 @@ impl Filter {
     }
 }
 
-impl Stream for Events {
+impl Stream for WatchEvents {
     type Item = Result<v1::WatchEvent, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -184,7 +184,7 @@ impl Stream for Events {
     }
 }
 
-impl Drop for Counted {
+impl Drop for WatcherGuard {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -198,7 +198,7 @@ mod tests {
 
     use super::*;
     use crate::aggregator::clock::{Clock, Moment};
-    use crate::aggregator::fleet::{Freshness, Gist, Origin};
+    use crate::aggregator::fleet::{Freshness, ReportingAgent, StatusDigest};
     use crate::domain::inventory::{Inventory, Machine, NvmlState};
     use crate::domain::labels::tests_support::label_set;
     use crate::domain::stream::{Parts, Run};
@@ -213,7 +213,7 @@ mod tests {
             },
             devices: Vec::new(),
         };
-        let origin = Origin {
+        let origin = ReportingAgent {
             name: "n".parse().unwrap(),
             run: Run {
                 epoch: 1,
@@ -221,7 +221,7 @@ mod tests {
             },
             agent_version: version.to_owned(),
         };
-        let gist = Gist::of(&inventory, Arc::new(label_set(&[])), None);
+        let gist = StatusDigest::new(&inventory, Arc::new(label_set(&[])), None);
         let freshness = Freshness::new(Moment::from_millis(0), Duration::from_hours(1));
         let mut fleet = Fleet::default();
         let node = Node::new(origin, Parts::default(), gist, freshness);
@@ -229,7 +229,7 @@ mod tests {
         fleet
     }
 
-    async fn version(events: &mut Events) -> String {
+    async fn version(events: &mut WatchEvents) -> String {
         match events.next().await.unwrap().unwrap().event {
             Some(Event::Node(node)) => node.agent_version,
             other => panic!("a node, and not {other:?}"),
@@ -237,34 +237,37 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_change_comes_at_once_and_of_those_that_follow_the_latest() {
+    async fn first_change_is_sent_immediately_and_later_ones_are_coalesced() {
         let (fleets, readers) = watch::channel(Fleet::default());
-        let watching = Watching {
+        let watching = WatchSession {
             peer: Peer::new("127.0.0.1:1".parse().unwrap()),
             view: View::new(readers, Clock::start()),
             stats: Stats::default(),
-            patience: Duration::from_secs(30),
+            read_timeout: Duration::from_secs(30),
         };
         let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
         let request = v1::WatchRequest::default();
         let mut events = watching
-            .start((place, Following::default()), &request)
+            .start((place, WatchPermission::default()), &request)
             .ok()
             .unwrap();
         let synced = events.next().await.unwrap().unwrap().event;
         assert!(matches!(synced, Some(Event::Synced(_))));
         // Nothing changes for a while.
-        assert!(timeout(10 * PACE, events.next()).await.is_err());
+        assert!(timeout(10 * MIN_INTERVAL, events.next()).await.is_err());
         let start = Instant::now();
         fleets.send_replace(fleet("1"));
         assert_eq!(version(&mut events).await, "1");
         assert_eq!(start.elapsed(), Duration::ZERO);
         for next in ["2", "3"] {
             fleets.send_replace(fleet(next));
-            assert!(timeout(PACE / 4, events.next()).await.is_err());
+            assert!(timeout(MIN_INTERVAL / 4, events.next()).await.is_err());
         }
         assert_eq!(version(&mut events).await, "3");
         let waited = start.elapsed();
-        assert!(PACE <= waited && waited < PACE + PACE / 4, "{waited:?}");
+        assert!(
+            MIN_INTERVAL <= waited && waited < MIN_INTERVAL + MIN_INTERVAL / 4,
+            "{waited:?}"
+        );
     }
 }

@@ -11,9 +11,9 @@ use thiserror::Error;
 use crate::files::ReadError;
 
 /// `O_NOFOLLOW`, converted to the type of `OpenOptionsExt::custom_flags`.
-const NO_LINKS: i32 = OFlags::NOFOLLOW.bits().cast_signed();
+const NOFOLLOW: i32 = OFlags::NOFOLLOW.bits().cast_signed();
 /// `O_NONBLOCK`: without it, opening a FIFO waits for the other end, possibly forever.
-const NO_WAIT: i32 = OFlags::NONBLOCK.bits().cast_signed();
+const NONBLOCK: i32 = OFlags::NONBLOCK.bits().cast_signed();
 
 /// A failed step. The file is unchanged or, if its directory could not be synced, possibly already replaced.
 #[derive(Debug, Error)]
@@ -33,13 +33,13 @@ pub struct DurableError {
 pub fn replace(path: &Path, draft: &Path, content: &[u8], mode: u32) -> Result<(), DurableError> {
     write_synced(draft, content, mode).map_err(failed("write", draft))?;
     fs::rename(draft, path).map_err(failed("replace", path))?;
-    sync_folder(path)
+    sync_dir(path)
 }
 
 /// Removes `path` durably. A missing file is not an error.
 pub fn remove(path: &Path) -> Result<(), DurableError> {
     match fs::remove_file(path) {
-        Ok(()) => sync_folder(path),
+        Ok(()) => sync_dir(path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(failed("remove", path)(error)),
     }
@@ -55,14 +55,14 @@ pub fn folder(path: &Path) -> &Path {
 
 /// Opens a regular file for writing with `options`. A FIFO, device or directory is an error and never blocks.
 pub fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    let file = options.custom_flags(NO_WAIT).open(path)?;
+    let file = options.custom_flags(NONBLOCK).open(path)?;
     if file.metadata()?.is_file() {
         return Ok(file);
     }
-    Err(ReadError::NotAFile.into())
+    Err(ReadError::NotARegularFile.into())
 }
 
-fn sync_folder(path: &Path) -> Result<(), DurableError> {
+fn sync_dir(path: &Path) -> Result<(), DurableError> {
     let folder = folder(path);
     File::open(folder)
         .and_then(|folder| folder.sync_all())
@@ -75,7 +75,7 @@ fn write_synced(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
         .create(true)
         .write(true)
         .truncate(true)
-        .custom_flags(NO_LINKS | NO_WAIT)
+        .custom_flags(NOFOLLOW | NONBLOCK)
         .open(path)?;
     // The file may be read by another user's process, so its mode must not depend on our umask.
     file.set_permissions(Permissions::from_mode(mode))?;

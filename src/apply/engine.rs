@@ -1,9 +1,9 @@
 //! The apply loop. Each round observes, decides, writes the journal, changes devices, observes again and writes the
 //! history.
 
-mod begun;
+mod journal;
 mod reboot;
-mod told;
+mod reporting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,10 +15,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-use super::executor::{self, Board, Outcome};
+use super::executor::{self, Outcome, ProgressByDevice};
 use super::reset::Resets;
-use super::store::{Found, Store, StoreError};
-use super::witness::{self, Witness};
+use super::store::{JournalState, Store, StoreError};
+use super::usage::{self, UsageProbe};
 use crate::domain::error::chain;
 use crate::domain::holder::Holder;
 use crate::domain::id::PciAddress;
@@ -27,8 +27,8 @@ use crate::domain::layout::Targets;
 use crate::domain::plan::Policy;
 use crate::domain::reason::Reason;
 use crate::domain::reconcile::{
-    Decision, DeviceStatus, Drift, Ending, InterruptedChange, Limits, Node, Past, Record, State,
-    Status, View,
+    ApplyRecord, ApplyState, ChangeHistory, ChangeOutcome, Decision, DeviceStatus, DriftPolicy,
+    InterruptedChange, Limits, NodeLayoutStatus, NodeReconciler, View,
 };
 use crate::hw::Handle;
 
@@ -38,7 +38,7 @@ pub struct Settings {
     /// Which changes are allowed.
     pub policy: Policy,
     /// How to respond to changes made by others.
-    pub drift: Drift,
+    pub drift: DriftPolicy,
     /// Time limits and retry counts.
     pub limits: Limits,
     /// Available reset methods.
@@ -49,7 +49,7 @@ pub struct Settings {
 
 /// A desired layout, resolved for this node.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
+pub struct DesiredLayout<'a> {
     /// The layout's name.
     pub layout: &'a str,
     /// The layout resolved to targets on this node.
@@ -58,11 +58,11 @@ pub struct Wanted<'a> {
 
 /// Devices whose interrupted change is completed although the current layout asks for something else or nothing, with
 /// the layout of that change.
-type Others = BTreeMap<PciAddress, String>;
+type InterruptedLayouts = BTreeMap<PciAddress, String>;
 
 /// The input of one round of changes.
 #[derive(Clone, Copy)]
-struct Task<'a> {
+struct RoundInput<'a> {
     holders: &'a [Holder],
     inventory: &'a Arc<Inventory>,
     targets: &'a Targets,
@@ -70,7 +70,7 @@ struct Task<'a> {
     plan: &'a str,
     layout: &'a str,
     /// Devices whose interrupted change is completed, with the layout of that change.
-    others: &'a Others,
+    interrupted_layouts: &'a InterruptedLayouts,
 }
 
 /// The result of a round.
@@ -92,11 +92,11 @@ pub struct Round {
 pub struct Engine {
     store: Store,
     settings: Settings,
-    witness: Arc<dyn Witness>,
-    node: Node,
+    usage_probe: Arc<dyn UsageProbe>,
+    node: NodeReconciler,
     /// The content of the journal.
-    record: Option<Record>,
-    progress: watch::Sender<Board>,
+    record: Option<ApplyRecord>,
+    progress: watch::Sender<ProgressByDevice>,
     began: Instant,
     plan: Option<String>,
     rounds: u32,
@@ -107,12 +107,12 @@ pub struct Engine {
     /// Changes completed for other layouts since the current one was selected.
     interrupted: BTreeMap<PciAddress, InterruptedChange>,
     /// The message last logged for each device that is left unchanged.
-    said: BTreeMap<PciAddress, String>,
+    logged: BTreeMap<PciAddress, String>,
     /// Whether the journal file is out of date.
-    stale: bool,
-    past: Past,
+    is_journal_stale: bool,
+    past: ChangeHistory,
     /// The latest time until which a running reset is awaited.
-    end: Option<Instant>,
+    reset_deadline: Option<Instant>,
 }
 
 impl Engine {
@@ -120,14 +120,14 @@ impl Engine {
     pub fn open(
         folder: &Path,
         settings: Settings,
-        witness: Arc<dyn Witness>,
-        progress: watch::Sender<Board>,
+        witness: Arc<dyn UsageProbe>,
+        progress: watch::Sender<ProgressByDevice>,
     ) -> Result<Self, StoreError> {
         let store = Store::open(folder, settings.by)?;
         let record = match store.journal()? {
             // The unreadable journal is reported below, together with those of earlier starts.
-            Found::Nothing | Found::Unreadable { .. } => None,
-            Found::Begun(record) => {
+            JournalState::Empty | JournalState::Unreadable { .. } => None,
+            JournalState::Interrupted(record) => {
                 warn!(
                     "plan {} (layout {}) was begun and not ended; it is taken up again",
                     record.plan, record.layout
@@ -143,8 +143,8 @@ impl Engine {
         Ok(Self {
             store,
             settings,
-            witness,
-            node: Node::default(),
+            usage_probe: witness,
+            node: NodeReconciler::default(),
             record,
             progress,
             began: Instant::now(),
@@ -153,16 +153,16 @@ impl Engine {
             notice: None,
             unreadable,
             interrupted: BTreeMap::new(),
-            said: BTreeMap::new(),
-            stale: false,
-            past: Past::default(),
-            end: None,
+            logged: BTreeMap::new(),
+            is_journal_stale: false,
+            past: ChangeHistory::default(),
+            reset_deadline: None,
         })
     }
 
     /// Sets the latest time until which a round waits for a running reset.
-    pub fn wait_until(&mut self, end: Instant) {
-        self.end = Some(end);
+    pub fn set_reset_deadline(&mut self, end: Instant) {
+        self.reset_deadline = Some(end);
     }
 
     /// Resets the state of these devices because their targets changed.
@@ -173,7 +173,7 @@ impl Engine {
 
     /// Resets the state of all devices because their targets changed.
     pub fn select_all(&mut self) {
-        self.node.select_all();
+        self.node.reset_all();
     }
 
     /// Compares the node with the desired layout and applies every change that is possible. Returns when every device
@@ -182,27 +182,29 @@ impl Engine {
         &mut self,
         hardware: &Handle,
         inventory: &Arc<Inventory>,
-        wanted: Wanted<'_>,
+        wanted: DesiredLayout<'_>,
     ) -> Round {
         let began = Instant::now();
-        let settled = self.settle(hardware, inventory, wanted).await;
+        let settled = self
+            .wait_for_running_reset(hardware, inventory, wanted)
+            .await;
         let inventory = match &settled {
             Ok(Some(fresh)) => fresh,
             Ok(None) | Err(_) => inventory,
         };
-        if self.stale {
-            self.keep();
+        if self.is_journal_stale {
+            self.write_journal();
         }
-        self.drop_strangers(inventory);
+        self.drop_replaced_devices(inventory);
         self.drop_untouched(inventory);
         let targets = self.with_unfinished(inventory, wanted.targets);
         let (mut holders, mut untold) = (Vec::new(), None);
-        if self.has_to_do(inventory, &targets) {
-            (holders, untold) = witness::everybody(&self.witness, inventory).await;
+        if self.has_changes(inventory, &targets) {
+            (holders, untold) = usage::all_holders(&self.usage_probe, inventory).await;
         }
         let decision = self.decide(inventory, &targets, (&holders, untold.as_deref()));
-        self.say_left(inventory);
-        self.settle_reached(inventory, wanted);
+        self.log_unchanged(inventory);
+        self.drop_reached(inventory, wanted);
         if decision.change.is_empty() {
             self.forget_reboot();
             return Round {
@@ -213,19 +215,19 @@ impl Engine {
         self.rounds = self.rounds.saturating_add(1);
         let plan = plan_id(self.rounds);
         self.plan = Some(plan.clone());
-        self.say_drifted(inventory, &decision.drifted);
-        let others = self.others(inventory, wanted, &decision);
-        let task = Task {
+        self.log_drifted(inventory, &decision.drifted);
+        let others = self.interrupted_layouts(inventory, wanted, &decision);
+        let task = RoundInput {
             inventory,
             targets: &targets,
             holders: &holders,
             decision: &decision,
             plan: &plan,
             layout: wanted.layout,
-            others: &others,
+            interrupted_layouts: &others,
         };
         // Keep the devices closed to allocation until the end of the round, after the new state has been read.
-        let _closed = self.witness.close(&decision.change);
+        let _closed = self.usage_probe.block_allocation(&decision.change);
         let mut outcomes = match &settled {
             Ok(_) => self.change(hardware, task).await,
             Err(reason) => refused_all(&decision, &format!("nothing was changed: {reason}")),
@@ -237,18 +239,18 @@ impl Engine {
         self.reboot(&read, wanted.layout, &mut outcomes).await;
         let holders = self.holders(&read).await;
         for outcome in &outcomes {
-            self.ended((&read, &holders), outcome);
+            self.record_outcome((&read, &holders), outcome);
         }
         for pci in reset {
             self.node.was_reset(pci);
         }
-        self.say_interrupted(&read, (&others, &outcomes));
+        self.record_interrupted(&read, (&others, &outcomes));
         let took = began.elapsed();
         // Write the history before clearing the journal. After a crash in between, the change is in both, and never in
         // neither.
-        self.remember(&read, (&plan, wanted.layout), (&others, &outcomes), took);
+        self.write_history(&read, (&plan, wanted.layout), (&others, &outcomes), took);
         // Write once for all devices, because each write waits for the disk.
-        self.keep();
+        self.write_journal();
         Round {
             outcomes,
             drifted: decision.drifted,
@@ -258,28 +260,28 @@ impl Engine {
     }
 
     /// Returns the current status of the node.
-    pub fn status(&self, inventory: &Inventory, layout: Option<&str>) -> Status {
+    pub fn status(&self, inventory: &Inventory, layout: Option<&str>) -> NodeLayoutStatus {
         let board = self.progress.borrow();
         let devices = self.node.states().map(|(pci, state)| DeviceStatus {
             progress: board.get(&pci).cloned(),
             ..self.device_status(inventory, layout, (pci, state))
         });
-        Status {
+        NodeLayoutStatus {
             layout: layout.map(ToOwned::to_owned),
-            by_hand: false,
+            is_manual: false,
             label: None,
-            layouts: None,
+            layouts_version: None,
             generation: 0,
-            meaning: 0,
+            target_generation: 0,
             plan: self.plan.clone(),
-            state: self.node.worst().map(State::as_str),
+            state: self.node.worst().map(ApplyState::as_str),
             notice: self.notices(inventory),
             drain: None,
             devices: devices.collect(),
             interrupted: self.interrupted.values().cloned().collect(),
-            asked: None,
+            targets: None,
             sharing: None,
-            past: self.past.clone(),
+            history: self.past.clone(),
         }
     }
 
@@ -290,19 +292,19 @@ impl Engine {
         (holders, untold): (&[Holder], Option<&str>),
     ) -> Decision {
         let now = self.began.elapsed();
-        let unfinished = self.unsettled(inventory);
-        let absent = self.absent(inventory);
+        let unfinished = self.interrupted_devices(inventory);
+        let absent = self.absent_devices(inventory);
         let view = View {
             inventory,
             targets,
             holders,
-            untold,
+            holders_unknown: untold,
             policy: &self.settings.policy,
             drift: self.settings.drift,
             unfinished: &unfinished,
             absent: &absent,
         };
-        let mut decision = self.node.look(now, &view);
+        let mut decision = self.node.reconcile(now, &view);
         decision.again = decision.again.map(|at| at.saturating_sub(now));
         decision
     }
@@ -310,27 +312,27 @@ impl Engine {
     /// Returns the current holders. Callers that destroy instances check again; if the holders are unknown then, the
     /// device counts as in use.
     async fn holders(&self, inventory: &Inventory) -> Vec<Holder> {
-        witness::everybody(&self.witness, inventory).await.0
+        usage::all_holders(&self.usage_probe, inventory).await.0
     }
 
     /// Writes the journal, then runs the change. If the journal cannot be written, nothing is changed.
-    async fn change(&mut self, hardware: &Handle, task: Task<'_>) -> Vec<Outcome> {
+    async fn change(&mut self, hardware: &Handle, task: RoundInput<'_>) -> Vec<Outcome> {
         let all = |reason: &str| refused_all(task.decision, reason);
         let jobs = self.jobs(task);
-        let record = self.record_of(task, &jobs);
-        if let Err(error) = self.store.begin(&record) {
+        let record = self.new_record(task, &jobs);
+        if let Err(error) = self.store.write_journal(&record) {
             let reason = format!("nothing was changed: {}", chain(&error));
             error!("{reason}");
             return all(&reason);
         }
         self.record = Some(record);
         for pci in &task.decision.change {
-            self.node.began(*pci);
+            self.node.change_started(*pci);
         }
         let (plan, layout, count) = (task.plan, task.layout, task.decision.change.len());
-        let reason = Reason::Applying.word();
+        let reason = Reason::Applying.as_str();
         info!(reason = %reason, "plan {plan}: layout {layout}, devices to change: {count}");
-        let witness = Arc::clone(&self.witness);
+        let witness = Arc::clone(&self.usage_probe);
         let running = executor::run(hardware, jobs, witness, self.progress.clone());
         match running.await {
             Ok(outcomes) => outcomes,
@@ -351,11 +353,11 @@ fn refused_all(decision: &Decision, reason: &str) -> Vec<Outcome> {
 fn refused(pci: PciAddress, reason: &str) -> Outcome {
     Outcome {
         pci,
-        ending: Ending::Failed {
+        ending: ChangeOutcome::Failed {
             reason: reason.to_owned(),
             rollback: None,
         },
-        work: crate::domain::reconcile::Work::default(),
+        work: crate::domain::reconcile::OperationCounts::default(),
         took: Duration::ZERO,
         hardware: Duration::ZERO,
     }

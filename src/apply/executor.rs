@@ -8,16 +8,19 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::witness::Witness;
-use crate::domain::call::Failure;
+use super::usage::UsageProbe;
+use crate::domain::call::CallFailure;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::Device;
-use crate::domain::reconcile::{Action, Answer, Ending, Job, Progress, Transaction, Users, Work};
-use crate::hw::worker::NoDriver;
+use crate::domain::reconcile::{
+    Answer, ChangeOutcome, ChangeProgress, ChangeRequest, DeviceUsers, NextAction, OperationCounts,
+    Transaction,
+};
+use crate::hw::worker::DriverUnavailable;
 use crate::hw::{CallWatch, GpuControl, GpuDriver, Handle};
 
 /// Progress of the devices that are being changed.
-pub type Board = BTreeMap<PciAddress, Progress>;
+pub type ProgressByDevice = BTreeMap<PciAddress, ChangeProgress>;
 
 /// The result of changing one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,9 +28,9 @@ pub struct Outcome {
     /// The device.
     pub pci: PciAddress,
     /// The final result.
-    pub ending: Ending,
+    pub ending: ChangeOutcome,
     /// The work performed.
-    pub work: Work,
+    pub work: OperationCounts,
     /// Duration from the first to the last action.
     pub took: Duration,
     /// The part of `took` spent in driver calls.
@@ -37,13 +40,13 @@ pub struct Outcome {
 /// Runs all `jobs` to completion. A failing device does not stop the others.
 pub async fn run(
     hardware: &Handle,
-    jobs: Vec<Job>,
-    witness: Arc<dyn Witness>,
-    progress: watch::Sender<Board>,
-) -> Result<Vec<Outcome>, NoDriver> {
+    jobs: Vec<ChangeRequest>,
+    witness: Arc<dyn UsageProbe>,
+    progress: watch::Sender<ProgressByDevice>,
+) -> Result<Vec<Outcome>, DriverUnavailable> {
     let devices: Vec<PciAddress> = jobs.iter().map(|job| job.target.pci).collect();
     // The work continues even if the caller stops waiting, so the devices must stay closed with it.
-    let closed = witness.close(&devices);
+    let closed = witness.block_allocation(&devices);
     hardware
         .work_and_read(move |driver, calls| {
             let done = perform(driver, calls, jobs, &*witness, &progress);
@@ -56,9 +59,9 @@ pub async fn run(
 fn perform(
     driver: &mut dyn GpuDriver,
     calls: &CallWatch,
-    jobs: Vec<Job>,
-    witness: &dyn Witness,
-    progress: &watch::Sender<Board>,
+    jobs: Vec<ChangeRequest>,
+    witness: &dyn UsageProbe,
+    progress: &watch::Sender<ProgressByDevice>,
 ) -> (Vec<Outcome>, Option<Vec<Device>>) {
     let asked: Vec<PciAddress> = jobs.iter().map(|job| job.target.pci).collect();
     let mut controls: BTreeMap<PciAddress, Box<dyn GpuControl + '_>> = driver
@@ -71,16 +74,16 @@ fn perform(
     for job in jobs {
         match controls.remove(&job.target.pci) {
             Some(control) => pairs.push((job, control)),
-            None => ends.push((unknown(job.target.pci), Left::Untouched)),
+            None => ends.push((unknown_device(job.target.pci), ReadState::Untouched)),
         }
     }
-    let run = |(job, control): (Job, Box<dyn GpuControl + '_>)| {
+    let run = |(job, control): (ChangeRequest, Box<dyn GpuControl + '_>)| {
         Runner {
             control,
             calls,
             witness,
             hardware: Duration::ZERO,
-            left: Left::Untouched,
+            read_state: ReadState::Untouched,
         }
         .run(job, progress)
     };
@@ -97,24 +100,24 @@ fn perform(
             ends.extend(threads.into_iter().filter_map(|thread| thread.join().ok()));
         });
     }
-    progress.send_modify(Board::clear);
+    progress.send_modify(ProgressByDevice::clear);
     let mut read = Some(Vec::new()).filter(|_| ends.len() == all);
     let mut outcomes = Vec::new();
     for (outcome, left) in ends {
         outcomes.push(outcome);
         match left {
-            Left::Untouched => {}
-            Left::Read(device) => read
+            ReadState::Untouched => {}
+            ReadState::Read(device) => read
                 .iter_mut()
                 .for_each(|read| read.push((*device).clone())),
-            Left::Changed => read = None,
+            ReadState::Changed => read = None,
         }
     }
     (outcomes, read)
 }
 
 /// Whether a device's state was read after its last change.
-enum Left {
+enum ReadState {
     /// No call changed the device.
     Untouched,
     /// The device was read after the last change.
@@ -123,14 +126,14 @@ enum Left {
     Changed,
 }
 
-fn unknown(pci: PciAddress) -> Outcome {
+fn unknown_device(pci: PciAddress) -> Outcome {
     Outcome {
         pci,
-        ending: Ending::Failed {
+        ending: ChangeOutcome::Failed {
             reason: "the driver does not know this device any more".to_owned(),
             rollback: None,
         },
-        work: Work::default(),
+        work: OperationCounts::default(),
         took: Duration::ZERO,
         hardware: Duration::ZERO,
     }
@@ -139,43 +142,47 @@ fn unknown(pci: PciAddress) -> Outcome {
 struct Runner<'a> {
     control: Box<dyn GpuControl + 'a>,
     calls: &'a CallWatch,
-    witness: &'a dyn Witness,
+    witness: &'a dyn UsageProbe,
     hardware: Duration,
-    left: Left,
+    read_state: ReadState,
 }
 
 impl Runner<'_> {
-    fn run(mut self, job: Job, progress: &watch::Sender<Board>) -> (Outcome, Left) {
+    fn run(
+        mut self,
+        job: ChangeRequest,
+        progress: &watch::Sender<ProgressByDevice>,
+    ) -> (Outcome, ReadState) {
         let pci = job.target.pci;
         // Allocations are matched by device ID, so all devices are needed: an ID of another device must not be reported
         // as unassigned.
         let mut devices = job.inventory.devices.clone();
         let Some(mut transaction) = Transaction::new(job) else {
-            return (unknown(pci), Left::Untouched);
+            return (unknown_device(pci), ReadState::Untouched);
         };
         let began = Instant::now();
-        let mut answer = Answer::Begin;
+        let mut answer = Answer::Start;
         let ending = loop {
             let action = transaction.next(began.elapsed(), answer);
-            if !matches!(action, Action::End(_)) {
+            if !matches!(action, NextAction::End(_)) {
                 let now = transaction.progress();
                 progress.send_modify(|board| {
                     board.insert(pci, now);
                 });
             }
             answer = match action {
-                Action::End(ending) => break ending,
-                Action::Look => Answer::Looked(self.look(&devices)),
-                Action::Call(call) => {
-                    self.left = Left::Changed;
+                NextAction::End(ending) => break ending,
+                NextAction::FindUsers => Answer::UsersFound(self.users(&devices)),
+                NextAction::Call(call) => {
+                    self.read_state = ReadState::Changed;
                     Answer::Called(self.timed(|control, calls| control.call(call, calls)))
                 }
-                Action::Wait(wait) => {
+                NextAction::Wait(wait) => {
                     // Nothing wakes this thread deliberately, and an early wakeup is harmless.
                     thread::park_timeout(wait);
                     Answer::Waited
                 }
-                Action::Read => Answer::Read(self.read(&mut devices)),
+                NextAction::Read => Answer::Read(self.read(&mut devices)),
             };
         };
         let outcome = Outcome {
@@ -185,7 +192,7 @@ impl Runner<'_> {
             took: began.elapsed(),
             hardware: self.hardware,
         };
-        (outcome, self.left)
+        (outcome, self.read_state)
     }
 
     fn timed<T>(&mut self, call: impl FnOnce(&mut dyn GpuControl, &CallWatch) -> T) -> T {
@@ -197,25 +204,25 @@ impl Runner<'_> {
 
     /// Returns the users of the device. Queries the driver first, because a process that it lists may exit before the
     /// procfs scan.
-    fn look(&mut self, devices: &[Device]) -> Result<Users, String> {
+    fn users(&mut self, devices: &[Device]) -> Result<DeviceUsers, String> {
         let processes = self
             .timed(|control, calls| control.processes(calls))
             .map_err(|failure| format!("the driver does not say who uses it: {failure}"))?;
         let pci = self.control.pci();
         let mut holders = self.witness.holders(devices)?;
         holders.retain(|holder| holder.device == pci);
-        Ok(Users { processes, holders })
+        Ok(DeviceUsers { processes, holders })
     }
 
-    fn read(&mut self, devices: &mut [Device]) -> Result<Box<Device>, Failure> {
+    fn read(&mut self, devices: &mut [Device]) -> Result<Box<Device>, CallFailure> {
         let read = self.timed(|control, calls| control.read(calls))?;
         let known = devices.iter_mut().find(|device| device.pci == read.pci);
         if let Some(known) = known {
             known.clone_from(&read);
         }
         let read = Box::new(read);
-        if matches!(self.left, Left::Changed | Left::Read(_)) {
-            self.left = Left::Read(read.clone());
+        if matches!(self.read_state, ReadState::Changed | ReadState::Read(_)) {
+            self.read_state = ReadState::Read(read.clone());
         }
         Ok(read)
     }

@@ -14,12 +14,12 @@
 //!
 //! Only the process that holds the lock of the state directory changes this node.
 
-pub mod choice;
 pub mod durable;
 pub mod engine;
 pub mod executor;
+pub mod manual_choice;
 pub mod program;
 pub mod reset;
 pub mod settings;
 pub mod store;
-pub mod witness;
+pub mod usage;

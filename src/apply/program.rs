@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use crate::config::child::exec_command;
 
 /// Time limit of a program. A reset takes seconds, but `nvidia-smi` waits for persistence daemons and may wait forever.
-pub(super) const LONGEST: Duration = Duration::from_mins(1);
+pub(super) const TIMEOUT: Duration = Duration::from_mins(1);
 /// A killed process ends within this time, unless it is blocked in a system call.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The last line is searched for in this many bytes of output.
@@ -54,7 +54,7 @@ async fn finish(program: &Path, mut command: Command, stdin: Stdio) -> Result<()
     let mut group = ProcessGroup(command.spawn().map_err(failed)?);
     let child = &mut group.0;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let ended = timeout(LONGEST, async {
+    let ended = timeout(TIMEOUT, async {
         tokio::join!(output(stdout), output(stderr), child.wait())
     });
     let Ok((stdout, stderr, status)) = ended.await else {
@@ -114,7 +114,7 @@ pub fn own_id() -> i32 {
 }
 
 /// Makes the kernel kill this process when the thread of process `parent` that started it ends.
-pub fn end_with_parent(parent: i32) -> io::Result<()> {
+pub fn kill_with_parent(parent: i32) -> io::Result<()> {
     // `fork` clears a signal that is set in the parent; `execve` preserves it, so it is set here. Source: prctl(2),
     // `PR_SET_PDEATHSIG`.
     set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_program_that_fails_is_told_by_its_last_line() {
+    async fn failure_reports_last_output_line() {
         let error = run_detached(Path::new("/bin/false")).await.unwrap_err();
         assert_eq!(error, "/bin/false failed without output");
         let error = run_detached(Path::new("/nonexistent")).await.unwrap_err();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_group_is_killed_with_all_that_is_in_it() {
+    async fn timeout_kills_the_whole_process_group() {
         let mut command = Command::new("/bin/sh");
         command
             .args(["-c", "sleep 1000 & echo $!; wait"])
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_program_that_takes_too_long_is_given_up_on() {
+    async fn program_timeout_is_an_error() {
         let mut command = Command::new("/bin/sleep");
         command.arg("1000");
         let done = finish(Path::new("/bin/sleep"), command, Stdio::null()).await;

@@ -10,13 +10,13 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::info;
 
-use super::program::{self, LONGEST};
-use super::witness::{self, Witness};
+use super::program::{self, TIMEOUT};
+use super::usage::{self, UsageProbe};
 use crate::domain::holder::Holder;
 use crate::domain::id::PciAddress;
-use crate::domain::inventory::{Device, Inventory, Usage};
+use crate::domain::inventory::{Device, DeviceProcesses, Inventory};
 use crate::domain::plan::{Cause, ResetScope};
-use crate::domain::reconcile::Ending;
+use crate::domain::reconcile::ChangeOutcome;
 use crate::hw::Handle;
 
 /// How often the lock of a running reset is tried.
@@ -38,11 +38,11 @@ pub struct Resets {
 
 /// The result of a reset.
 #[derive(Debug)]
-pub(super) struct Done {
+pub(super) struct ResetOutcome {
     /// Whether the GPU was reset.
     pub(super) reset: bool,
     /// The resulting state of the change.
-    pub(super) ending: Ending,
+    pub(super) ending: ChangeOutcome,
 }
 
 impl Resets {
@@ -53,11 +53,11 @@ impl Resets {
         hardware: &Handle,
         inventory: &Inventory,
         scope: &ResetScope,
-        witness: &Arc<dyn Witness>,
-    ) -> Done {
-        let needs = |causes| Done {
+        witness: &Arc<dyn UsageProbe>,
+    ) -> ResetOutcome {
+        let needs = |causes| ResetOutcome {
             reset: false,
-            ending: Ending::NeedsReset {
+            ending: ChangeOutcome::NeedsReset {
                 scope: scope.clone(),
                 causes,
             },
@@ -69,8 +69,8 @@ impl Resets {
             .into_iter()
             .chain(scope.coupled.iter().copied())
             .collect();
-        let _closed = witness.close(&devices);
-        if let Some(causes) = in_the_way(inventory, scope, witness).await {
+        let _closed = witness.block_allocation(&devices);
+        if let Some(causes) = blockers(inventory, scope, witness).await {
             return needs(causes);
         }
         let released = match hardware.release().await {
@@ -79,7 +79,7 @@ impl Resets {
         };
         // Seconds have passed. The driver reports no processes while its library is closed; procfs and the kubelet
         // still do.
-        if let Some(causes) = in_the_way(&nobody(inventory), scope, witness).await {
+        if let Some(causes) = blockers(&without_processes(inventory), scope, witness).await {
             drop(released);
             return needs(causes);
         }
@@ -95,7 +95,7 @@ impl Resets {
             Ok(()) => {
                 info!("{} was reset", scope.device);
                 // The change is not complete, but it can continue immediately.
-                Done {
+                ResetOutcome {
                     reset: true,
                     ..needs(Vec::new())
                 }
@@ -105,14 +105,14 @@ impl Resets {
     }
 
     /// Returns the reboot program if a reboot is the only method left.
-    pub(super) fn leave_a_reboot(&self) -> Option<&PathBuf> {
+    pub(super) fn last_resort_reboot(&self) -> Option<&PathBuf> {
         let others = self.nvidia_smi.is_some() || self.sysfs.is_some();
         self.reboot.as_ref().filter(|_| !others)
     }
 
     /// Waits until no reset of an earlier attempt is running, including one of a killed process, which could reset a
     /// GPU after it was repartitioned. Waits at most until `limit`. Returns the inventory read after waiting.
-    pub(super) async fn settle(
+    pub(super) async fn wait_for_running_reset(
         &self,
         hardware: &Handle,
         limit: Option<Instant>,
@@ -125,17 +125,17 @@ impl Resets {
             return Ok(None);
         };
         let mut waited = false;
-        let longest = Instant::now() + LONGEST;
+        let longest = Instant::now() + TIMEOUT;
         let end = limit.map_or(longest, |limit| limit.min(longest));
         loop {
             match file.try_lock() {
                 Ok(()) if waited => return Ok(Some(hardware.observe().await)),
                 Ok(()) => return Ok(None),
                 Err(TryLockError::WouldBlock) if Instant::now() >= end => {
-                    return Err(self.still_runs());
+                    return Err(self.running_error());
                 }
                 Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Error(error)) => return Err(self.no_lock(&error)),
+                Err(TryLockError::Error(error)) => return Err(self.lock_error(&error)),
             }
             if !waited {
                 info!("a reset that was begun before still runs; waiting for it to end");
@@ -154,8 +154,8 @@ impl Resets {
         };
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
-            Err(TryLockError::WouldBlock) => Err(self.still_runs()),
-            Err(TryLockError::Error(error)) => Err(self.no_lock(&error)),
+            Err(TryLockError::WouldBlock) => Err(self.running_error()),
+            Err(TryLockError::Error(error)) => Err(self.lock_error(&error)),
         }
     }
 
@@ -166,15 +166,15 @@ impl Resets {
         let mut options = File::options();
         // Also open for reading: the file becomes the standard input of the reset program.
         let opened = options.create(true).read(true).append(true).open(path);
-        opened.map(Some).map_err(|error| self.no_lock(&error))
+        opened.map(Some).map_err(|error| self.lock_error(&error))
     }
 
-    fn no_lock(&self, error: &io::Error) -> String {
+    fn lock_error(&self, error: &io::Error) -> String {
         let path = self.lock.as_deref().unwrap_or_else(|| Path::new(""));
         format!("cannot lock {}: {error}", path.display())
     }
 
-    fn still_runs(&self) -> String {
+    fn running_error(&self) -> String {
         let path = self.lock.as_deref().unwrap_or_else(|| Path::new(""));
         let path = path.display();
         format!("a reset that was begun before still runs: it holds {path}")
@@ -199,7 +199,7 @@ impl Resets {
                     drop(lock);
                     written.map_err(|error| format!("{}: {error}", path.display()))
                 });
-                timeout(LONGEST, written)
+                timeout(TIMEOUT, written)
                     .await
                     .map_err(|_| "the kernel does not end it".to_owned())?
                     .map_err(|error| error.to_string())?
@@ -210,19 +210,19 @@ impl Resets {
 }
 
 /// Returns the blockers of a reset of the scope. Unknown usage counts as in use.
-async fn in_the_way(
+async fn blockers(
     inventory: &Inventory,
     scope: &ResetScope,
-    witness: &Arc<dyn Witness>,
+    witness: &Arc<dyn UsageProbe>,
 ) -> Option<Vec<Cause>> {
     let concerned =
         |device: &&Device| device.pci == scope.device || scope.coupled.contains(&device.pci);
-    let (holders, untold) = witness::everybody(witness, inventory).await;
+    let (holders, untold) = usage::all_holders(witness, inventory).await;
     if let Some(reason) = untold {
-        return Some(vec![Cause::Untold { reason }]);
+        return Some(vec![Cause::StateUnknown { reason }]);
     }
     let mut devices = inventory.devices.iter().filter(concerned);
-    if devices.any(|device| device.usage() == Usage::Unknown) {
+    if devices.any(|device| device.usage() == DeviceProcesses::Unknown) {
         return Some(vec![Cause::DeviceInUse {
             holders: Vec::new(),
         }]);
@@ -239,7 +239,7 @@ pub(super) async fn reboot(program: &Path) -> Result<(), String> {
 }
 
 /// Returns the inventory without the processes that the driver listed earlier.
-fn nobody(inventory: &Inventory) -> Inventory {
+fn without_processes(inventory: &Inventory) -> Inventory {
     let mut inventory = inventory.clone();
     for device in &mut inventory.devices {
         device.processes.clear();
@@ -247,10 +247,10 @@ fn nobody(inventory: &Inventory) -> Inventory {
     inventory
 }
 
-fn failed(reason: String) -> Done {
-    Done {
+fn failed(reason: String) -> ResetOutcome {
+    ResetOutcome {
         reset: false,
-        ending: Ending::Failed {
+        ending: ChangeOutcome::Failed {
             reason,
             rollback: None,
         },

@@ -5,13 +5,18 @@ use std::sync::Arc;
 
 use super::engine::Settings;
 use super::reset::Resets;
-use super::witness::{Node, Witness};
+use super::usage::{NodeProbe, UsageProbe};
 use crate::config::engine::EngineSettings;
-use crate::domain::reconcile::{Drift, Limits};
+use crate::domain::reconcile::{DriftPolicy, Limits};
 
 impl Settings {
     /// Creates engine settings from `settings`. `sys_root` is the mount point of sysfs.
-    pub fn new(settings: &EngineSettings, sys_root: &Path, drift: Drift, by: &'static str) -> Self {
+    pub fn new(
+        settings: &EngineSettings,
+        sys_root: &Path,
+        drift: DriftPolicy,
+        by: &'static str,
+    ) -> Self {
         let program = settings.nvidia_smi();
         Self {
             policy: settings.policy(),
@@ -29,6 +34,6 @@ impl Settings {
 }
 
 /// Creates the usage probe of this node.
-pub fn witness(settings: &EngineSettings) -> Arc<dyn Witness> {
-    Arc::new(Node::new(settings))
+pub fn usage_probe(settings: &EngineSettings) -> Arc<dyn UsageProbe> {
+    Arc::new(NodeProbe::new(settings))
 }

@@ -10,24 +10,24 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 pub use self::interrupted::{Interrupted, interrupted};
-use self::interrupted::{aside_names, set_aside, unreadable};
+use self::interrupted::{unreadable_journals, unreadable_notices, unreadable_paths};
 use super::durable::{self, DurableError};
 use crate::domain::id::PciAddress;
 use crate::domain::reason::Reason;
-use crate::domain::reconcile::Record;
+use crate::domain::reconcile::ApplyRecord;
 use crate::files::{self, ReadError};
 use crate::wire::history::{self, Attempt, DeviceAttempt};
 use crate::wire::journal::{self, JournalError};
 
 /// Journal size limit in bytes, above the journal size of a node with sixteen devices.
-const LONGEST_JOURNAL: u64 = 4 << 20;
+const MAX_JOURNAL_BYTES: u64 = 4 << 20;
 /// History size limit in bytes. A longer history is cut to its newer half.
-const LONGEST_HISTORY: u64 = 1 << 20;
+const MAX_HISTORY_BYTES: u64 = 1 << 20;
 
 /// The state directory, locked while this value exists.
 #[derive(Debug)]
 pub struct Store {
-    folder: PathBuf,
+    dir: PathBuf,
     /// Kept open: the lock is released when this file is closed or the process ends.
     _lock: File,
 }
@@ -50,7 +50,7 @@ pub enum StoreError {
     #[error("{} belongs to somebody else, or others may write to it", .0.display())]
     Unsafe(PathBuf),
     /// Another agent or command is currently changing this node.
-    #[error("{}: it holds {}", running(.by.as_ref()), .path.display())]
+    #[error("{}: it holds {}", describe_holder(.by.as_ref()), .path.display())]
     Locked {
         /// The lock file.
         path: PathBuf,
@@ -73,22 +73,22 @@ pub struct LockHolder {
 
 /// The content of the journal.
 #[derive(Debug)]
-pub enum Found {
+pub enum JournalState {
     /// No change is recorded.
-    Nothing,
+    Empty,
     /// This change was started and may be incomplete.
-    Begun(Record),
+    Interrupted(ApplyRecord),
     /// The journal exists but cannot be parsed. It was moved aside for an administrator.
     Unreadable {
         /// The file's new path.
-        kept: PathBuf,
+        path: PathBuf,
         /// The parse error.
         reason: JournalError,
     },
 }
 
 impl Store {
-    /// Opens `folder`, creates it if it does not exist, and locks it for this process under the name `by`.
+    /// Opens `dir`, creates it if it does not exist, and locks it for this process under the name `by`.
     pub fn open(folder: &Path, by: &str) -> Result<Self, StoreError> {
         // The directory is private because its files name layouts and other users' processes.
         let mut builder = fs::DirBuilder::new();
@@ -96,7 +96,7 @@ impl Store {
         builder
             .create(folder)
             .map_err(failed("create the folder", folder))?;
-        if is_others(folder).map_err(failed("look at", folder))? {
+        if is_writable_by_others(folder).map_err(failed("look at", folder))? {
             return Err(StoreError::Unsafe(folder.to_owned()));
         }
         let path = folder.join("lock");
@@ -110,7 +110,7 @@ impl Store {
                     .set_len(0)
                     .and_then(|()| writeln!(lock, "{} {by}", std::process::id()));
                 Ok(Self {
-                    folder: folder.to_owned(),
+                    dir: folder.to_owned(),
                     _lock: lock,
                 })
             }
@@ -124,25 +124,25 @@ impl Store {
 
     /// Reads the journal. An unreadable journal is moved aside until it is discarded; the next apply starts from the
     /// state of the hardware.
-    pub fn journal(&self) -> Result<Found, StoreError> {
+    pub fn journal(&self) -> Result<JournalState, StoreError> {
         let path = self.journal_path();
-        let Some(bytes) = read(&path, LONGEST_JOURNAL)? else {
-            return Ok(Found::Nothing);
+        let Some(bytes) = read(&path, MAX_JOURNAL_BYTES)? else {
+            return Ok(JournalState::Empty);
         };
         match journal::parse(&bytes) {
-            Ok(record) => Ok(Found::Begun(record)),
+            Ok(record) => Ok(JournalState::Interrupted(record)),
             Err(reason) => {
-                let kept = self.aside();
+                let kept = self.unreadable_path();
                 fs::rename(&path, &kept).map_err(failed("put aside", &path))?;
-                Ok(Found::Unreadable { kept, reason })
+                Ok(JournalState::Unreadable { path: kept, reason })
             }
         }
     }
 
     /// Writes the journal durably: after a crash at any time, the file holds the previous or the new journal.
-    pub fn begin(&self, record: &Record) -> Result<(), StoreError> {
+    pub fn write_journal(&self, record: &ApplyRecord) -> Result<(), StoreError> {
         let text = journal::write(record);
-        let draft = self.folder.join("journal.draft");
+        let draft = self.dir.join("journal.draft");
         durable::replace(&self.journal_path(), &draft, text.as_bytes(), 0o600)?;
         Ok(())
     }
@@ -153,14 +153,14 @@ impl Store {
     }
 
     /// Appends to the history. The history is informational, so its last lines may be lost in a crash.
-    pub fn remember(&self, attempt: &Attempt) -> Result<(), StoreError> {
-        let path = history_path(&self.folder);
-        self.shorten(&path)?;
+    pub fn append_history(&self, attempt: &Attempt) -> Result<(), StoreError> {
+        let path = history_path(&self.dir);
+        self.truncate_history(&path)?;
         let mut options = OpenOptions::new();
         let options = options.create(true).read(true).append(true);
         let mut file = durable::open(options, &path).map_err(failed("open", &path))?;
         let mut line = history::line(attempt);
-        if is_torn(&mut file).map_err(failed("read", &path))? {
+        if lacks_line_end(&mut file).map_err(failed("read", &path))? {
             line.insert(0, '\n');
         }
         file.write_all(line.as_bytes())
@@ -170,7 +170,7 @@ impl Store {
     /// Returns the ID of the last plan in the history, so that the reported plan survives a restart or another program
     /// taking over.
     pub fn last_plan(&self) -> Option<String> {
-        let text = history_text(&self.folder).ok()?;
+        let text = history_text(&self.dir).ok()?;
         history::last(&text).map(|attempt| attempt.plan)
     }
 
@@ -179,27 +179,27 @@ impl Store {
         let pci = pci.to_string();
         let is_applied =
             |device: &DeviceAttempt| device.pci == pci && Reason::Applied.is(&device.result);
-        let attempts = history(&self.folder).unwrap_or_default();
+        let attempts = history(&self.dir).unwrap_or_default();
         let mut attempts = attempts.iter().filter(|attempt| attempt.plan == plan);
         attempts.any(|attempt| attempt.devices.iter().any(is_applied))
     }
 
     /// Reports the unreadable journals that are not yet discarded, with the reason for each.
     pub fn unreadable(&self) -> Vec<String> {
-        unreadable(&self.folder)
+        unreadable_notices(&self.dir)
     }
 
     /// Discards unreadable journals and returns their paths.
     pub fn discard_unreadable(&self) -> Result<Vec<PathBuf>, StoreError> {
-        let all: Vec<PathBuf> = set_aside(&self.folder).collect();
+        let all: Vec<PathBuf> = unreadable_journals(&self.dir).collect();
         for path in &all {
             durable::remove(path)?;
         }
         Ok(all)
     }
 
-    fn shorten(&self, path: &Path) -> Result<(), StoreError> {
-        let long = fs::metadata(path).is_ok_and(|file| file.len() > LONGEST_HISTORY);
+    fn truncate_history(&self, path: &Path) -> Result<(), StoreError> {
+        let long = fs::metadata(path).is_ok_and(|file| file.len() > MAX_HISTORY_BYTES);
         if !long {
             return Ok(());
         }
@@ -207,19 +207,19 @@ impl Store {
         let half = bytes.get(bytes.len() / 2..).unwrap_or_default();
         let line = half.iter().position(|byte| *byte == b'\n').unwrap_or(0);
         let newer = half.get(line.saturating_add(1)..).unwrap_or_default();
-        let draft = self.folder.join("history.draft");
+        let draft = self.dir.join("history.draft");
         Ok(durable::replace(path, &draft, newer, 0o644)?)
     }
 
     /// Returns the layout for which the node was last rebooted, unless that reboot has been cleared.
-    pub fn rebooted(&self) -> Result<Option<String>, StoreError> {
-        let bytes = read(&self.reboot_path(), LONGEST_JOURNAL)?;
+    pub fn last_reboot_layout(&self) -> Result<Option<String>, StoreError> {
+        let bytes = read(&self.reboot_path(), MAX_JOURNAL_BYTES)?;
         Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
     /// Records that the node will be rebooted for this layout.
-    pub fn will_reboot(&self, layout: &str) -> Result<(), StoreError> {
-        let draft = self.folder.join("rebooted.draft");
+    pub fn record_reboot(&self, layout: &str) -> Result<(), StoreError> {
+        let draft = self.dir.join("rebooted.draft");
         Ok(durable::replace(
             &self.reboot_path(),
             &draft,
@@ -229,23 +229,23 @@ impl Store {
     }
 
     /// Removes the record of a reboot that succeeded or is no longer needed.
-    pub fn forget_reboot(&self) -> Result<(), StoreError> {
+    pub fn clear_reboot(&self) -> Result<(), StoreError> {
         Ok(durable::remove(&self.reboot_path())?)
     }
 
     fn reboot_path(&self) -> PathBuf {
-        self.folder.join("rebooted")
+        self.dir.join("rebooted")
     }
 
     /// Returns the path for an unreadable journal: the next free name, or the first one if all are taken.
-    fn aside(&self) -> PathBuf {
-        let mut free = aside_names(&self.folder).skip_while(|path| path.exists());
+    fn unreadable_path(&self) -> PathBuf {
+        let mut free = unreadable_paths(&self.dir).skip_while(|path| path.exists());
         free.next()
-            .unwrap_or_else(|| self.folder.join("journal.unreadable"))
+            .unwrap_or_else(|| self.dir.join("journal.unreadable"))
     }
 
     fn journal_path(&self) -> PathBuf {
-        self.folder.join("journal")
+        self.dir.join("journal")
     }
 }
 
@@ -267,7 +267,7 @@ fn holder(lock: &mut File) -> Option<LockHolder> {
     })
 }
 
-fn running(by: Option<&LockHolder>) -> String {
+fn describe_holder(by: Option<&LockHolder>) -> String {
     let Some(LockHolder { pid, by }) = by else {
         return "another process changes this node's devices".to_owned();
     };
@@ -279,13 +279,13 @@ fn running(by: Option<&LockHolder>) -> String {
     }
 }
 
-/// Reads the history in `folder`, oldest entry first. Does not need the lock.
+/// Reads the history in `dir`, oldest entry first. Does not need the lock.
 pub fn history(folder: &Path) -> Result<Vec<Attempt>, StoreError> {
     Ok(history::parse(&history_text(folder)?))
 }
 
 fn history_text(folder: &Path) -> Result<String, StoreError> {
-    let bytes = read(&history_path(folder), LONGEST_HISTORY * 2)?;
+    let bytes = read(&history_path(folder), MAX_HISTORY_BYTES * 2)?;
     Ok(String::from_utf8_lossy(bytes.as_deref().unwrap_or_default()).into_owned())
 }
 
@@ -294,7 +294,7 @@ fn history_path(folder: &Path) -> PathBuf {
 }
 
 /// Returns whether other users may write to the directory, whose content is trusted.
-fn is_others(folder: &Path) -> io::Result<bool> {
+fn is_writable_by_others(folder: &Path) -> io::Result<bool> {
     let data = fs::metadata(folder)?;
     let own = rustix::process::geteuid().as_raw();
     let owner = data.uid();
@@ -302,7 +302,7 @@ fn is_others(folder: &Path) -> io::Result<bool> {
 }
 
 /// Returns whether the last line lacks its line end.
-fn is_torn(file: &mut File) -> io::Result<bool> {
+fn lacks_line_end(file: &mut File) -> io::Result<bool> {
     if file.seek(SeekFrom::End(0))? == 0 {
         return Ok(false);
     }
@@ -314,7 +314,7 @@ fn is_torn(file: &mut File) -> io::Result<bool> {
 
 /// Reads a file; `None` if it does not exist.
 fn read(path: &Path, longest: u64) -> Result<Option<Vec<u8>>, StoreError> {
-    match files::beginning(path, longest) {
+    match files::read_prefix(path, longest) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(ReadError::Missing(_)) => Ok(None),
         Err(error) => Err(failed("read", path)(error.into())),
@@ -337,13 +337,13 @@ mod tests {
     use super::*;
     use crate::domain::error::chain;
     use crate::domain::layout::MigTarget;
-    use crate::domain::reconcile::Entry;
+    use crate::domain::reconcile::ApplyRecordEntry;
 
-    fn record() -> Record {
-        Record {
+    fn record() -> ApplyRecord {
+        ApplyRecord {
             plan: "p".to_owned(),
             layout: "l".to_owned(),
-            devices: vec![Entry {
+            devices: vec![ApplyRecordEntry {
                 pci: "0000:07:00.0".parse().unwrap(),
                 uuid: None,
                 plan: "p".to_owned(),
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn one_process_at_a_time_has_the_state_directory() {
+    fn state_directory_is_locked_exclusively() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/b");
         let store = Store::open(&path, "command").unwrap();
@@ -379,31 +379,33 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_is_there_until_it_is_cleared() {
+    fn journal_persists_until_removed() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path(), "command").unwrap();
-        assert!(matches!(store.journal().unwrap(), Found::Nothing));
-        store.begin(&record()).unwrap();
-        assert!(matches!(store.journal().unwrap(), Found::Begun(found) if found == record()));
+        assert!(matches!(store.journal().unwrap(), JournalState::Empty));
+        store.write_journal(&record()).unwrap();
+        assert!(
+            matches!(store.journal().unwrap(), JournalState::Interrupted(found) if found == record())
+        );
         store.clear().unwrap();
         store.clear().unwrap();
-        assert!(matches!(store.journal().unwrap(), Found::Nothing));
+        assert!(matches!(store.journal().unwrap(), JournalState::Empty));
     }
 
     #[test]
-    fn i12_a_journal_that_cannot_be_read_is_kept_aside_and_told() {
+    fn i12_unreadable_journal_is_moved_aside_and_reported() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path(), "command").unwrap();
-        store.begin(&record()).unwrap();
+        store.write_journal(&record()).unwrap();
         let path = folder.path().join("journal");
         let whole = fs::read(&path).unwrap();
         fs::write(&path, &whole[..whole.len() / 2]).unwrap();
-        let Found::Unreadable { kept, reason } = store.journal().unwrap() else {
+        let JournalState::Unreadable { path: kept, reason } = store.journal().unwrap() else {
             panic!("it is torn");
         };
         assert!(reason.to_string().contains("torn"), "{reason}");
         assert_eq!(fs::read(kept).unwrap(), whole[..whole.len() / 2]);
-        assert!(matches!(store.journal().unwrap(), Found::Nothing));
+        assert!(matches!(store.journal().unwrap(), JournalState::Empty));
     }
 
     #[test]
@@ -415,8 +417,11 @@ mod tests {
             panic!("it cannot be read");
         };
         assert!(said.contains("torn or cut"), "{said}");
-        assert!(matches!(store.journal().unwrap(), Found::Unreadable { .. }));
-        store.begin(&record()).unwrap();
+        assert!(matches!(
+            store.journal().unwrap(),
+            JournalState::Unreadable { .. }
+        ));
+        store.write_journal(&record()).unwrap();
         store.clear().unwrap();
         let [said] = &interrupted(folder.path()).unreadable[..] else {
             panic!("it is kept");
@@ -428,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn i12_a_fifo_instead_of_a_file_is_an_error_and_is_not_waited_for() {
+    fn i12_fifo_is_an_error_and_does_not_block() {
         for name in ["journal", "lock", "history.jsonl", "rebooted"] {
             let folder = tempfile::tempdir().unwrap();
             fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
@@ -445,8 +450,8 @@ mod tests {
                 Err(error) => error,
                 Ok(store) => match name {
                     "journal" => store.journal().unwrap_err(),
-                    "rebooted" => store.rebooted().unwrap_err(),
-                    _ => store.remember(&attempt("1")).unwrap_err(),
+                    "rebooted" => store.last_reboot_layout().unwrap_err(),
+                    _ => store.append_history(&attempt("1")).unwrap_err(),
                 },
             };
             assert!(chain(&error).contains("no regular file"), "{error:?}");
@@ -454,31 +459,33 @@ mod tests {
     }
 
     #[test]
-    fn i4_a_journal_that_cannot_be_written_is_an_error_and_leaves_the_one_before() {
+    fn i4_failed_journal_write_keeps_previous_journal() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path(), "command").unwrap();
-        store.begin(&record()).unwrap();
+        store.write_journal(&record()).unwrap();
         // A directory at the draft's path fails like a full or read-only disk, and for root as well.
         fs::create_dir(folder.path().join("journal.draft")).unwrap();
-        let other = Record {
+        let other = ApplyRecord {
             plan: "other".to_owned(),
             ..record()
         };
-        let error = store.begin(&other).unwrap_err();
+        let error = store.write_journal(&other).unwrap_err();
         assert!(error.to_string().starts_with("cannot write "), "{error}");
-        assert!(matches!(store.journal().unwrap(), Found::Begun(found) if found == record()));
+        assert!(
+            matches!(store.journal().unwrap(), JournalState::Interrupted(found) if found == record())
+        );
     }
 
     #[test]
-    fn the_history_outlives_a_torn_line_and_does_not_grow_for_ever() {
+    fn history_survives_incomplete_line_and_is_bounded() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path(), "command").unwrap();
-        store.remember(&attempt("1")).unwrap();
+        store.append_history(&attempt("1")).unwrap();
         let path = history_path(folder.path());
         let mut torn = fs::read(&path).unwrap();
         torn.extend_from_slice(b"{\"time\":\"2026");
         fs::write(&path, torn).unwrap();
-        store.remember(&attempt("2")).unwrap();
+        store.append_history(&attempt("2")).unwrap();
         let plans = || -> Vec<String> {
             let all = history(folder.path()).unwrap().into_iter();
             all.map(|attempt| attempt.plan).collect()
@@ -486,11 +493,11 @@ mod tests {
         assert_eq!(plans(), ["1", "2"]);
         assert_eq!(store.last_plan().as_deref(), Some("2"));
         let line = history::line(&attempt("3")).len();
-        let many = 2 * usize::try_from(LONGEST_HISTORY).unwrap() / line;
+        let many = 2 * usize::try_from(MAX_HISTORY_BYTES).unwrap() / line;
         for _ in 0..many {
-            store.remember(&attempt("3")).unwrap();
+            store.append_history(&attempt("3")).unwrap();
         }
-        assert!(fs::metadata(&path).unwrap().len() <= LONGEST_HISTORY + 1000);
+        assert!(fs::metadata(&path).unwrap().len() <= MAX_HISTORY_BYTES + 1000);
         assert!(plans().len() > many / 4);
     }
 }

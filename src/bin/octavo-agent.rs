@@ -1,9 +1,9 @@
 //! The node agent: parses its settings, builds the adapters, runs.
 
-mod giving;
+mod daemon;
 mod hardware;
 mod node;
-mod program;
+mod sharing_backend;
 
 use std::error::Error;
 use std::future::Future;
@@ -14,20 +14,20 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use octavo::agent::metrics::Applies;
-use octavo::agent::metrics::makers::MakerMetrics;
-use octavo::agent::metrics::serve::Server;
+use octavo::agent::liveness::Liveness;
+use octavo::agent::metrics::LayoutMetrics;
+use octavo::agent::metrics::serve::MetricsServer;
 use octavo::agent::metrics::usage::UsageMetrics;
+use octavo::agent::metrics::vendors::VendorMetrics;
 use octavo::agent::partitioning::Partitioning;
-use octavo::agent::pulse::Pulse;
 use octavo::agent::uplink::dial::Aggregator;
 use octavo::agent::uplink::{self, Outbox, Uplink};
 use octavo::agent::{self, Outputs};
 use octavo::apply::store;
-use octavo::book::Book;
 use octavo::config::agent::{AgentSettings, Cleanup, Schedule, UplinkSettings};
 use octavo::config::child::child;
-use octavo::telemetry::Level;
+use octavo::config_files::LayoutFile;
+use octavo::telemetry::LogLevelHandle;
 use octavo::wire::stream::Identity;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
@@ -35,21 +35,21 @@ use tokio::task::{JoinError, JoinSet};
 use tracing::{info, warn};
 
 /// Sources of the served metrics.
-struct Served {
-    applies: Applies,
+struct MetricsSources {
+    applies: LayoutMetrics,
     usage: Option<UsageMetrics>,
-    makers: Option<MakerMetrics>,
-    pulse: Pulse,
+    makers: Option<VendorMetrics>,
+    pulse: Liveness,
 }
 
 fn main() -> ExitCode {
     if let Some(child) = child() {
         return hardware::child(&child);
     }
-    program::main(AgentSettings::from_process(), AgentSettings::log, start)
+    daemon::main(AgentSettings::from_process(), AgentSettings::log, start)
 }
 
-fn start(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error>> {
+fn start(settings: &AgentSettings, level: LogLevelHandle) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -59,13 +59,13 @@ fn start(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error>> {
     ended
 }
 
-async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error>> {
+async fn run(settings: &AgentSettings, level: LogLevelHandle) -> Result<(), Box<dyn Error>> {
     // Before the first log message: a reader of it may already send a signal.
-    let shutdown = told_to_end()?;
+    let shutdown = shutdown_signal()?;
     info!("octavo-agent {}", env!("CARGO_PKG_VERSION"));
     let mut tasks = JoinSet::new();
     let toggles = signal(SignalKind::user_defined1())?;
-    tasks.spawn(turn_the_log(level.clone(), toggles));
+    tasks.spawn(toggle_log_level(level.clone(), toggles));
     let node = match settings.cluster() {
         Some(cluster) => {
             Some(node::connect(cluster, settings.sharing().usage(), &mut tasks).await?)
@@ -84,8 +84,8 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
 
 /// Observes the hardware and keeps the node in its layout, once or until `shutdown`.
 async fn operate(
-    (settings, level): (&AgentSettings, Level),
-    node: Option<node::Node>,
+    (settings, level): (&AgentSettings, LogLevelHandle),
+    node: Option<node::ClusterHandles>,
     mut tasks: JoinSet<()>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Box<dyn Error>> {
@@ -100,11 +100,11 @@ async fn operate(
     let outputs = Outputs {
         sink: sink.as_mut(),
         outbox: None,
-        cluster: cluster.map(|cluster| cluster.naming(catalogue)),
-        giver: None,
+        cluster: cluster.map(|cluster| cluster.with_catalog(catalogue)),
+        sharing: None,
         usage: None,
         offered: None,
-        pulse: Pulse::new(Duration::ZERO),
+        pulse: Liveness::new(Duration::ZERO),
     };
     let Schedule::Every(interval) = settings.schedule() else {
         return tokio::select! {
@@ -115,7 +115,7 @@ async fn operate(
             error = panicked(&mut tasks) => Err(error.into()),
         };
     };
-    let (embedded, partitioning) = giving::start(settings, partitioning, &mut tasks);
+    let (embedded, partitioning) = sharing_backend::start(settings, partitioning, &mut tasks);
     let giver = embedded.or(hand_off);
     let (outbox, uplink) = settings.uplink().map(uplink).unzip();
     // Tasks that end by themselves when the agent does, and are awaited.
@@ -123,21 +123,21 @@ async fn operate(
     if let Some(uplink) = uplink {
         leaving.spawn(uplink.run());
     }
-    let applies = partitioning.as_ref().map(|one| one.applies().clone());
-    let pulse = Pulse::new(interval);
+    let applies = partitioning.as_ref().map(|one| one.metrics().clone());
+    let pulse = Liveness::new(interval);
     let views = node::observe(settings, &hardware, pods, &mut tasks);
-    let served = Served {
+    let served = MetricsSources {
         applies: applies.unwrap_or_default(),
         usage: (views.as_ref()).map(|views| node::usage_metrics(settings, views)),
-        makers: Some(MakerMetrics::new(hardware.clone())),
+        makers: Some(VendorMetrics::new(hardware.clone())),
         pulse: pulse.clone(),
     };
     let metrics = metrics(settings.metrics(), served, &mut leaving).await?;
-    let settings = giving::looking(settings, interval, labels);
+    let settings = sharing_backend::loop_settings(settings, interval, labels);
     let (usage, offered) = views.map(|views| (views.usage, views.offered)).unzip();
     let outputs = Outputs {
         outbox,
-        giver,
+        sharing: giver,
         usage,
         offered,
         pulse,
@@ -172,10 +172,10 @@ fn partitioning(settings: &AgentSettings) -> Result<Option<Partitioning>, Box<dy
         return Ok(None);
     };
     let book = match (partitioning.layouts(), settings.schedule()) {
-        (None, _) => Book::default(),
+        (None, _) => LayoutFile::default(),
         // With `once`, the agent cannot wait until the file is repaired.
-        (Some(file), Schedule::Once) => Book::open(file)?,
-        (Some(file), Schedule::Every(_)) => Book::open_or_empty(file),
+        (Some(file), Schedule::Once) => LayoutFile::open(file)?,
+        (Some(file), Schedule::Every(_)) => LayoutFile::open_or_empty(file),
     };
     Ok(Some(Partitioning::new(partitioning, book, sys_root)))
 }
@@ -193,7 +193,7 @@ async fn end(
 }
 
 /// Resolves when this process receives SIGTERM or SIGINT.
-fn told_to_end() -> io::Result<impl Future<Output = ()>> {
+fn shutdown_signal() -> io::Result<impl Future<Output = ()>> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     Ok(async move {
@@ -220,18 +220,18 @@ async fn panicked(tasks: &mut JoinSet<()>) -> JoinError {
 /// and no useful metrics.
 async fn clean_up(
     settings: &AgentSettings,
-    node: Option<node::Node>,
+    node: Option<node::ClusterHandles>,
     then: Cleanup,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Box<dyn Error>> {
     let mut shutdown = pin!(shutdown);
     let mut leaving = JoinSet::new();
-    let pulse = Pulse::still();
+    let pulse = Liveness::always_alive();
     let served = match then {
         Cleanup::End => None,
         Cleanup::Stay => {
-            let served = Served {
-                applies: Applies::default(),
+            let served = MetricsSources {
+                applies: LayoutMetrics::default(),
                 usage: None,
                 makers: None,
                 pulse: pulse.clone(),
@@ -240,12 +240,12 @@ async fn clean_up(
         }
     };
     // A failure here must not prevent the cleanup of the Node.
-    let description = giving::clean_up(settings);
+    let description = sharing_backend::clean_up(settings);
     tokio::select! {
         () = &mut shutdown => return Err("stopped before all was taken away".into()),
         done = node::clean_up(settings.sink(), node) => description.map_err(Box::<dyn Error>::from).and(done)?,
     }
-    pulse.serves();
+    pulse.mark_ready();
     if then == Cleanup::Stay {
         shutdown.await;
     }
@@ -254,7 +254,7 @@ async fn clean_up(
 }
 
 /// Toggles the log level between `debug` and the configured one at each SIGUSR1.
-async fn turn_the_log(level: Level, mut asked: Signal) {
+async fn toggle_log_level(level: LogLevelHandle, mut asked: Signal) {
     while asked.recv().await.is_some() {
         level.toggle();
     }
@@ -263,18 +263,18 @@ async fn turn_the_log(level: Level, mut asked: Signal) {
 /// Starts the metrics server, which stops when the returned sender is dropped.
 async fn metrics(
     address: Option<SocketAddr>,
-    Served {
+    MetricsSources {
         applies,
         usage,
         makers,
         pulse,
-    }: Served,
+    }: MetricsSources,
     leaving: &mut JoinSet<()>,
 ) -> Result<Option<oneshot::Sender<()>>, Box<dyn Error>> {
     let Some(address) = address else {
         return Ok(None);
     };
-    let server = Server::listen(address, applies, usage, makers, pulse).await;
+    let server = MetricsServer::listen(address, applies, usage, makers, pulse).await;
     let server = server.map_err(|error| format!("cannot serve metrics on {address}: {error}"))?;
     let (stop, stopped) = oneshot::channel();
     leaving.spawn(server.run(stopped));
@@ -287,7 +287,7 @@ fn uplink(settings: &UplinkSettings) -> (Outbox, Uplink<Aggregator>) {
         node: settings.node().clone(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    let run = uplink::this_run(Timestamp::now());
+    let run = uplink::current_run(Timestamp::now());
     let aggregator = Aggregator::new(settings.clone());
     Uplink::new(aggregator, identity, run, settings.heartbeat())
 }
@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_task_that_panics_is_noticed_and_one_that_ends_is_not() {
+    async fn panicked_task_is_detected_and_finished_task_is_not() {
         let mut tasks = JoinSet::new();
         tasks.spawn(async {});
         tasks.spawn(async { panic!("on purpose") });

@@ -1,18 +1,18 @@
 //! The aggregator: parses its settings and runs.
 
-mod program;
+mod daemon;
 
 use std::error::Error;
 use std::process::ExitCode;
 
 use octavo::aggregator::run;
 use octavo::config::aggregator::AggregatorSettings;
-use octavo::telemetry::Level;
+use octavo::telemetry::LogLevelHandle;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
 fn main() -> ExitCode {
-    program::main(
+    daemon::main(
         AggregatorSettings::from_process(),
         AggregatorSettings::log,
         start,
@@ -20,7 +20,10 @@ fn main() -> ExitCode {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn start(settings: &AggregatorSettings, _level: Level) -> Result<(), Box<dyn Error>> {
+async fn start(
+    settings: &AggregatorSettings,
+    _level: LogLevelHandle,
+) -> Result<(), Box<dyn Error>> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     info!("octavo-aggregator {}", env!("CARGO_PKG_VERSION"));

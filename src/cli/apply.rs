@@ -1,114 +1,115 @@
 //! `octavo apply` and `octavo restore`: through the agent of this node, or in this process if no agent runs.
 
-pub(super) mod direct;
-pub(super) mod show;
-mod through;
+mod agent_client;
+pub(super) mod local_engine;
+pub(super) mod progress;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use self::direct::COMMAND;
-use self::show::Show;
-pub(super) use self::through::connect;
-use super::case::Case;
-use super::sheet::Sheet;
+pub(super) use self::agent_client::connect;
+use self::local_engine::ACTOR;
+use self::progress::ProgressLine;
+use super::layout_source::LayoutSource;
+use super::resolved_layout::ResolvedLayout;
 use super::text::lines;
-use super::{CliError, Report, case, explain, input, json};
-use crate::apply::choice;
+use super::{CliError, Report, explain, input, json, resolved_layout};
+use crate::apply::manual_choice;
 use crate::apply::store::{self, Interrupted, Store};
 use crate::config::octavo::apply::{
-    ApplyFormat, ApplySettings, ChoiceSettings, Doer, RestoreSettings, RunSettings,
+    ApplyFormat, ApplySettings, ChangeExecutor, ChoiceSettings, RestoreSettings, RunSettings,
 };
-use crate::config::octavo::{Colors, Screen};
+use crate::config::octavo::{Colors, OutputMode};
 use crate::domain::inventory::Inventory;
 use crate::domain::layout::{Layout, Targets};
-use crate::domain::reconcile::Entry;
+use crate::domain::reconcile::ApplyRecordEntry;
 use crate::hw::Handle;
+use crate::wire::agent_socket::{LayoutChoice, NodeLayoutStatus, Request};
 use crate::wire::checkpoint;
-use crate::wire::local::{Choice, Request, Status};
 
 /// Layout name in the output of a round without a layout.
 const NO_LAYOUT: &str = "(none)";
 
 /// Opens this machine's hardware.
-pub(super) type Open<'a> = &'a dyn Fn(&RunSettings) -> Result<Handle, CliError>;
+pub(super) type OpenHardware<'a> = &'a dyn Fn(&RunSettings) -> Result<Handle, CliError>;
 
 /// Applies a layout to the node.
 pub(super) async fn apply(
-    open: Open<'_>,
+    open: OpenHardware<'_>,
     settings: &ApplySettings,
-    (colors, screen): (Colors, Screen),
+    (colors, screen): (Colors, OutputMode),
 ) -> Result<Report, CliError> {
     let run = settings.run();
     let end_at = Instant::now() + run.patience().limit();
     let folder = run.engine().state_dir();
-    let show = Show::new(screen);
+    let show = ProgressLine::new(screen);
     let ChoiceSettings::Layout { name, layouts } = settings.choice() else {
         return forget(settings, (&show, colors)).await;
     };
-    let sheet = match layouts.as_ref().map(Sheet::read).transpose() {
+    let sheet = match layouts.as_ref().map(LayoutSource::read).transpose() {
         Ok(None) => Ok(None),
         Ok(Some(Ok(sheet))) => Ok(Some(sheet)),
         Ok(Some(Err(refused))) => Err(Report::refused(refused.said)),
         Err(error) => Err(Report::refused(explain(&error))),
     };
-    if let Some(agent) = through::connect(folder).await? {
+    if let Some(agent) = agent_client::connect(folder).await? {
         // The agent finishes interrupted changes by itself, and reports them.
         let sheet = match sheet {
             Ok(sheet) => sheet,
             Err(refused) => return Ok(refused),
         };
-        let choice = Choice {
+        let choice = LayoutChoice {
             layout: name.clone(),
             layouts: sheet.map(|sheet| sheet.text),
             checkpoint: None,
         };
         let request = Request::Apply(choice);
-        let status = through::ask(agent, &request, run.patience(), &show).await?;
+        let status = agent_client::ask(agent, &request, run.patience(), &show).await?;
         return end(&status, run, colors);
     }
     let is_begun = store::interrupted(folder).record.is_some();
     let sheet = match sheet {
-        Err(refused) if !is_begun => return Ok(warned(refused, folder)),
+        Err(refused) if !is_begun => return Ok(with_journal_warnings(refused, folder)),
         sheet => sheet,
     };
-    if settings.doer() == Doer::Agent {
+    if settings.executor() == ChangeExecutor::Agent {
         return Err(CliError::NoAgent);
     }
     let handle = open(run)?;
     let inventory = look(&handle, end_at).await?;
-    let held = sheet.and_then(|sheet| here(sheet, name, &inventory));
+    let held = sheet.and_then(|sheet| resolve_here(sheet, name, &inventory));
     let (sheet, layout, case) = match held {
         Ok(held) => held,
         Err(refused) if is_begun => {
             return finish(&handle, run, (&show, end_at, colors), refused).await;
         }
-        Err(refused) => return Ok(warned(refused, folder)),
+        Err(refused) => return Ok(with_journal_warnings(refused, folder)),
     };
     // A device reports more once MIG mode is enabled, so the layout is resolved again before every round.
     let meant = |inventory: &Inventory| {
-        let held = case::held(&sheet, &layout, inventory);
+        let held = resolved_layout::resolve_layout(&sheet, &layout, inventory);
         held.map_or_else(|_| case.targets.clone(), |case| case.targets)
     };
-    let status = direct::run(&handle, run, (name, &meant), (&show, end_at)).await?;
+    let status = local_engine::run(&handle, run, (name, &meant), (&show, end_at)).await?;
     let mut report = end(&status, run, colors)?;
     report.notes.insert_str(0, &case.notes);
     Ok(report)
 }
 
 /// Resolves the layout on this node; returns a report if that fails.
-fn here(
-    sheet: Option<Sheet>,
+fn resolve_here(
+    sheet: Option<LayoutSource>,
     name: &str,
     inventory: &Inventory,
-) -> Result<(Sheet, Layout, Case), Report> {
-    let sheet = sheet.unwrap_or_else(|| Sheet::generated(inventory));
+) -> Result<(LayoutSource, Layout, ResolvedLayout), Report> {
+    let sheet = sheet.unwrap_or_else(|| LayoutSource::generated(inventory));
     let layout = sheet.layout(name);
     let layout = layout.map_err(|error| Report::refused(explain(&error)))?;
     let layout = layout.clone();
-    let case = case::held(&sheet, &layout, inventory).map_err(|refused| refused.report)?;
+    let case = resolved_layout::resolve_layout(&sheet, &layout, inventory)
+        .map_err(|refused| refused.report)?;
     Ok((sheet, layout, case))
 }
 
@@ -116,11 +117,11 @@ fn here(
 async fn finish(
     handle: &Handle,
     run: &RunSettings,
-    (show, end_at, colors): (&Show, Instant, Colors),
+    (show, end_at, colors): (&ProgressLine, Instant, Colors),
     refused: Report,
 ) -> Result<Report, CliError> {
     let nothing = |_: &Inventory| Targets::default();
-    let status = match direct::run(handle, run, (NO_LAYOUT, &nothing), (show, end_at)).await {
+    let status = match local_engine::run(handle, run, (NO_LAYOUT, &nothing), (show, end_at)).await {
         Ok(status) => status,
         Err(error) => {
             let notes = refused.notes.clone() + &explain(&error);
@@ -128,8 +129,8 @@ async fn finish(
         }
     };
     let output = match run.format() {
-        ApplyFormat::Table => show::devices(&status, colors),
-        ApplyFormat::Json => json(&Status {
+        ApplyFormat::Table => progress::devices(&status, colors),
+        ApplyFormat::Json => json(&NodeLayoutStatus {
             layout: None,
             ..status
         })?,
@@ -138,7 +139,7 @@ async fn finish(
 }
 
 /// Adds the state directory's interrupted changes to `report`.
-pub(super) fn warned(report: Report, folder: &Path) -> Report {
+pub(super) fn with_journal_warnings(report: Report, folder: &Path) -> Report {
     Report {
         notes: report.notes + &store::interrupted(folder).warnings(),
         ..report
@@ -148,29 +149,29 @@ pub(super) fn warned(report: Report, folder: &Path) -> Report {
 /// Returns to the layout of the agent's settings, and discards changes that cannot be finished.
 async fn forget(
     settings: &ApplySettings,
-    (show, colors): (&Show, Colors),
+    (show, colors): (&ProgressLine, Colors),
 ) -> Result<Report, CliError> {
     let run = settings.run();
     let folder = run.engine().state_dir();
-    if let Some(agent) = through::connect(folder).await? {
-        let status = through::ask(agent, &Request::Forget {}, run.patience(), show).await?;
+    if let Some(agent) = agent_client::connect(folder).await? {
+        let status = agent_client::ask(agent, &Request::Forget {}, run.patience(), show).await?;
         return end(&status, run, colors);
     }
     let is_interrupted = store::interrupted(folder) != Interrupted::default();
-    let chosen = choice::read(folder).ok().flatten();
+    let chosen = manual_choice::read(folder).ok().flatten();
     let is_empty = chosen.is_none() && !is_interrupted;
-    if settings.doer() == Doer::Agent || is_empty {
+    if settings.executor() == ChangeExecutor::Agent || is_empty {
         return Err(CliError::NoAgent);
     }
-    let store = Store::open(folder, COMMAND).map_err(CliError::State)?;
+    let store = Store::open(folder, ACTOR).map_err(CliError::State)?;
     // Before the lock was acquired, another process may have finished these changes or begun others.
     let found = store::interrupted(folder);
     store.clear().map_err(CliError::State)?;
     let unreadable = store.discard_unreadable().map_err(CliError::State)?;
-    choice::forget(folder).map_err(|error| CliError::State(error.into()))?;
+    manual_choice::remove(folder).map_err(|error| CliError::State(error.into()))?;
     let mut said = Vec::new();
     for entry in found.record.iter().flat_map(|record| &record.devices) {
-        let Entry {
+        let ApplyRecordEntry {
             plan, layout, pci, ..
         } = entry;
         said.push(format!(
@@ -187,9 +188,9 @@ async fn forget(
     }
     let output = match run.format() {
         ApplyFormat::Table => lines(said),
-        ApplyFormat::Json => json(&Status {
+        ApplyFormat::Json => json(&NodeLayoutStatus {
             notice: Some(said.join("; ")),
-            ..Status::default()
+            ..NodeLayoutStatus::default()
         })?,
     };
     Ok(Report {
@@ -200,9 +201,9 @@ async fn forget(
 
 /// Restores a checkpoint.
 pub(super) async fn restore(
-    open: Open<'_>,
+    open: OpenHardware<'_>,
     settings: &RestoreSettings,
-    (colors, screen): (Colors, Screen),
+    (colors, screen): (Colors, OutputMode),
 ) -> Result<Report, CliError> {
     let run = settings.run();
     let end_at = Instant::now() + run.patience().limit();
@@ -210,17 +211,17 @@ pub(super) async fn restore(
         Ok(text) => text,
         Err(error) => {
             let refused = Report::refused(explain(&error));
-            return Ok(warned(refused, run.engine().state_dir()));
+            return Ok(with_journal_warnings(refused, run.engine().state_dir()));
         }
     };
-    let show = Show::new(screen);
-    if let Some(agent) = through::connect(run.engine().state_dir()).await? {
-        let request = Request::Apply(Choice {
-            layout: Choice::CHECKPOINT.to_owned(),
+    let show = ProgressLine::new(screen);
+    if let Some(agent) = agent_client::connect(run.engine().state_dir()).await? {
+        let request = Request::Apply(LayoutChoice {
+            layout: LayoutChoice::CHECKPOINT_NAME.to_owned(),
             layouts: None,
             checkpoint: Some(text),
         });
-        let status = through::ask(agent, &request, run.patience(), &show).await?;
+        let status = agent_client::ask(agent, &request, run.patience(), &show).await?;
         return end(&status, run, colors);
     }
     let handle = open(run)?;
@@ -234,29 +235,35 @@ pub(super) async fn restore(
             let folder = run.engine().state_dir();
             return match store::interrupted(folder).record {
                 Some(_) => finish(&handle, run, (&show, end_at, colors), refused).await,
-                None => Ok(warned(refused, folder)),
+                None => Ok(with_journal_warnings(refused, folder)),
             };
         }
     };
     let meant = |inventory: &Inventory| read(inventory).unwrap_or_else(|_| targets.clone());
-    let status = direct::run(&handle, run, (Choice::CHECKPOINT, &meant), (&show, end_at)).await?;
+    let status = local_engine::run(
+        &handle,
+        run,
+        (LayoutChoice::CHECKPOINT_NAME, &meant),
+        (&show, end_at),
+    )
+    .await?;
     end(&status, run, colors)
 }
 
 async fn look(handle: &Handle, end: Instant) -> Result<Arc<Inventory>, CliError> {
-    direct::look(handle, end)
+    local_engine::look(handle, end)
         .await
-        .map_err(CliError::Unanswered)
+        .map_err(CliError::DriverTimeout)
 }
 
-fn end(status: &Status, run: &RunSettings, colors: Colors) -> Result<Report, CliError> {
+fn end(status: &NodeLayoutStatus, run: &RunSettings, colors: Colors) -> Result<Report, CliError> {
     let output = match run.format() {
-        ApplyFormat::Table => show::people(status, colors),
+        ApplyFormat::Table => progress::format_status(status, colors),
         ApplyFormat::Json => json(status)?,
     };
     Ok(Report {
         output,
-        exit: show::exit(status),
+        exit: progress::exit(status),
         ..Report::default()
     })
 }

@@ -38,8 +38,8 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 pub use self::error::ClientError;
-pub(super) use self::events::{Events, Stream};
-pub(super) use self::url::{Target, segment};
+pub(super) use self::events::{EventStream, Events};
+pub(super) use self::url::{RequestPath, segment};
 use super::CliError;
 use crate::config::octavo::server::ServerSettings;
 use crate::domain::inventory::Inventory;
@@ -47,10 +47,10 @@ use crate::wire::api::{NodeDetail, Problem};
 
 /// Maximum size of an answer. A page of a thousand nodes is half a megabyte; a node of sixteen GPUs with every profile
 /// a quarter.
-const LONGEST_ANSWER: usize = 64 << 20;
+const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// Maximum size of a problem document.
-const LONGEST_PROBLEM: usize = 64 << 10;
+const MAX_PROBLEM_BYTES: usize = 64 << 10;
 
 const JSON: &str = "application/json";
 
@@ -66,7 +66,7 @@ pub(super) struct Client {
 impl Client {
     /// Reads the certificates and sends no request yet.
     pub(super) fn new(settings: &ServerSettings) -> Result<Self, CliError> {
-        let tls = tls(settings).map_err(|source| CliError::Trust {
+        let tls = tls(settings).map_err(|source| CliError::Certificates {
             place: settings.ca().map_or_else(
                 || "this system".to_owned(),
                 |path| path.display().to_string(),
@@ -90,14 +90,17 @@ impl Client {
     }
 
     /// Requests a document.
-    pub(super) async fn get<T: DeserializeOwned>(&self, target: &Target) -> Result<T, CliError> {
+    pub(super) async fn get<T: DeserializeOwned>(
+        &self,
+        target: &RequestPath,
+    ) -> Result<T, CliError> {
         self.document(target, None).await
     }
 
     /// Posts a document and returns the answer.
     pub(super) async fn post<T: DeserializeOwned>(
         &self,
-        target: &Target,
+        target: &RequestPath,
         question: &impl Serialize,
     ) -> Result<T, CliError> {
         let question = serde_json::to_vec(question);
@@ -107,12 +110,12 @@ impl Client {
 
     async fn document<T: DeserializeOwned>(
         &self,
-        target: &Target,
+        target: &RequestPath,
         question: Option<Bytes>,
     ) -> Result<T, CliError> {
         let asked = async {
             let response = self.ask(target, JSON, question).await?;
-            let body = read(response.into_body(), LONGEST_ANSWER).await?;
+            let body = read(response.into_body(), MAX_ANSWER_BYTES).await?;
             serde_json::from_slice(&body).map_err(ClientError::Unreadable)
         };
         let answer = timeout(self.patience, asked).await;
@@ -121,7 +124,10 @@ impl Client {
     }
 
     /// Subscribes to changes; the current state comes first.
-    pub(super) async fn events<E: Stream>(&self, target: &Target) -> Result<Events<E>, CliError> {
+    pub(super) async fn events<E: EventStream>(
+        &self,
+        target: &RequestPath,
+    ) -> Result<Events<E>, CliError> {
         let asked = timeout(self.patience, self.ask(target, "text/event-stream", None)).await;
         let asked = asked.unwrap_or(Err(ClientError::TimedOut(self.patience)));
         let response = asked.map_err(|source| self.failed(target, source))?;
@@ -129,9 +135,9 @@ impl Client {
     }
 
     /// Adds the requested URL to an error.
-    pub(super) fn failed(&self, target: &Target, source: ClientError) -> CliError {
-        CliError::Ask {
-            url: target.on(&self.server),
+    pub(super) fn failed(&self, target: &RequestPath, source: ClientError) -> CliError {
+        CliError::Request {
+            url: target.url(&self.server),
             source: Box::new(source),
         }
     }
@@ -139,12 +145,12 @@ impl Client {
     /// Sends a request and returns the answer's head; a problem document becomes an error.
     async fn ask(
         &self,
-        target: &Target,
+        target: &RequestPath,
         accept: &'static str,
         question: Option<Bytes>,
     ) -> Result<Response<Incoming>, ClientError> {
         let uri: Uri = target
-            .on(&self.server)
+            .url(&self.server)
             .parse()
             .map_err(|_| ClientError::Address)?;
         let token = self.token.as_deref();
@@ -165,7 +171,7 @@ impl Client {
             .http
             .request(request)
             .await
-            .map_err(|error| ClientError::of(&error))?;
+            .map_err(|error| ClientError::from_hyper(&error))?;
         let status = response.status();
         let header = |name| {
             let value = response.headers().get(name);
@@ -178,18 +184,18 @@ impl Client {
             });
         }
         if !status.is_success() {
-            let body = read(response.into_body(), LONGEST_PROBLEM).await;
+            let body = read(response.into_body(), MAX_PROBLEM_BYTES).await;
             let problem: Option<Problem> = body
                 .ok()
                 .and_then(|body| serde_json::from_slice(&body).ok());
-            return Err(problem.map_or(ClientError::Refused(status), |problem| {
+            return Err(problem.map_or(ClientError::Status(status), |problem| {
                 ClientError::Problem(Box::new(problem))
             }));
         }
         if kind.starts_with(accept) {
             Ok(response)
         } else {
-            Err(ClientError::NotOurs { kind })
+            Err(ClientError::UnexpectedMediaType { kind })
         }
     }
 }

@@ -14,36 +14,36 @@
 //! ```
 
 mod check;
-mod children;
 mod error;
+mod events;
 mod machine;
-mod play;
+mod processes;
 mod programs;
+mod runner;
 mod scenario;
-mod story;
-mod tenants;
+mod sharing_pods;
 
-use self::children::Children;
 pub use self::error::DemoError;
-use self::play::{Ending, Play};
+use self::processes::ChildProcesses;
 use self::programs::Programs;
-use super::print;
-use super::watch::Stop;
+use self::runner::{DemoOutcome, DemoRunner};
+use super::output;
+use super::watch::StopSignal;
 use super::{CliError, Exit, Report};
 use crate::config::octavo::Colors;
 use crate::config::octavo::demo::DemoSettings;
 
 /// Runs until it is stopped or its time is over, and removes everything it created.
 pub(super) async fn run(settings: &DemoSettings, colors: Colors) -> Result<Report, CliError> {
-    let mut stop = Stop::new().map_err(CliError::Runtime)?;
+    let mut stop = StopSignal::new().map_err(CliError::Runtime)?;
     let programs = Programs::find(settings.programs())?;
     let scenarios = scenario::all(settings.machines())?;
     let folder = tempfile::Builder::new()
         .prefix("octavo-demo.")
         .tempdir()
         .map_err(DemoError::Folder)?;
-    let mut children = Children::new().await;
-    let play = Play {
+    let mut children = ChildProcesses::new().await;
+    let play = DemoRunner {
         settings,
         colors,
         programs: &programs,
@@ -51,18 +51,20 @@ pub(super) async fn run(settings: &DemoSettings, colors: Colors) -> Result<Repor
     };
     let ending = tokio::select! {
         ending = play.run(&scenarios, &mut children) => ending,
-        () = stop.asked() => Ok(Ending::Stopped),
+        () = stop.received() => Ok(DemoOutcome::Stopped),
     };
     // A second Ctrl-C is not needed: a child that does not exit on request is killed.
     children.stop().await;
     folder.close().map_err(DemoError::Folder)?;
     let last = match ending? {
-        Ending::Complete(summary) => Some(summary),
-        Ending::Stopped => Some("==> stopped: all processes ended, nothing is left".to_owned()),
-        Ending::Unread => None,
+        DemoOutcome::Complete(summary) => Some(summary),
+        DemoOutcome::Stopped => {
+            Some("==> stopped: all processes ended, nothing is left".to_owned())
+        }
+        DemoOutcome::OutputClosed => None,
     };
     if let Some(last) = last {
-        let _ = print::out(&format!("{last}\n"))?;
+        let _ = output::out(&format!("{last}\n"))?;
     }
     Ok(Report {
         exit: Exit::Done,

@@ -6,14 +6,14 @@
 //! table.rs    findings for users
 //! ```
 
-mod gather;
+mod facts;
 mod table;
 
-pub(super) use self::gather::gather;
+pub(super) use self::facts::gather;
 use super::{CliError, Exit, Report, json, yaml};
 use crate::config::octavo::Colors;
 use crate::config::octavo::doctor::DoctorFormat;
-use crate::domain::doctor::{Facts, examine, tally};
+use crate::domain::doctor::{Facts, count_verdicts, run_checks};
 use crate::wire::diagnosis::Document;
 
 /// Formats the findings as requested.
@@ -22,13 +22,13 @@ pub(super) fn report(
     format: DoctorFormat,
     colors: Colors,
 ) -> Result<Report, CliError> {
-    let findings = examine(facts);
+    let findings = run_checks(facts);
     let output = match format {
         DoctorFormat::Table => table::table(&findings, colors),
         DoctorFormat::Json => json(&Document::from(findings.as_slice()))?,
         DoctorFormat::Yaml => yaml(&Document::from(findings.as_slice()))?,
     };
-    let exit = match tally(&findings).failing {
+    let exit = match count_verdicts(&findings).failing {
         0 => Exit::Done,
         _ => Exit::Failed,
     };

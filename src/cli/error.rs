@@ -19,11 +19,11 @@ use crate::domain::layout::ExportError;
 use crate::k8s::client::ConnectError;
 use crate::k8s::hardware_profiles::WriteError;
 use crate::wire::checkpoint::CheckpointError;
-use crate::wire::estimates::NotOfProfile;
+use crate::wire::estimates::ProfileDevicesError;
 use crate::wire::inventory::ReadError;
 use crate::wire::labels::LabelsError;
-use crate::wire::layouts::CannotWrite;
-use crate::wire::offers::NodeError;
+use crate::wire::layouts::LayoutWriteError;
+use crate::wire::node_resources::AllocatableError;
 use crate::wire::slo::RowsError;
 
 /// Reason why a command failed. The message names the action and its object; the cause follows in the chain.
@@ -67,7 +67,7 @@ pub enum CliError {
     },
     /// A driver call did not return in time.
     #[error("the NVIDIA driver has not returned from {0} within --timeout")]
-    Unanswered(&'static str),
+    DriverTimeout(&'static str),
     /// The state directory cannot be used.
     #[error("cannot use the state directory")]
     State(#[source] StoreError),
@@ -101,7 +101,7 @@ pub enum CliError {
     },
     /// The agent does not respond in time.
     #[error("the agent of this node did not answer within {} s", .0.as_secs())]
-    AgentSilent(Duration),
+    AgentTimeout(Duration),
     /// The agent refused the request.
     #[error("the agent of this node refused: {0}")]
     AgentRefused(String),
@@ -113,14 +113,14 @@ pub enum CliError {
     Export(#[source] ExportError),
     /// A layout cannot be written in the requested dialect.
     #[error("cannot write these layouts in this dialect")]
-    Dialect(#[source] CannotWrite),
+    Dialect(#[source] LayoutWriteError),
     /// The Node to compare with cannot be used.
     #[error("cannot use the Node in {place}")]
     Node {
         /// The file, or `standard input`.
         place: String,
         /// The cause.
-        source: NodeError,
+        source: AllocatableError,
     },
     /// Measured rows cannot be used.
     #[error("cannot use the rows in {place}")]
@@ -132,11 +132,11 @@ pub enum CliError {
     },
     /// A hardware profile cannot be used for estimates.
     #[error("nothing can be estimated for the profile {name}")]
-    NotOfProfile {
+    ProfileNotEstimable {
         /// Its name.
         name: String,
         /// The cause.
-        source: NotOfProfile,
+        source: ProfileDevicesError,
     },
     /// The labels to compare with cannot be used.
     #[error("cannot use the labels in {place}")]
@@ -154,7 +154,7 @@ pub enum CliError {
     Observe(#[source] Box<dyn Error>),
     /// The CA certificates cannot be read.
     #[error("cannot read certificates of authorities from {place}")]
-    Trust {
+    Certificates {
         /// The file, or this system.
         place: String,
         /// The cause.
@@ -162,7 +162,7 @@ pub enum CliError {
     },
     /// A request to an aggregator failed.
     #[error("cannot get {url}")]
-    Ask {
+    Request {
         /// The URL.
         url: String,
         /// The cause.
@@ -170,7 +170,7 @@ pub enum CliError {
     },
     /// A request for usage failed; the agent of a node can answer it too.
     #[error("cannot get {url}")]
-    AskUsage {
+    UsageRequest {
         /// The URL.
         url: String,
         /// The cause.
@@ -222,25 +222,25 @@ impl CliError {
             Self::LibraryMissing(_) => Some(
                 "give the path of libnvidia-ml.so.1, or leave --nvml-library out to search for it",
             ),
-            Self::Trust { .. } => Some("give a file of certificates in PEM form with --ca"),
-            Self::AskUsage { source, .. } if source.is_unreachable() => Some(
+            Self::Certificates { .. } => Some("give a file of certificates in PEM form with --ca"),
+            Self::UsageRequest { source, .. } if source.is_unreachable() => Some(
                 "say with --server or OCTAVO_SERVER where the aggregator is; on a node, `octavo top --here` asks its agent, without one",
             ),
-            Self::Ask { source, .. } | Self::AskUsage { source, .. } => source.advice(),
+            Self::Request { source, .. } | Self::UsageRequest { source, .. } => source.advice(),
             Self::Demo(error) => error.advice(),
             Self::NoSuchLayout { .. } => Some(
                 "name one of these; -f gives a file, and without it they are generated for the node",
             ),
             Self::Dialect(_) => Some("write them in the other dialect, with --dialect"),
             Self::State(StoreError::Locked { by, .. }) => Some(locked(by.as_ref())),
-            Self::Unanswered(call) => Some(NvmlState::remedy_of_stall(call)),
+            Self::DriverTimeout(call) => Some(NvmlState::remedy_of_stall(call)),
             Self::State(_) => Some("run as root, or give another folder with --state-dir"),
             Self::Agent { .. } => Some("run as root, or as the user that the agent runs as"),
             Self::NoAgent => Some(
                 "ask within the pod of its agent, `kubectl exec -n octavo-system POD -- octavo ...`, or name the agent's folder with \
                  --state-dir",
             ),
-            Self::AgentGone { .. } | Self::AgentSilent(_) => Some(
+            Self::AgentGone { .. } | Self::AgentTimeout(_) => Some(
                 "look at the agent's log; what was begun is in its journal and is taken up again",
             ),
             Self::NoNamespace => Some(
@@ -249,7 +249,7 @@ impl CliError {
             Self::Connect(_) => {
                 Some("give your kubeconfig with --kubeconfig, or look first with --dry-run")
             }
-            Self::Profile(error) => of_a_profile(error),
+            Self::Profile(error) => profile_advice(error),
             Self::Checkpoint { .. }
             | Self::Write(_)
             | Self::MigParted(_)
@@ -260,7 +260,7 @@ impl CliError {
             | Self::Serialize(_)
             | Self::Node { .. }
             | Self::Rows { .. }
-            | Self::NotOfProfile { .. }
+            | Self::ProfileNotEstimable { .. }
             | Self::Print(_) => None,
         }
     }
@@ -317,7 +317,7 @@ pub(super) fn brief(error: &CliError) -> String {
 }
 
 /// Returns advice about a profile that was not created.
-fn of_a_profile(error: &WriteError) -> Option<&'static str> {
+fn profile_advice(error: &WriteError) -> Option<&'static str> {
     match error {
         WriteError::Taken { ours: true, .. } => Some(
             "give the new one another name with --name, or put it in the place of that one with --replace",
@@ -328,6 +328,6 @@ fn of_a_profile(error: &WriteError) -> Option<&'static str> {
         WriteError::NoKind => {
             Some("--dry-run prints the profile, for the aggregator's --profiles file")
         }
-        WriteError::Refused { .. } | WriteError::Late(_) => None,
+        WriteError::Refused { .. } | WriteError::TimedOut(_) => None,
     }
 }

@@ -1,14 +1,14 @@
 //! `octavo estimate`: an aggregator's estimates of times, speeds and costs, as a table or as the original document.
 
-use super::client::{Client, Target};
-use super::paint::Ink;
-use super::text::{Cell, columns, folded, lines, printable};
+use super::client::{Client, RequestPath};
+use super::style::Style;
+use super::text::{Cell, columns, lines, printable, wrap};
 use super::{CliError, Exit, Report, json, profiles, yaml};
 use crate::config::octavo::Colors;
-use crate::config::octavo::estimate::{EstimateSettings, On, Run};
-use crate::config::octavo::fleet::{FleetFormat, Printed};
+use crate::config::octavo::estimate::{EstimateDevices, EstimateSettings, EstimateWorkload};
+use crate::config::octavo::fleet::{FleetFormat, OutputOptions};
 use crate::wire::estimates::{
-    DevicesJson, EstimateAnswer, EstimateRequest, EstimateRow, WorkloadJson, of_profile,
+    DevicesJson, EstimateAnswer, EstimateRequest, EstimateRow, WorkloadJson, devices_of_profile,
 };
 use crate::wire::hardware_profiles::document::ProfileDetail;
 
@@ -19,11 +19,11 @@ pub(super) async fn estimate(
 ) -> Result<Report, CliError> {
     let client = Client::new(settings.server())?;
     let request = EstimateRequest {
-        workload: workload(settings.run()),
+        workload: workload(settings.workload()),
         devices: devices(&client, settings.on()).await?,
         purchase_option: settings.purchase().map(str::to_owned),
     };
-    let target = Target::new("/api/v1/estimates");
+    let target = RequestPath::new("/api/v1/estimates");
     let answer: EstimateAnswer = client.post(&target, &request).await?;
     let printed = settings.printed();
     let output = match printed.format {
@@ -44,7 +44,7 @@ pub(super) async fn estimate(
     })
 }
 
-fn workload(run: &Run) -> WorkloadJson {
+fn workload(run: &EstimateWorkload) -> WorkloadJson {
     let model = run.model.clone();
     let precision = run.precision.clone();
     let parameters = run.parameters;
@@ -66,25 +66,28 @@ fn workload(run: &Run) -> WorkloadJson {
     }
 }
 
-async fn devices(client: &Client, on: &On) -> Result<Option<Vec<DevicesJson>>, CliError> {
+async fn devices(
+    client: &Client,
+    on: &EstimateDevices,
+) -> Result<Option<Vec<DevicesJson>>, CliError> {
     match on {
-        On::Fleet => Ok(None),
-        On::Types(types, count) => {
+        EstimateDevices::Fleet => Ok(None),
+        EstimateDevices::Types(types, count) => {
             let all = types.iter().map(|name| DevicesJson {
                 type_name: name.clone(),
                 count: *count,
             });
             Ok(Some(all.collect()))
         }
-        On::Profile {
+        EstimateDevices::Profile {
             name,
             namespace,
             count,
         } => {
             let target = profiles::target(namespace.as_deref(), name);
             let detail: ProfileDetail = client.get(&target).await?;
-            let devices = of_profile(&detail.row, *count);
-            let devices = devices.map_err(|source| CliError::NotOfProfile {
+            let devices = devices_of_profile(&detail.row, *count);
+            let devices = devices.map_err(|source| CliError::ProfileNotEstimable {
                 name: printable(name),
                 source,
             })?;
@@ -103,7 +106,7 @@ fn exit(answer: &EstimateAnswer) -> Exit {
 }
 
 /// Formats the figures, the reasons for missing ones, and their source and assumptions.
-fn table(answer: &EstimateAnswer, printed: Printed, colors: Colors) -> String {
+fn table(answer: &EstimateAnswer, printed: OutputOptions, colors: Colors) -> String {
     let is_wide = printed.format == FleetFormat::Wide;
     let rows = answer.items.iter().map(|row| cells(row, is_wide));
     if !printed.with_headers() {
@@ -113,7 +116,7 @@ fn table(answer: &EstimateAnswer, printed: Printed, colors: Colors) -> String {
     if is_wide {
         names.push("INTERPOLATED");
     }
-    let header = names.into_iter().map(|name| Cell::new(name, Ink::Strong));
+    let header = names.into_iter().map(|name| Cell::new(name, Style::Strong));
     let all: Vec<Vec<Cell>> = [header.collect()].into_iter().chain(rows).collect();
     let mut parts = Vec::new();
     if !answer.items.is_empty() {
@@ -124,11 +127,11 @@ fn table(answer: &EstimateAnswer, printed: Printed, colors: Colors) -> String {
         let heading = "no estimate:".to_owned();
         parts.push(lines([heading].into_iter().chain(missing)));
     }
-    let mut said = vec![folded(&format!("source: {}", answer.source), 2)];
+    let mut said = vec![wrap(&format!("source: {}", answer.source), 2)];
     if !answer.assumptions.is_empty() {
         said.push("taken for granted:".to_owned());
         let all = answer.assumptions.iter();
-        said.extend(all.map(|text| folded(&format!("  {text}"), 4)));
+        said.extend(all.map(|text| wrap(&format!("  {text}"), 4)));
     }
     parts.push(lines(said));
     parts.join("\n")
@@ -137,8 +140,8 @@ fn table(answer: &EstimateAnswer, printed: Printed, colors: Colors) -> String {
 fn cells(row: &EstimateRow, is_wide: bool) -> Vec<Cell> {
     let told = row.said();
     let (text, ink) = match &told {
-        Some(text) => (text.as_str(), Ink::Plain),
-        None => ("no estimate", Ink::Notice),
+        Some(text) => (text.as_str(), Style::Plain),
+        None => ("no estimate", Style::Warning),
     };
     let mut cells = vec![
         Cell::plain(&row.type_name),
@@ -169,7 +172,7 @@ fn missing(answer: &EstimateAnswer) -> Vec<String> {
         Some(format!("  {} x {}: {why}", row.count, row.type_name))
     });
     let all = of_all.chain(of_rows);
-    all.map(|text| folded(&text, 4)).collect()
+    all.map(|text| wrap(&text, 4)).collect()
 }
 
 #[cfg(test)]
@@ -224,11 +227,11 @@ mod tests {
     }
 
     fn text(answer: &EstimateAnswer, format: FleetFormat, headers: Headers) -> String {
-        table(answer, Printed { format, headers }, Colors::Off)
+        table(answer, OutputOptions { format, headers }, Colors::Off)
     }
 
     #[test]
-    fn a_table_has_intervals_their_source_and_why_others_have_none() {
+    fn table_has_intervals_source_and_missing_reasons() {
         assert_eq!(
             text(&answer(), FleetFormat::Table, Headers::Shown),
             "\
@@ -250,7 +253,7 @@ taken for granted:
     }
 
     #[test]
-    fn an_engine_that_is_away_leaves_a_table_without_times_and_an_exit_code() {
+    fn unreachable_engine_leaves_times_empty_and_sets_exit_code() {
         let mut away = answer();
         away.times = "none".to_owned();
         away.reason = Some("the estimate engine did not answer within 2s".to_owned());
@@ -266,7 +269,7 @@ taken for granted:
     }
 
     #[test]
-    fn an_interval_that_cannot_be_is_no_figure() {
+    fn invalid_interval_is_not_shown() {
         let mut odd = row("acme-x");
         odd.seconds = Some(IntervalJson {
             low: f64::NAN,

@@ -10,12 +10,12 @@
 //! ```
 
 mod availability;
+pub(super) mod format;
 pub(super) mod node;
 pub(super) mod nodes;
 mod types;
-pub(super) mod words;
 
-use super::client::{self, Client, Target, segment};
+use super::client::{self, Client, RequestPath, segment};
 use super::text::{counted, lines, printable};
 use super::{CliError, Exit, Report, json, yaml};
 use crate::config::octavo::Colors;
@@ -27,7 +27,7 @@ use crate::wire::api::{NodeDetail, NodeList, NodeRow, TypeList, TypeRow};
 use crate::wire::availability::AvailabilityList;
 
 /// The aggregator's maximum page size.
-const PAGE: usize = 1000;
+const PAGE_SIZE: usize = 1000;
 
 /// Runs `octavo nodes`.
 pub(super) async fn nodes(settings: &NodesSettings, colors: Colors) -> Result<Report, CliError> {
@@ -43,7 +43,7 @@ pub(super) async fn nodes(settings: &NodesSettings, colors: Colors) -> Result<Re
         FleetFormat::Yaml => yaml(&list)?,
         FleetFormat::Name => lines(list.items.iter().map(|row| printable(&row.name))),
     };
-    let mut notes: Vec<String> = list.starting.iter().map(words::starting).collect();
+    let mut notes: Vec<String> = list.starting.iter().map(format::starting).collect();
     notes.extend(stale(&list.items));
     if matches!(printed.format, FleetFormat::Table | FleetFormat::Wide) {
         notes.extend(reasons(&list.items));
@@ -65,14 +65,14 @@ pub(super) async fn nodes(settings: &NodesSettings, colors: Colors) -> Result<Re
 /// Runs `octavo types`.
 pub(super) async fn types(settings: &TypesSettings, colors: Colors) -> Result<Report, CliError> {
     let client = Client::new(settings.server())?;
-    let mut types: TypeList = client.get(&Target::new("/api/v1/types")).await?;
+    let mut types: TypeList = client.get(&RequestPath::new("/api/v1/types")).await?;
     let wanted = |name: &str| {
         let all = settings.types();
         all.is_empty() || all.iter().any(|wanted| wanted == name)
     };
     types
         .items
-        .retain(|row| wanted(words::type_name(&row.of_all)));
+        .retain(|row| wanted(format::type_name(&row.of_all)));
     let printed = settings.printed();
     let mut notes = Vec::new();
     let output = match printed.format {
@@ -82,7 +82,7 @@ pub(super) async fn types(settings: &TypesSettings, colors: Colors) -> Result<Re
             types
                 .items
                 .iter()
-                .map(|row| printable(words::type_name(&row.of_all))),
+                .map(|row| printable(format::type_name(&row.of_all))),
         ),
         FleetFormat::Table | FleetFormat::Wide => {
             let places = if printed.with_headers() {
@@ -98,7 +98,7 @@ pub(super) async fn types(settings: &TypesSettings, colors: Colors) -> Result<Re
             types::tables(&types.items, places.as_deref(), printed, colors)
         }
     };
-    notes.extend(types.starting.iter().map(words::starting));
+    notes.extend(types.starting.iter().map(format::starting));
     if types.items.is_empty() {
         notes.push("there is no such device in the fleet".to_owned());
     }
@@ -115,7 +115,7 @@ pub(super) async fn availability(
     let parameters = parameters
         .iter()
         .map(|(name, value)| (*name, value.as_str()));
-    let target = Target::new("/api/v1/availability").with(parameters);
+    let target = RequestPath::new("/api/v1/availability").with(parameters);
     let list: AvailabilityList = client.get(&target).await?;
     let printed = settings.printed();
     let output = match printed.format {
@@ -137,9 +137,9 @@ pub(super) async fn availability(
 
 /// Returns all nodes, unless the requester is not authorized to see them.
 async fn places(client: &Client) -> Result<Option<Vec<NodeRow>>, CliError> {
-    match everything(client).await {
+    match all_nodes(client).await {
         Ok(nodes) => Ok(Some(nodes)),
-        Err(CliError::Ask { source, .. }) if source.is_forbidden() => Ok(None),
+        Err(CliError::Request { source, .. }) if source.is_forbidden() => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -147,7 +147,7 @@ async fn places(client: &Client) -> Result<Option<Vec<NodeRow>>, CliError> {
 /// Runs `octavo node`.
 pub(super) async fn node(settings: &NodeSettings, colors: Colors) -> Result<Report, CliError> {
     let client = Client::new(settings.server())?;
-    let target = Target::new(&format!("/api/v1/nodes/{}", segment(settings.name())));
+    let target = RequestPath::new(&format!("/api/v1/nodes/{}", segment(settings.name())));
     let detail: NodeDetail = client.get(&target).await?;
     let printed = settings.printed();
     let output = match printed.format {
@@ -173,7 +173,7 @@ pub(super) async fn list(
 }
 
 /// Returns all nodes, ordered by name.
-pub(super) async fn everything(client: &Client) -> Result<Vec<NodeRow>, CliError> {
+pub(super) async fn all_nodes(client: &Client) -> Result<Vec<NodeRow>, CliError> {
     Ok(pages(client, &[("sort", "name")], None).await?.items)
 }
 
@@ -184,7 +184,7 @@ pub(super) async fn matching(
     filter: &Filter,
     node: NodeRow,
 ) -> Result<Option<NodeRow>, CliError> {
-    if filter.lets_all_through() {
+    if filter.is_empty() {
         return Ok(Some(node));
     }
     let searched = filter.search().unwrap_or_default().to_ascii_lowercase();
@@ -207,7 +207,7 @@ async fn pages(
     let mut all: Option<NodeList> = None;
     loop {
         let had = all.as_ref().map_or(0, |list| list.items.len());
-        let wanted = limit.map_or(PAGE, |limit| limit.saturating_sub(had).min(PAGE));
+        let wanted = limit.map_or(PAGE_SIZE, |limit| limit.saturating_sub(had).min(PAGE_SIZE));
         let wanted = wanted.to_string();
         let token = all.as_ref().and_then(|list| list.continue_token.as_deref());
         let page = parameters
@@ -215,7 +215,9 @@ async fn pages(
             .copied()
             .chain([("limit", wanted.as_str())])
             .chain(token.map(|token| ("continue", token)));
-        let page: NodeList = client.get(&Target::new("/api/v1/nodes").with(page)).await?;
+        let page: NodeList = client
+            .get(&RequestPath::new("/api/v1/nodes").with(page))
+            .await?;
         // Stop at an empty page even if it claims to continue, which could otherwise loop forever.
         let last = page.continue_token.is_none() || page.items.is_empty();
         let all = match &mut all {
@@ -238,8 +240,14 @@ async fn pages(
 fn stale(rows: &[NodeRow]) -> Vec<String> {
     let stale: Vec<String> = rows
         .iter()
-        .filter(|row| words::is_stale(row))
-        .map(|row| format!("{} ({})", printable(&row.name), words::age(row.age_seconds)))
+        .filter(|row| format::is_stale(row))
+        .map(|row| {
+            format!(
+                "{} ({})",
+                printable(&row.name),
+                format::age(row.age_seconds)
+            )
+        })
         .collect();
     if stale.is_empty() {
         return Vec::new();
@@ -265,7 +273,7 @@ fn without_agent(types: &[TypeRow]) -> Option<String> {
         .filter(|row| row.nodes_without_agent > 0)
         .map(|row| {
             let nodes = usize::try_from(row.nodes_without_agent).unwrap_or(usize::MAX);
-            let name = printable(words::type_name(&row.of_all));
+            let name = printable(format::type_name(&row.of_all));
             format!("{name} on {}", counted(nodes, "node", "nodes"))
         })
         .collect();

@@ -1,6 +1,6 @@
 //! `octavo history`: past changes of this node's partitions.
 
-use super::paint::Ink;
+use super::style::Style;
 use super::text::{Cell, columns};
 use super::{CliError, Report, json};
 use crate::apply::store::history;
@@ -40,7 +40,7 @@ fn table(attempts: &[Attempt], colors: Colors) -> String {
         "TIME TAKEN",
         "REASON",
     ];
-    let mut rows = vec![head.map(|name| Cell::new(name, Ink::Faint)).to_vec()];
+    let mut rows = vec![head.map(|name| Cell::new(name, Style::Faint)).to_vec()];
     for attempt in attempts {
         rows.extend(attempt.devices.iter().map(|device| row(attempt, device)));
     }
@@ -50,10 +50,10 @@ fn table(attempts: &[Attempt], colors: Colors) -> String {
 fn row(attempt: &Attempt, device: &DeviceAttempt) -> Vec<Cell> {
     // Fractions of a second are not useful in a history.
     let time = attempt.time.split('.').next().unwrap_or(&attempt.time);
-    let ink = match Reason::of(&device.result) {
-        Some(Reason::Applied) => Ink::Plain,
-        Some(Reason::Failed | Reason::RolledBack) => Ink::Bad,
-        _ => Ink::Notice,
+    let ink = match Reason::parse(&device.result) {
+        Some(Reason::Applied) => Style::Plain,
+        Some(Reason::Failed | Reason::RolledBack) => Style::Bad,
+        _ => Style::Warning,
     };
     vec![
         Cell::plain(time),

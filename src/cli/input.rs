@@ -5,25 +5,25 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use super::CliError;
-use super::simulated::{Simulated, is_scenario};
+use super::simulated::{SimulatedMachine, is_scenario};
 use crate::config::hardware::{HardwareSettings, NvmlLibrary};
 use crate::config::octavo::Input;
-use crate::config::octavo::demo::{neighbours, own};
+use crate::config::octavo::demo::{program_dir, program_path};
 use crate::domain::inventory::Inventory;
 use crate::domain::sharing::ResourceName;
 use crate::wire;
 
 /// Maximum size of an input. Sixteen GPUs with every profile are a quarter of a megabyte; a Node with all its images
 /// is less.
-const LONGEST: u64 = 16 << 20;
+const MAX_INPUT_BYTES: u64 = 16 << 20;
 
 /// Reads a recorded inventory, or simulates a scenario once to obtain one.
 pub(super) fn inventory(input: &Input) -> Result<Inventory, CliError> {
     let text = text(input, "an inventory")?;
     let place = place(input);
     if is_scenario(&text) {
-        return Simulated::new(&text, &place, &neighbours())
-            .and_then(|machine| machine.observe(&own()))
+        return SimulatedMachine::new(&text, &place, &program_dir())
+            .and_then(|machine| machine.observe(&program_path()))
             .map_err(|source| CliError::Simulate { place, source });
     }
     wire::inventory::parse(&text).map_err(|source| CliError::Inventory { place, source })
@@ -66,7 +66,7 @@ pub(super) fn labels(input: &Input) -> Result<BTreeMap<String, String>, CliError
 /// Reads a Node's allocatable NVIDIA resources.
 pub(super) fn node(input: &Input) -> Result<BTreeMap<ResourceName, u64>, CliError> {
     let text = text(input, "a Node")?;
-    wire::offers::allocatable(&text).map_err(|source| CliError::Node {
+    wire::node_resources::allocatable(&text).map_err(|source| CliError::Node {
         place: place(input),
         source,
     })
@@ -96,11 +96,11 @@ fn text(input: &Input, what: &'static str) -> Result<String, CliError> {
 
 fn bounded(reader: impl Read) -> io::Result<String> {
     let mut text = String::new();
-    let length = reader.take(LONGEST + 1).read_to_string(&mut text)?;
-    if u64::try_from(length).is_ok_and(|length| length <= LONGEST) {
+    let length = reader.take(MAX_INPUT_BYTES + 1).read_to_string(&mut text)?;
+    if u64::try_from(length).is_ok_and(|length| length <= MAX_INPUT_BYTES) {
         return Ok(text);
     }
-    let message = format!("it is longer than {} MiB", LONGEST >> 20);
+    let message = format!("it is longer than {} MiB", MAX_INPUT_BYTES >> 20);
     Err(io::Error::new(io::ErrorKind::FileTooLarge, message))
 }
 

@@ -10,12 +10,12 @@
 //! ```
 
 mod amd;
+mod format;
 mod neuron;
 mod picture;
 mod problems;
 mod summary;
 mod table;
-mod words;
 
 pub(super) use self::table::Columns;
 use super::text::lines;
@@ -31,8 +31,12 @@ pub(super) fn report(
     colors: Colors,
 ) -> Result<Report, CliError> {
     let output = match settings.format() {
-        InspectFormat::Table => people(inventory, Columns::Few, settings.headers(), colors),
-        InspectFormat::Wide => people(inventory, Columns::All, settings.headers(), colors),
+        InspectFormat::Table => {
+            format_inventory(inventory, Columns::Default, settings.headers(), colors)
+        }
+        InspectFormat::Wide => {
+            format_inventory(inventory, Columns::All, settings.headers(), colors)
+        }
         InspectFormat::Json => json(&Document::from(inventory))?,
         InspectFormat::Yaml => yaml(&Document::from(inventory))?,
         InspectFormat::Name => names(inventory),
@@ -59,7 +63,7 @@ fn unreported(inventory: &Inventory) -> usize {
 }
 
 /// Formats the inventory as text.
-pub(super) fn people(
+pub(super) fn format_inventory(
     inventory: &Inventory,
     columns: Columns,
     headers: Headers,
@@ -100,7 +104,7 @@ mod tests {
     use super::*;
     use crate::domain::catalog::Placement;
     use crate::domain::inventory::Mig;
-    use crate::wire::inventory::tests::any::inventory;
+    use crate::wire::inventory::tests::strategies::inventory;
 
     /// Moves any placement into the first slices, where it is drawn and overlaps.
     fn near(placement: &mut Placement) {
@@ -127,13 +131,13 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(96))]
 
         #[test]
-        fn whatever_the_hardware_says_can_be_shown(inventory in inventory()) {
+        fn any_inventory_can_be_formatted(inventory in inventory()) {
             for inventory in [inventory.clone(), squeezed(inventory)] {
-                for columns in [Columns::Few, Columns::All] {
-                    let text = people(&inventory, columns, Headers::Shown, Colors::Off);
+                for columns in [Columns::Default, Columns::All] {
+                    let text = format_inventory(&inventory, columns, Headers::Shown, Colors::Off);
                     let steers = text.contains(char::from(27));
                     prop_assert!(!steers);
-                    let rows = people(&inventory, columns, Headers::Hidden, Colors::Off);
+                    let rows = format_inventory(&inventory, columns, Headers::Hidden, Colors::Off);
                     prop_assert_eq!(rows.lines().count(), inventory.devices.len());
                 }
                 let framed = picture::pictures(&inventory, Colors::Off);

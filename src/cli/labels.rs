@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::paint::Ink;
+use super::style::Style;
 use super::text::{lines, printable};
 use super::{CliError, Exit, Report, input, json, yaml};
 use crate::config::octavo::{Colors, LabelsFormat, LabelsPurpose, LabelsSettings};
 use crate::domain::inventory::Inventory;
-use crate::domain::labels::{Compiled, Publication, Side, compile, diff};
+use crate::domain::labels::{CompiledLabels, DiffSide, Publication, compile, diff};
 
 /// Formats the labels or the difference as requested.
 pub(super) fn report(
@@ -18,7 +18,7 @@ pub(super) fn report(
     colors: Colors,
 ) -> Result<Report, CliError> {
     let options = settings.labels().options(Timestamp::now());
-    let Compiled { labels, notes } = compile(inventory, &options, None);
+    let CompiledLabels { labels, notes } = compile(inventory, &options, None);
     let labels: BTreeMap<&str, &str> = labels.iter().collect();
     let mut report = match settings.purpose() {
         LabelsPurpose::Print(format) => Report {
@@ -61,8 +61,8 @@ fn compare(
     let changes = diff(before, after, nvidia);
     let output = lines(changes.iter().map(|change| {
         let ink = match change.side {
-            Side::Before => Ink::Bad,
-            Side::After => Ink::Good,
+            DiffSide::Before => Style::Bad,
+            DiffSide::After => Style::Good,
         };
         ink.paint(&printable(&change.to_string()), colors)
     }));

@@ -19,20 +19,23 @@ use crate::wire::layouts::{write, write_json};
 
 /// A machine to check layouts against, and its name.
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(super) struct NamedInventory {
     pub(super) name: String,
     pub(super) inventory: Inventory,
 }
 
 /// Runs `octavo layouts check`.
-pub(super) fn check(settings: &CheckSettings, machines: &[Machine]) -> Result<Report, CliError> {
+pub(super) fn check(
+    settings: &CheckSettings,
+    machines: &[NamedInventory],
+) -> Result<Report, CliError> {
     check::report(settings, machines)
 }
 
 /// Runs `octavo layouts show`.
 pub(super) fn show(
     settings: &ShowSettings,
-    machine: Option<&Machine>,
+    machine: Option<&NamedInventory>,
     colors: Colors,
 ) -> Result<Report, CliError> {
     show::report(settings, machine, colors)

@@ -1,19 +1,19 @@
 //! `octavo match`: the aggregator's matches for a workload, as tables or as the original document.
 
-use super::client::{Client, Target};
-use super::paint::Ink;
-use super::text::{Cell, columns, folded, lines, printable};
+use super::client::{Client, RequestPath};
+use super::style::Style;
+use super::text::{Cell, columns, lines, printable, wrap};
 use super::{CliError, Exit, Report, input, json, yaml};
 use crate::config::octavo::fleet::FleetFormat;
-use crate::config::octavo::matching::{MatchSettings, Wish};
+use crate::config::octavo::matching::{MatchRequirements, MatchSettings};
 use crate::config::octavo::{Colors, Input};
-use crate::domain::matching::{Standing, Verdict};
+use crate::domain::matching::{OfferAvailability, Verdict};
 use crate::domain::price::shown;
 use crate::wire::matching::{FreeJson, MatchAnswer, MatchRequest, MatchRow, RefusalRow};
-use crate::wire::slo::{Found, parse};
+use crate::wire::slo::{MeasuredRows, parse};
 
-/// Columns; those of [`OF_PROFILE`] are shown only if there is a profile.
-const OF_MATCH: [&str; 9] = [
+/// Columns; those of [`PROFILE_COLUMNS`] are shown only if there is a profile.
+const COLUMNS: [&str; 9] = [
     "RANK",
     "NAME",
     "TYPE",
@@ -24,13 +24,13 @@ const OF_MATCH: [&str; 9] = [
     "ON ONE NODE",
     "COST/H",
 ];
-const OF_PROFILE: [&str; 2] = ["TYPE", "RESOURCE"];
+const PROFILE_COLUMNS: [&str; 2] = ["TYPE", "RESOURCE"];
 
 /// Runs `octavo match`.
 pub(super) async fn matching(settings: &MatchSettings, colors: Colors) -> Result<Report, CliError> {
     let client = Client::new(settings.server())?;
-    let target = Target::new("/api/v1/match");
-    let (request, unread) = request(settings.wish())?;
+    let target = RequestPath::new("/api/v1/match");
+    let (request, unread) = request(settings.requirements())?;
     let answer: MatchAnswer = client.post(&target, &request).await?;
     let printed = settings.printed();
     let mut notes: Vec<String> = answer.notices.iter().map(|text| note(text)).collect();
@@ -65,9 +65,11 @@ fn exit(answer: &MatchAnswer) -> Exit {
 }
 
 /// Builds the request, and the note on measured rows that were not read.
-fn request(wish: &Wish) -> Result<(MatchRequest, Option<&'static str>), CliError> {
+fn request(wish: &MatchRequirements) -> Result<(MatchRequest, Option<&'static str>), CliError> {
     let measured = wish.performance.as_ref().map(performance).transpose()?;
-    let unread = measured.as_ref().and_then(Found::unread);
+    let unread = measured
+        .as_ref()
+        .and_then(MeasuredRows::unread_pages_notice);
     let request = MatchRequest {
         performance: measured.map(|found| found.rows).unwrap_or_default(),
         count: wish.count,
@@ -84,7 +86,7 @@ fn request(wish: &Wish) -> Result<(MatchRequest, Option<&'static str>), CliError
     Ok((request, unread))
 }
 
-fn performance(from: &Input) -> Result<Found, CliError> {
+fn performance(from: &Input) -> Result<MeasuredRows, CliError> {
     let text = input::rows(from)?;
     parse(&text).map_err(|source| CliError::Rows {
         place: input::place(from),
@@ -95,9 +97,9 @@ fn performance(from: &Input) -> Result<Found, CliError> {
 /// Formats the matches, their reasons and warnings, then what does not fit.
 fn table(answer: &MatchAnswer, format: FleetFormat, headers: bool, colors: Colors) -> String {
     let has_profiles = answer.matches.iter().any(|row| row.profile.is_some());
-    let is_shown = |name: &str| has_profiles || !OF_PROFILE.contains(&name);
+    let is_shown = |name: &str| has_profiles || !PROFILE_COLUMNS.contains(&name);
     let picked = |cells: Vec<Cell>| -> Vec<Cell> {
-        let named = OF_MATCH.iter().zip(cells);
+        let named = COLUMNS.iter().zip(cells);
         let shown = named.filter(|(name, _)| is_shown(name));
         shown.map(|(_, cell)| cell).collect()
     };
@@ -107,7 +109,7 @@ fn table(answer: &MatchAnswer, format: FleetFormat, headers: bool, colors: Color
     }
     let mut parts = Vec::new();
     if !answer.matches.is_empty() {
-        let header = OF_MATCH.map(|name| Cell::new(name, Ink::Strong)).to_vec();
+        let header = COLUMNS.map(|name| Cell::new(name, Style::Strong)).to_vec();
         let rows: Vec<Vec<Cell>> = [picked(header)].into_iter().chain(rows).collect();
         parts.push(columns(&rows, colors));
     }
@@ -124,9 +126,9 @@ fn table(answer: &MatchAnswer, format: FleetFormat, headers: bool, colors: Color
 
 fn of_match(row: &MatchRow) -> Vec<Cell> {
     let ink = match row.standing.as_str() {
-        word if word == Standing::Free.as_str() => Ink::Good,
-        word if word == Standing::Taken.as_str() => Ink::Bad,
-        _ => Ink::Notice,
+        word if word == OfferAvailability::Free.as_str() => Style::Good,
+        word if word == OfferAvailability::Taken.as_str() => Style::Bad,
+        _ => Style::Warning,
     };
     let (free, on_one) = match row.free {
         Some(FreeJson { total, on_one_node }) => {
@@ -162,10 +164,7 @@ fn told(row: &MatchRow, format: FleetFormat) -> String {
     let reasons = row.reasons.iter().filter(|_| with_reasons);
     let reasons = reasons.map(|text| format!("  {text}"));
     let warnings = row.warnings.iter().map(|text| format!("  warning: {text}"));
-    let said: Vec<String> = reasons
-        .chain(warnings)
-        .map(|text| folded(&text, 4))
-        .collect();
+    let said: Vec<String> = reasons.chain(warnings).map(|text| wrap(&text, 4)).collect();
     if said.is_empty() {
         String::new()
     } else {
@@ -183,7 +182,7 @@ fn told(row: &MatchRow, format: FleetFormat) -> String {
 fn refused(rows: &[RefusalRow]) -> String {
     let said = rows.iter().map(|row| {
         let text = format!("  {}: {}", row.name, row.why.join("; "));
-        folded(&text, 4)
+        wrap(&text, 4)
     });
     lines(["does not fit:".to_owned()].into_iter().chain(said))
 }
@@ -243,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_what_fits_why_and_what_does_not() {
+    fn table_has_matches_reasons_and_rejections() {
         let text = |format, headers| table(&answer(), format, headers, Colors::Off);
         assert_eq!(
             text(FleetFormat::Table, true),
@@ -269,7 +268,7 @@ does not fit:
     }
 
     #[test]
-    fn a_profile_is_named_with_what_its_pods_get_and_ask_for() {
+    fn profile_match_shows_type_and_resource() {
         let mut answer = answer();
         answer.refused.clear();
         let best = &mut answer.matches[0];
@@ -299,7 +298,7 @@ acme-y:
     }
 
     #[test]
-    fn the_exit_code_is_the_verdict() {
+    fn exit_code_follows_verdict() {
         let code = |verdict: &str| {
             let answer = MatchAnswer {
                 verdict: verdict.to_owned(),

@@ -16,36 +16,36 @@ mod hooks;
 
 use std::collections::BTreeMap;
 
-use self::change::Wish;
-use self::config::{Config, Meaning};
+use self::change::ChangeRequest;
+use self::config::{Resolution, SelectedConfig};
 pub use self::error::MigPartedError;
-use self::hooks::Runner;
-use super::apply::warned;
+use self::hooks::HookRunner;
+use super::apply::with_journal_warnings;
 use super::{CliError, Exit, Report, checkpoint, explain, input, layouts};
 use crate::apply::durable;
 use crate::config::hardware::HardwareSettings;
 use crate::config::octavo::mig_parted::{
-    ApplySettings, CheckpointSettings, Compat, Depth, ExportSettings, GenerateSettings,
-    MigPartedCommand, MigPartedSettings, Reset, RestoreSettings, Talk,
+    ApplySettings, CheckpointSettings, Compat, ConfigScope, ExportSettings, GenerateSettings,
+    MigPartedCommand, MigPartedSettings, ResetPolicy, RestoreSettings, Verbosity,
 };
 use crate::config::octavo::{Input, mig_parted_completion_script};
 use crate::domain::inventory::Inventory;
 use crate::domain::layout::{
-    Dialect, ExportError, Layout, Layouts, MigWish, Place, Resolved, Rule, Selector, export,
-    generate,
+    Dialect, ExportError, Layout, Layouts, MigSpec, ResolvedLayout, Rule, Selector, SourcePosition,
+    export, generate,
 };
 use crate::hw::Handle;
 use crate::wire;
 
 /// Opens this machine's hardware.
-pub(super) type Open<'a> = &'a dyn Fn(&HardwareSettings) -> Result<Handle, CliError>;
+pub(super) type OpenHardware<'a> = &'a dyn Fn(&HardwareSettings) -> Result<Handle, CliError>;
 
 /// Runs the command. Every failure exits with 1, as in mig-parted.
 pub(super) async fn report(
-    open: Open<'_>,
+    open: OpenHardware<'_>,
     settings: &MigPartedSettings,
 ) -> Result<Report, CliError> {
-    let talk = settings.talk();
+    let talk = settings.verbosity();
     match settings.command() {
         MigPartedCommand::Apply(verb) => apply(open, verb, (settings.compat(), talk)).await,
         MigPartedCommand::Restore(settings) => restore(open, settings, talk).await,
@@ -61,16 +61,16 @@ pub(super) async fn report(
 }
 
 async fn apply(
-    open: Open<'_>,
+    open: OpenHardware<'_>,
     settings: &ApplySettings,
-    (compat, talk): (Compat, Talk),
+    (compat, talk): (Compat, Verbosity),
 ) -> Result<Report, CliError> {
     let run = settings.run();
     let folder = run.engine().state_dir();
-    let config = match Config::read(settings.config(), compat) {
+    let config = match SelectedConfig::read(settings.config(), compat) {
         Ok(Ok(config)) => config,
-        Ok(Err(refused)) => return Ok(warned(refused, folder)),
-        Err(error) => return Ok(warned(failed(explain(&error)), folder)),
+        Ok(Err(refused)) => return Ok(with_journal_warnings(refused, folder)),
+        Err(error) => return Ok(with_journal_warnings(failed(explain(&error)), folder)),
     };
     let text = |is: bool| is.to_string();
     let variables = BTreeMap::from([
@@ -80,30 +80,38 @@ async fn apply(
         ),
         ("MIG_PARTED_SELECTED_CONFIG", config.name().to_owned()),
         ("MIG_PARTED_HOOKS_FILE", hooks_file(run.hooks())),
-        ("MIG_PARTED_SKIP_RESET", text(run.reset() == Reset::Skipped)),
+        (
+            "MIG_PARTED_SKIP_RESET",
+            text(run.reset() == ResetPolicy::Skipped),
+        ),
         (
             "MIG_PARTED_MODE_CHANGE_ONLY",
-            text(run.depth() == Depth::ModeOnly),
+            text(run.scope() == ConfigScope::ModeOnly),
         ),
     ]);
-    let runner = Runner::new(run.hooks(), variables, talk)?;
-    let wish = Wish {
+    let runner = HookRunner::new(run.hooks(), variables, talk)?;
+    let wish = ChangeRequest {
         name: config.name(),
-        meaning: &|inventory| config.meaning(inventory),
+        resolve: &|inventory| config.meaning(inventory),
         done: "MIG configuration applied successfully",
     };
     change::change(open, run, &wish, &runner).await
 }
 
 async fn restore(
-    open: Open<'_>,
+    open: OpenHardware<'_>,
     settings: &RestoreSettings,
-    talk: Talk,
+    talk: Verbosity,
 ) -> Result<Report, CliError> {
     let run = settings.run();
     let text = match input::checkpoint(settings.file()) {
         Ok(text) => text,
-        Err(error) => return Ok(warned(failed(explain(&error)), run.engine().state_dir())),
+        Err(error) => {
+            return Ok(with_journal_warnings(
+                failed(explain(&error)),
+                run.engine().state_dir(),
+            ));
+        }
     };
     let place = input::place(settings.file());
     let variables = BTreeMap::from([
@@ -114,28 +122,28 @@ async fn restore(
         ("MIG_PARTED_HOOKS_FILE", hooks_file(run.hooks())),
         (
             "MIG_PARTED_MODE_CHANGE_ONLY",
-            (run.depth() == Depth::ModeOnly).to_string(),
+            (run.scope() == ConfigScope::ModeOnly).to_string(),
         ),
     ]);
-    let runner = Runner::new(run.hooks(), variables, talk)?;
+    let runner = HookRunner::new(run.hooks(), variables, talk)?;
     let meaning = |inventory: &Inventory| match wire::checkpoint::read(&text, inventory) {
         Ok(targets) => {
             let covered = targets.devices.iter().map(|target| target.pci).collect();
-            let resolved = Resolved {
+            let resolved = ResolvedLayout {
                 targets,
                 covered,
                 warnings: Vec::new(),
             };
-            Meaning::Whole(resolved, String::new())
+            Resolution::Resolved(resolved, String::new())
         }
         Err(source) => {
             let place = place.clone();
-            Meaning::Refused(explain(&CliError::Checkpoint { place, source }))
+            Resolution::Refused(explain(&CliError::Checkpoint { place, source }))
         }
     };
-    let wish = Wish {
+    let wish = ChangeRequest {
         name: "(checkpoint)",
-        meaning: &meaning,
+        resolve: &meaning,
         done: "MIG configuration restored successfully",
     };
     change::change(open, run, &wish, &runner).await
@@ -147,10 +155,12 @@ fn hooks_file(settings: &crate::config::octavo::mig_parted::HooksSettings) -> St
         .unwrap_or_default()
 }
 
-async fn exported(open: Open<'_>, settings: &ExportSettings) -> Result<Report, CliError> {
+async fn exported(open: OpenHardware<'_>, settings: &ExportSettings) -> Result<Report, CliError> {
     let inventory = open(settings.hardware())?.observe().await;
     let layout = match export(&inventory, settings.label(), Dialect::MigParted) {
-        Err(ExportError::Nothing) if !inventory.devices.is_empty() => whole_gpus(settings.label()),
+        Err(ExportError::NoPartitionableDevice) if !inventory.devices.is_empty() => {
+            whole_gpus(settings.label())
+        }
         layout => layout.map_err(CliError::Export)?,
     };
     let layouts = Layouts {
@@ -163,19 +173,22 @@ async fn exported(open: Open<'_>, settings: &ExportSettings) -> Result<Report, C
 /// Returns the layout of GPUs that cannot be partitioned.
 fn whole_gpus(name: &str) -> Layout {
     let rule = Rule {
-        place: Place::default(),
+        place: SourcePosition::default(),
         devices: Selector::All,
-        mig: Some(MigWish::Disabled),
+        mig: Some(MigSpec::Disabled),
         time_slicing: None,
     };
     Layout {
         name: name.to_owned(),
-        place: Place::default(),
+        place: SourcePosition::default(),
         rules: vec![rule],
     }
 }
 
-async fn checkpointed(open: Open<'_>, settings: &CheckpointSettings) -> Result<Report, CliError> {
+async fn checkpointed(
+    open: OpenHardware<'_>,
+    settings: &CheckpointSettings,
+) -> Result<Report, CliError> {
     let inventory = open(settings.hardware())?.observe().await;
     let mut report = checkpoint::write_to(&inventory, settings.file())?;
     if let Input::File(_) = settings.file() {
@@ -184,7 +197,10 @@ async fn checkpointed(open: Open<'_>, settings: &CheckpointSettings) -> Result<R
     Ok(report)
 }
 
-async fn generated(open: Open<'_>, settings: &GenerateSettings) -> Result<Report, CliError> {
+async fn generated(
+    open: OpenHardware<'_>,
+    settings: &GenerateSettings,
+) -> Result<Report, CliError> {
     let inventory = open(settings.hardware())?.observe().await;
     let layouts = generate(&inventory, Dialect::MigParted);
     if layouts.layouts.is_empty() {

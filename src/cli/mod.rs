@@ -2,44 +2,44 @@
 //!
 //! This module makes no decisions; the domain interprets values. A command is a function from settings and input to a
 //! report, which is printed once at the end, so that a closed pipe or a full disk is handled in one place only.
-//! `watch` and `demo` produce continuous output, and print it through `print`. The caller provides this machine's
+//! `watch` and `demo` produce continuous output, and print it through `output`. The caller provides this machine's
 //! inventory: `src/bin/octavo.rs` passes the hardware in.
 
 mod apply;
 mod assert;
-mod case;
-mod catalogue;
+mod catalog;
 mod checkpoint;
 mod client;
 mod demo;
+mod device_holders;
 mod devices;
-mod diagnose;
+mod diagnostics;
 mod doctor;
 mod error;
 mod estimate;
 mod exit;
 mod fleet;
-mod frame;
 mod history;
 mod input;
 mod inspect;
 mod labels;
+mod layout_source;
 mod layouts;
 mod matching;
 mod mig_parted;
 mod naming;
-mod paint;
+mod output;
 mod plan;
-mod print;
 mod profiles;
+mod resolved_layout;
 mod sharing;
-mod sheet;
 mod simulated;
+mod slice_frame;
 mod slo;
+mod style;
 mod text;
 mod top;
 mod usage;
-mod users;
 mod watch;
 
 use std::future::Future;
@@ -50,14 +50,14 @@ use serde::Serialize;
 
 pub use self::client::ClientError;
 pub use self::demo::DemoError;
+use self::device_holders::DeviceHolders;
 pub use self::error::{CliError, explain};
 pub use self::exit::Exit;
-use self::layouts::Machine;
+use self::layouts::NamedInventory;
 pub use self::mig_parted::MigPartedError;
-use self::naming::Names;
-use self::print::publish;
+use self::naming::DeviceNames;
+use self::output::publish;
 pub use self::simulated::SimulationError;
-use self::users::Users;
 use crate::apply::store::{self, Interrupted};
 use crate::config::hardware::HardwareSettings;
 use crate::config::octavo::apply::RunSettings;
@@ -67,7 +67,7 @@ use crate::config::octavo::sharing::SharingCommand;
 use crate::config::octavo::{
     Colors, Command, Input, Invocation, NamingSettings, Source, completion_script,
 };
-use crate::config::{Answer, AnswerKind};
+use crate::config::{Answer, EarlyExitKind};
 use crate::domain::inventory::Inventory;
 use crate::hw::Handle;
 
@@ -93,10 +93,10 @@ impl Report {
 }
 
 /// Opens the hardware of this machine.
-pub type Open = fn(&HardwareSettings) -> io::Result<Handle>;
+pub type OpenHardware = fn(&HardwareSettings) -> io::Result<Handle>;
 
 /// Runs the command line of this process. `open` is called at most once.
-pub fn main(open: Open) -> Exit {
+pub fn main(open: OpenHardware) -> Exit {
     let invocation = match Invocation::from_process() {
         Ok(invocation) => invocation,
         Err(answer) => return say(&answer),
@@ -115,13 +115,13 @@ fn say(answer: &Answer) -> Exit {
     // As above: a closed standard output is no failure for help.
     let _ = answer.print();
     match answer.kind() {
-        AnswerKind::Asked => Exit::Done,
-        AnswerKind::UsageError => Exit::Usage,
-        AnswerKind::Failure => Exit::Failed,
+        EarlyExitKind::Requested => Exit::Done,
+        EarlyExitKind::UsageError => Exit::Usage,
+        EarlyExitKind::Failure => Exit::Failed,
     }
 }
 
-fn run(invocation: &Invocation, open: Open) -> Result<Report, CliError> {
+fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> {
     let colors = invocation.colors();
     match invocation.command() {
         Command::Inspect(settings) => named(settings.naming(), settings.source(), open)?
@@ -149,14 +149,14 @@ fn run(invocation: &Invocation, open: Open) -> Result<Report, CliError> {
             checkpoint::report(&*block_on(handle.observe())?, settings)
         }
         Command::Assert(settings) => {
-            assert::report(&*inventory(settings.wish().source(), open)?, settings)
+            assert::report(&*inventory(settings.request().source(), open)?, settings)
         }
         Command::Export(settings) => {
             layouts::export(&*inventory(settings.source(), open)?, settings)
         }
         Command::Layouts(command) => of_layouts(command, open, colors),
         Command::Sharing(command) => of_sharing(command, open, colors),
-        Command::Catalogue(command) => catalogue::report(command, colors),
+        Command::Catalogue(command) => catalog::report(command, colors),
         Command::MigParted(settings) => {
             let open = |hardware: &HardwareSettings| opened(hardware, open);
             block_on(mig_parted::report(&open, settings))?
@@ -182,16 +182,20 @@ fn run(invocation: &Invocation, open: Open) -> Result<Report, CliError> {
     }
 }
 
-fn of_layouts(command: &LayoutsCommand, open: Open, colors: Colors) -> Result<Report, CliError> {
+fn of_layouts(
+    command: &LayoutsCommand,
+    open: OpenHardware,
+    colors: Colors,
+) -> Result<Report, CliError> {
     let machine = |input: &Input| {
-        Ok(Machine {
+        Ok(NamedInventory {
             name: input::place(input),
             inventory: input::inventory(input)?,
         })
     };
     match command {
         LayoutsCommand::Check(settings) => {
-            let machines: Result<Vec<Machine>, CliError> =
+            let machines: Result<Vec<NamedInventory>, CliError> =
                 settings.machines().iter().map(machine).collect();
             layouts::check(settings, &machines?)
         }
@@ -205,7 +209,11 @@ fn of_layouts(command: &LayoutsCommand, open: Open, colors: Colors) -> Result<Re
     }
 }
 
-fn of_sharing(command: &SharingCommand, open: Open, colors: Colors) -> Result<Report, CliError> {
+fn of_sharing(
+    command: &SharingCommand,
+    open: OpenHardware,
+    colors: Colors,
+) -> Result<Report, CliError> {
     match command {
         SharingCommand::Check(settings, format) => {
             let inventory = inventory(settings.source(), open)?;
@@ -219,17 +227,21 @@ fn of_sharing(command: &SharingCommand, open: Open, colors: Colors) -> Result<Re
     }
 }
 
-fn planned(settings: &PlanSettings, open: Open, colors: Colors) -> Result<Report, CliError> {
-    let source = settings.wish().source();
+fn planned(
+    settings: &PlanSettings,
+    open: OpenHardware,
+    colors: Colors,
+) -> Result<Report, CliError> {
+    let source = settings.request().source();
     let inventory = inventory(source, open)?;
     let (users, interrupted) = match source {
-        Source::Recording(_) => (users::recorded(inventory), Interrupted::default()),
+        Source::Recording(_) => (device_holders::recorded(inventory), Interrupted::default()),
         Source::Machine(_) => (
-            users::live(inventory, settings.proc_root()),
+            device_holders::live(inventory, settings.proc_root()),
             store::interrupted(settings.state_dir()),
         ),
     };
-    let Users {
+    let DeviceHolders {
         inventory,
         holders,
         notes,
@@ -246,18 +258,18 @@ fn diagnosed(
     inventory: impl FnOnce() -> Result<Arc<Inventory>, CliError>,
     colors: Colors,
 ) -> Result<Report, CliError> {
-    let catalogue = match catalogue::over(settings.catalog())? {
+    let catalogue = match catalog::with_overlay(settings.catalog())? {
         Ok(catalogue) => catalogue,
         Err(refused) => return Ok(Report::refused(refused)),
     };
-    let names = Names::of(&catalogue, settings.catalog());
+    let names = DeviceNames::from_catalog(&catalogue, settings.catalog());
     let (inventory, _) = names.name(inventory()?);
     let gathered = block_on(doctor::gather(&inventory, settings))??;
     let facts = gathered.facts(&inventory, &catalogue);
     doctor::report(&facts, settings.format(), colors)
 }
 
-fn inventory(source: &Source, open: Open) -> Result<Arc<Inventory>, CliError> {
+fn inventory(source: &Source, open: OpenHardware) -> Result<Arc<Inventory>, CliError> {
     match source {
         Source::Recording(file) => input::inventory(file).map(Arc::new),
         Source::Machine(hardware) => {
@@ -268,12 +280,12 @@ fn inventory(source: &Source, open: Open) -> Result<Arc<Inventory>, CliError> {
 }
 
 /// An inventory whose devices have the requested names, or a report of why they cannot be used.
-enum Named {
+enum NamedDevices {
     Inventory(Arc<Inventory>, String),
     Refused(Report),
 }
 
-impl Named {
+impl NamedDevices {
     /// Renders the inventory with `report`, and adds the notes on the names.
     fn report(
         self,
@@ -292,17 +304,21 @@ impl Named {
     }
 }
 
-fn named(naming: &NamingSettings, source: &Source, open: Open) -> Result<Named, CliError> {
-    Ok(match Names::read(naming)? {
-        Err(refused) => Named::Refused(refused),
+fn named(
+    naming: &NamingSettings,
+    source: &Source,
+    open: OpenHardware,
+) -> Result<NamedDevices, CliError> {
+    Ok(match DeviceNames::read(naming)? {
+        Err(refused) => NamedDevices::Refused(refused),
         Ok(names) => {
             let (inventory, notes) = names.name(inventory(source, open)?);
-            Named::Inventory(inventory, notes)
+            NamedDevices::Inventory(inventory, notes)
         }
     })
 }
 
-fn opened(hardware: &HardwareSettings, open: Open) -> Result<Handle, CliError> {
+fn opened(hardware: &HardwareSettings, open: OpenHardware) -> Result<Handle, CliError> {
     input::check_library(hardware)?;
     open(hardware).map_err(|error| CliError::Observe(Box::new(error)))
 }

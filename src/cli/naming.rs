@@ -2,30 +2,31 @@
 
 use std::sync::Arc;
 
-use super::{CliError, Report, catalogue};
+use super::{CliError, Report, catalog};
 use crate::config::octavo::{Input, NamingSettings};
-use crate::domain::accelerators::{Catalogue, Given, Naming};
+use crate::domain::accelerators::{Catalog, TypeOverride, TypeSources};
 use crate::domain::inventory::Inventory;
 
 /// Names to apply to devices.
 #[derive(Debug, Default)]
-pub(super) struct Names {
-    naming: Naming,
+pub(super) struct DeviceNames {
+    naming: TypeSources,
 }
 
-impl Names {
+impl DeviceNames {
     /// Reads the catalog; an invalid one results in a report.
     pub(super) fn read(settings: &NamingSettings) -> Result<Result<Self, Report>, CliError> {
         if settings.catalog().is_none() && settings.type_override().is_none() {
             return Ok(Ok(Self::default()));
         }
-        Ok(match catalogue::over(settings.catalog())? {
+        Ok(match catalog::with_overlay(settings.catalog())? {
             Ok(catalogue) => {
                 let given = settings.type_override();
                 Ok(Self {
-                    naming: Naming {
-                        own: Arc::new(catalogue.own().clone()),
-                        given: given.map(|text| Arc::new(Given::new(text, &catalogue))),
+                    naming: TypeSources {
+                        overlay_products: Arc::new(catalogue.overlay_products().clone()),
+                        type_override: given
+                            .map(|text| Arc::new(TypeOverride::new(text, &catalogue))),
                     },
                 })
             }
@@ -34,23 +35,27 @@ impl Names {
     }
 
     /// Returns the names of a catalog, if one was specified.
-    pub(super) fn of(catalogue: &Catalogue, named: Option<&Input>) -> Self {
-        let own = named.map(|_| Arc::new(catalogue.own().clone()));
-        let naming = Naming {
-            own: own.unwrap_or_default(),
-            given: None,
+    pub(super) fn from_catalog(catalogue: &Catalog, named: Option<&Input>) -> Self {
+        let own = named.map(|_| Arc::new(catalogue.overlay_products().clone()));
+        let naming = TypeSources {
+            overlay_products: own.unwrap_or_default(),
+            type_override: None,
         };
         Self { naming }
     }
 
     /// Applies the names to the inventory. The second value is a note on the effect of a type override.
     pub(super) fn name(&self, inventory: Arc<Inventory>) -> (Arc<Inventory>, String) {
-        if self.naming == Naming::default() {
+        if self.naming == TypeSources::default() {
             return (inventory, String::new());
         }
         let mut named = Arc::unwrap_or_clone(inventory);
         self.naming.apply(&mut named);
-        let told = self.naming.given.as_ref().map(|given| given.told(&named));
+        let told = self
+            .naming
+            .type_override
+            .as_ref()
+            .map(|given| given.told(&named));
         let notes = told.map_or_else(String::new, |told| format!("note: {}\n", told.text));
         (Arc::new(named), notes)
     }

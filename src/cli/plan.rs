@@ -7,15 +7,15 @@
 //! summary    one line for each group, and the whole     summary.rs
 //! ```
 
+mod device_summary;
 mod picture;
 mod steps;
-mod story;
 mod summary;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::case::{self, Case, Refused};
+use super::resolved_layout::{self, RejectedLayout, ResolvedLayout};
 use super::text::lines;
 use super::{CliError, Exit, Report, explain, json, yaml};
 use crate::apply::store::Interrupted;
@@ -25,26 +25,26 @@ use crate::domain::holder::Holder;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::Inventory;
 use crate::domain::layout::Targets;
-use crate::domain::plan::{NodePlan, Outcome, Policy, Question, plan};
-use crate::domain::reconcile::{self, Drift, Node};
+use crate::domain::plan::{NodePlan, PlanInput, PlanOutcome, Policy, plan};
+use crate::domain::reconcile::{self, DriftPolicy, NodeReconciler};
 use crate::wire;
-use crate::wire::plan::{Subject, document};
+use crate::wire::plan::{PlanInputs, document};
 
 /// Inputs of the output.
 #[derive(Debug, Clone, Copy)]
-struct View<'a> {
+struct PlanView<'a> {
     inventory: &'a Inventory,
     holders: &'a [Holder],
     targets: &'a Targets,
     plan: &'a NodePlan,
     interrupted: &'a BTreeMap<PciAddress, String>,
-    detail: Detail,
+    detail: StepDetail,
     colors: Colors,
 }
 
 /// Level of detail of steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Detail {
+enum StepDetail {
     /// The result for each GPU instance.
     Instances,
     /// Every call to the driver.
@@ -58,8 +58,8 @@ pub(super) fn report(
     settings: &PlanSettings,
     colors: Colors,
 ) -> Result<Report, CliError> {
-    let found = left(found, inventory);
-    let mut case = match case::open(settings.wish(), inventory) {
+    let found = resumable_changes(found, inventory);
+    let mut case = match resolved_layout::open(settings.request(), inventory) {
         Ok(Ok(case)) => case,
         Ok(Err(refused)) => {
             let report = refusal(inventory, (holders, &found), settings, refused)?;
@@ -68,15 +68,15 @@ pub(super) fn report(
         Err(error) => return Ok(warned(Report::refused(explain(&error)), &found)),
     };
     let policy = settings.policy();
-    let interrupted = taken_up(&mut case, inventory, (holders, &policy), &found);
-    let plan = plan(&Question {
+    let interrupted = add_interrupted(&mut case, inventory, (holders, &policy), &found);
+    let plan = plan(&PlanInput {
         inventory,
         targets: &case.targets,
         holders,
         policy: &policy,
         refused: &BTreeSet::new(),
     });
-    let view = |detail| View {
+    let view = |detail| PlanView {
         inventory,
         holders,
         targets: &case.targets,
@@ -87,8 +87,8 @@ pub(super) fn report(
     };
     let written = || written(inventory, &case, (holders, &interrupted), &plan);
     let output = match settings.format() {
-        PlanFormat::Table => people(&view(Detail::Instances), &case),
-        PlanFormat::Wide => people(&view(Detail::Calls), &case),
+        PlanFormat::Table => format_plan(&view(StepDetail::Instances), &case),
+        PlanFormat::Wide => format_plan(&view(StepDetail::Calls), &case),
         PlanFormat::Json => json(&written())?,
         PlanFormat::Yaml => yaml(&written())?,
         PlanFormat::Name => names(inventory, &plan),
@@ -107,7 +107,7 @@ pub(super) fn report(
 }
 
 /// Returns the interrupted changes that an apply would resume: those that left a device unchanged are dropped.
-fn left(mut found: Interrupted, inventory: &Inventory) -> Interrupted {
+fn resumable_changes(mut found: Interrupted, inventory: &Inventory) -> Interrupted {
     if let Some(record) = &mut found.record {
         record
             .devices
@@ -118,8 +118,8 @@ fn left(mut found: Interrupted, inventory: &Inventory) -> Interrupted {
 
 /// Adds the targets that an apply adds: devices whose interrupted change it finishes although the layout has no target
 /// for them, or one that is currently not possible. Returns the layout of each such change.
-fn taken_up(
-    case: &mut Case,
+fn add_interrupted(
+    case: &mut ResolvedLayout,
     inventory: &Inventory,
     (holders, policy): (&[Holder], &Policy),
     found: &Interrupted,
@@ -134,18 +134,18 @@ fn taken_up(
     let unfinished = record.interrupted(inventory);
     let mut others: BTreeSet<PciAddress> = unfinished.clone();
     others.retain(|pci| !is_asked(*pci));
-    let targets = record.complete(inventory, &case.targets);
-    let decision = Node::default().look(
+    let targets = record.with_interrupted(inventory, &case.targets);
+    let decision = NodeReconciler::default().reconcile(
         Duration::ZERO,
         &reconcile::View {
             inventory,
             targets: &targets,
             holders,
             policy,
-            drift: Drift::Repair,
+            drift: DriftPolicy::Repair,
             unfinished: &unfinished,
             absent: &record.absent(inventory),
-            untold: None,
+            holders_unknown: None,
         },
     );
     case.targets = targets;
@@ -167,7 +167,7 @@ fn refusal(
     inventory: &Inventory,
     (holders, found): (&[Holder], &Interrupted),
     settings: &PlanSettings,
-    refused: Refused,
+    refused: RejectedLayout,
 ) -> Result<Report, CliError> {
     let (targets, interrupted) = match &found.record {
         None => (Targets::default(), BTreeMap::new()),
@@ -175,14 +175,14 @@ fn refusal(
             let layout =
                 |pci: PciAddress| Some((pci, record.entry(inventory, pci)?.layout.clone()));
             let interrupted = record.interrupted(inventory).into_iter();
-            let targets = record.complete(inventory, &Targets::default());
+            let targets = record.with_interrupted(inventory, &Targets::default());
             (targets, interrupted.filter_map(layout).collect())
         }
     };
-    let subject = Subject {
+    let subject = PlanInputs {
         inventory,
         node: None,
-        layout: settings.wish().layout(),
+        layout: settings.request().layout(),
         targets: &targets,
         interrupted: &interrupted,
         holders,
@@ -191,14 +191,14 @@ fn refusal(
     let Some(mut document) = wire::plan::refused(&subject, &refused.errors) else {
         return Ok(refused.report);
     };
-    let taken_up = plan(&Question {
+    let taken_up = plan(&PlanInput {
         inventory,
         targets: &targets,
         holders,
         policy: &settings.policy(),
         refused: &BTreeSet::new(),
     });
-    document.include(wire::plan::document(&subject, &taken_up));
+    document.merge(wire::plan::document(&subject, &taken_up));
     let output = match settings.format() {
         PlanFormat::Json if !refused.errors.is_empty() => json(&document)?,
         PlanFormat::Yaml if !refused.errors.is_empty() => yaml(&document)?,
@@ -214,22 +214,22 @@ fn refusal(
     })
 }
 
-fn exit(outcome: Outcome) -> Exit {
+fn exit(outcome: PlanOutcome) -> Exit {
     match outcome {
-        Outcome::Nothing => Exit::Done,
-        Outcome::Changes => Exit::Changes,
-        Outcome::Blocked => Exit::Blocked,
-        Outcome::Infeasible => Exit::Infeasible,
+        PlanOutcome::Unchanged => Exit::Done,
+        PlanOutcome::Changes => Exit::Changes,
+        PlanOutcome::Blocked => Exit::Blocked,
+        PlanOutcome::Infeasible => Exit::Infeasible,
     }
 }
 
 fn written(
     inventory: &Inventory,
-    case: &Case,
+    case: &ResolvedLayout,
     (holders, interrupted): (&[Holder], &BTreeMap<PciAddress, String>),
     plan: &NodePlan,
 ) -> crate::wire::plan::Document {
-    let subject = Subject {
+    let subject = PlanInputs {
         inventory,
         node: None,
         layout: &case.layout,
@@ -241,8 +241,8 @@ fn written(
     document(&subject, plan)
 }
 
-fn people(view: &View<'_>, case: &Case) -> String {
-    let groups = story::groups(view);
+fn format_plan(view: &PlanView<'_>, case: &ResolvedLayout) -> String {
+    let groups = device_summary::groups(view);
     let mut parts: Vec<String> = groups.iter().map(|group| group.text.clone()).collect();
     parts.push(summary::summary(view, &case.layout, &groups));
     parts.join("\n")
@@ -255,13 +255,13 @@ pub(super) fn result(
     plan: &NodePlan,
     colors: Colors,
 ) -> String {
-    story::results(&View {
+    device_summary::results(&PlanView {
         inventory,
         holders: &[],
         targets,
         plan,
         interrupted: &BTreeMap::new(),
-        detail: Detail::Instances,
+        detail: StepDetail::Instances,
         colors,
     })
 }
@@ -271,7 +271,7 @@ fn names(inventory: &Inventory, plan: &NodePlan) -> String {
     let changed = plan
         .devices
         .iter()
-        .filter(|device| device.verdict.outcome() != Outcome::Nothing);
+        .filter(|device| device.verdict.outcome() != PlanOutcome::Unchanged);
     lines(changed.map(|planned| {
         let mut devices = inventory.devices.iter();
         let found = devices.find(|device| device.pci == planned.pci);

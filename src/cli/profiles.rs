@@ -11,19 +11,19 @@ mod create;
 mod table;
 mod watch;
 
-use super::client::{Client, Target, segment};
+use super::client::{Client, RequestPath, segment};
 use super::text::{lines, printable};
 use super::{CliError, Exit, Report, json, yaml};
 use crate::config::octavo::fleet::FleetFormat;
 use crate::config::octavo::profiles::{ListSettings, ProfilesCommand, ShowSettings};
-use crate::config::octavo::{Colors, Screen};
+use crate::config::octavo::{Colors, OutputMode};
 use crate::wire::hardware_profiles::document::{ProfileDetail, ProfileList, ProfileRow};
 
 /// Runs `octavo profiles`.
 pub(super) async fn run(
     command: &ProfilesCommand,
     colors: Colors,
-    screen: Screen,
+    screen: OutputMode,
 ) -> Result<Report, CliError> {
     match command {
         ProfilesCommand::Watch(settings) => watch::watch(settings, colors, screen).await,
@@ -76,13 +76,13 @@ async fn show(settings: &ShowSettings, colors: Colors) -> Result<Report, CliErro
 
 /// Returns the path of a profile. The name may include its namespace, as `octavo match` prints it:
 /// `opendatahub/large-gpu`.
-pub(super) fn target(namespace: Option<&str>, name: &str) -> Target {
+pub(super) fn target(namespace: Option<&str>, name: &str) -> RequestPath {
     let (namespace, name) = match name.split_once('/') {
         Some((of, name)) if namespace.is_none_or(|said| said == of) => (Some(of), name),
         Some(_) | None => (namespace, name),
     };
     let name = segment(name);
-    Target::new(&match namespace {
+    RequestPath::new(&match namespace {
         Some(namespace) => format!("/api/v1/profiles/{}/{name}", segment(namespace)),
         None => format!("/api/v1/profiles/{name}"),
     })
@@ -129,7 +129,7 @@ async fn read(settings: &ListSettings) -> Result<ProfileList, CliError> {
 }
 
 async fn read_by(client: &Client, settings: &ListSettings) -> Result<ProfileList, CliError> {
-    let target = Target::new("/api/v1/profiles").with(settings.parameters());
+    let target = RequestPath::new("/api/v1/profiles").with(settings.parameters());
     let mut list: ProfileList = client.get(&target).await?;
     let names = settings.names();
     list.items

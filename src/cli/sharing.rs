@@ -12,28 +12,28 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use super::case::{self, Case};
+use super::layout_source::LayoutSource;
 use super::layouts::document;
-use super::sheet::Sheet;
+use super::resolved_layout::{self, ResolvedLayout};
 use super::{CliError, Exit, Report, input};
 use crate::config::octavo::sharing::{ImportSettings, SharingFormat, SharingSettings};
 use crate::config::octavo::{Colors, Input};
 use crate::domain::inventory::Inventory;
 use crate::domain::labels::{LabelSet, Note, compile as labels};
 use crate::domain::layout::{DeviceRef, Dialect, Layout};
-use crate::domain::plan::words::Words;
-use crate::domain::plan::{Disruption, NodePlan, Policy, Question, Verdict, plan};
-use crate::domain::sharing::Compiled;
+use crate::domain::plan::messages::PlanFormatter;
+use crate::domain::plan::{Disruption, NodePlan, PlanInput, Policy, Verdict, plan};
+use crate::domain::sharing::CompiledOffers;
 use crate::domain::sharing::forecast::forecast;
 use crate::domain::sharing::offer::compile;
 
 /// Preview of the offered devices.
 #[derive(Debug)]
-struct Outlook {
+struct SharingPreview {
     layout: String,
     /// The node after the layout is applied.
     inventory: Inventory,
-    compiled: Compiled,
+    compiled: CompiledOffers,
     labels: LabelSet,
     /// Warnings about the file, and notes on the labels.
     notes: String,
@@ -68,8 +68,8 @@ pub(super) fn diff(
 fn outlook(
     settings: &SharingSettings,
     inventory: &Inventory,
-) -> Result<Result<Outlook, Report>, CliError> {
-    let sheet = match Sheet::read(settings.file())? {
+) -> Result<Result<SharingPreview, Report>, CliError> {
+    let sheet = match LayoutSource::read(settings.file())? {
         Ok(sheet) => sheet,
         Err(refused) => return Ok(Err(failed(refused.said, Exit::Failed))),
     };
@@ -81,14 +81,14 @@ fn outlook(
         return Ok(Err(failed(said, Exit::Failed)));
     };
     let layout = layout?;
-    let case = match case::held(&sheet, layout, inventory) {
+    let case = match resolved_layout::resolve_layout(&sheet, layout, inventory) {
         Ok(case) => case,
         Err(refused) => return Ok(Err(refused.report)),
     };
     Ok(given(case, settings, inventory))
 }
 
-fn chosen<'s>(sheet: &'s Sheet, name: Option<&str>) -> Option<Result<&'s Layout, CliError>> {
+fn chosen<'s>(sheet: &'s LayoutSource, name: Option<&str>) -> Option<Result<&'s Layout, CliError>> {
     match (name, sheet.layouts.layouts.as_slice()) {
         (Some(name), _) => Some(sheet.layout(name)),
         (None, [only]) => Some(Ok(only)),
@@ -96,13 +96,17 @@ fn chosen<'s>(sheet: &'s Sheet, name: Option<&str>) -> Option<Result<&'s Layout,
     }
 }
 
-fn given(case: Case, settings: &SharingSettings, inventory: &Inventory) -> Result<Outlook, Report> {
-    let plan = plan(&Question {
+fn given(
+    case: ResolvedLayout,
+    settings: &SharingSettings,
+    inventory: &Inventory,
+) -> Result<SharingPreview, Report> {
+    let plan = plan(&PlanInput {
         inventory,
         targets: &case.targets,
         holders: &[],
         policy: &Policy {
-            most_disruption: Disruption::Reboot,
+            max_disruption: Disruption::Reboot,
         },
         refused: &BTreeSet::new(),
     });
@@ -119,7 +123,7 @@ fn given(case: Case, settings: &SharingSettings, inventory: &Inventory) -> Resul
         .notes
         .iter()
         .map(|note: &Note| format!("note: {note}\n"));
-    Ok(Outlook {
+    Ok(SharingPreview {
         layout: case.layout,
         inventory: after,
         notes: case.notes + &notes.collect::<String>(),
@@ -138,8 +142,8 @@ fn infeasible(inventory: &Inventory, plan: &NodePlan) -> String {
             .devices
             .iter()
             .find(|one| one.pci == planned.pci)?;
-        let words = Words::new(inventory, planned.pci);
-        let (device, rule) = (DeviceRef::of(device), words.rule(&why.rule));
+        let words = PlanFormatter::new(inventory, planned.pci);
+        let (device, rule) = (DeviceRef::from_device(device), words.rule(&why.rule));
         Some(format!("error: {device}: {rule}\n"))
     });
     all.collect()
@@ -153,7 +157,7 @@ fn waiting(inventory: &Inventory, plan: &NodePlan) -> Vec<String> {
     });
     let all = blocked.filter_map(|planned| {
         let device = inventory.devices.iter().find(|one| one.pci == planned.pci)?;
-        let device = DeviceRef::of(device);
+        let device = DeviceRef::from_device(device);
         Some(format!(
             "{device}: somebody is in the way of its partitions, which are shown as they are; `octavo plan` says who"
         ))
@@ -163,7 +167,7 @@ fn waiting(inventory: &Inventory, plan: &NodePlan) -> Vec<String> {
 
 /// Runs `octavo sharing import`.
 pub(super) fn import(settings: &ImportSettings) -> Result<Report, CliError> {
-    let sheet = match Sheet::read(settings.file())? {
+    let sheet = match LayoutSource::read(settings.file())? {
         Ok(sheet) => sheet,
         Err(refused) => return Ok(failed(refused.said, Exit::Failed)),
     };

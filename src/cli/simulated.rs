@@ -21,11 +21,11 @@ const LIBRARY: &str = "libnvml_sim.so";
 pub(in crate::cli) const SIMULATOR_VARIABLES: [&str; 2] = ["NVML_SIM_SCENARIO", "NVML_SIM_STATE"];
 
 /// File name of an installed driver's library.
-const NVML: &str = "libnvidia-ml.so.1";
+const NVML_LIBRARY_NAME: &str = "libnvidia-ml.so.1";
 
 /// A machine that exists until this is dropped.
 #[derive(Debug)]
-pub(super) struct Simulated {
+pub(super) struct SimulatedMachine {
     folder: TempDir,
     has_driver: bool,
 }
@@ -66,7 +66,7 @@ pub(super) fn is_scenario(text: &str) -> bool {
     !text.trim_start().starts_with('{') && !has("apiVersion") && has("machine") && has("gpus")
 }
 
-impl Simulated {
+impl SimulatedMachine {
     /// Creates the machine that `text`, read from `place`, describes. `programs` is the directory of the simulator.
     pub(super) fn new(text: &str, place: &str, programs: &Path) -> Result<Self, SimulationError> {
         let find = |name: &'static str| {
@@ -101,7 +101,7 @@ impl Simulated {
             .any(|line| line.trim() == "driver_loaded: false");
         if has_driver {
             // A copy, because the loader treats two links to one file as one library.
-            let to = folder.path().join(NVML);
+            let to = folder.path().join(NVML_LIBRARY_NAME);
             fs::copy(library, to).map_err(SimulationError::Folder)?;
         }
         Ok(Self { folder, has_driver })
@@ -115,7 +115,9 @@ impl Simulated {
         command.args(["inspect", "--output=json", "--sys-root"]);
         command.arg(folder.join("sys"));
         if self.has_driver {
-            command.arg("--nvml-library").arg(folder.join(NVML));
+            command
+                .arg("--nvml-library")
+                .arg(folder.join(NVML_LIBRARY_NAME));
         } else {
             // Search an empty directory for a driver, and never this machine's.
             command.env_remove("OCTAVO_NVML_LIBRARY");
@@ -151,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scenario_is_told_from_a_recording_by_its_keys() {
+    fn scenario_is_distinguished_by_its_keys() {
         assert!(is_scenario("# One T4\nmachine: t4\ngpus:\n- {board: T4}\n"));
         assert!(!is_scenario(
             "apiVersion: octavo.dev/v1\nkind: Inventory\nmachine: {}\ngpus: []\n"
@@ -162,9 +164,10 @@ mod tests {
     }
 
     #[test]
-    fn what_simulates_is_missed_by_name() {
+    fn missing_simulator_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        let error = Simulated::new("machine: t4\ngpus: []\n", "x.yaml", folder.path()).unwrap_err();
+        let error =
+            SimulatedMachine::new("machine: t4\ngpus: []\n", "x.yaml", folder.path()).unwrap_err();
         let text = error.to_string();
         assert!(
             text.contains("nvml-simctl") && text.contains("is not in /"),

@@ -1,20 +1,20 @@
 //! `octavo slo`: the measured rows that meet a service's objectives, as a table with the evidence for each, or as the
 //! original document.
 
-use super::client::{Client, Target};
-use super::paint::Ink;
-use super::text::{Cell, columns, counted, folded, lines, printable};
+use super::client::{Client, RequestPath};
+use super::style::Style;
+use super::text::{Cell, columns, counted, lines, printable, wrap};
 use super::{CliError, Exit, Report, input, json, yaml};
 use crate::config::octavo::Colors;
-use crate::config::octavo::fleet::{FleetFormat, Printed};
-use crate::config::octavo::slo::{SloSettings, Wanted};
+use crate::config::octavo::fleet::{FleetFormat, OutputOptions};
+use crate::config::octavo::slo::{SloObjectives, SloSettings};
 use crate::domain::price::shown;
 use crate::wire::slo::{ObjectivesJson, RowJson, SloAnswer, SloRequest, SloRow, parse};
 
-const OF_ROW: [&str; 5] = ["HARDWARE", "DEVICES", "COPIES", "COST/H", "HERE"];
+const ROW_COLUMNS: [&str; 5] = ["HARDWARE", "DEVICES", "COPIES", "COST/H", "HERE"];
 /// Columns that are shown if a row has a hardware profile.
-const OF_PROFILE: [&str; 2] = ["PROFILE", "FREE"];
-const OF_FIGURES: [&str; 2] = ["KEEPS", "REQ/S"];
+const PROFILE_COLUMNS: [&str; 2] = ["PROFILE", "FREE"];
+const FIGURE_COLUMNS: [&str; 2] = ["KEEPS", "REQ/S"];
 
 /// Runs `octavo slo`.
 pub(super) async fn slo(settings: &SloSettings, colors: Colors) -> Result<Report, CliError> {
@@ -24,13 +24,13 @@ pub(super) async fn slo(settings: &SloSettings, colors: Colors) -> Result<Report
         source,
     })?;
     let wanted = settings.objectives();
-    let unread = found.unread();
+    let unread = found.unread_pages_notice();
     let request = SloRequest {
         objectives: objectives(wanted),
         rows: found.rows,
     };
     let client = Client::new(settings.server())?;
-    let target = Target::new("/api/v1/slo");
+    let target = RequestPath::new("/api/v1/slo");
     let answer: SloAnswer = client.post(&target, &request).await?;
     let printed = settings.printed();
     let output = match printed.format {
@@ -45,8 +45,8 @@ pub(super) async fn slo(settings: &SloSettings, colors: Colors) -> Result<Report
         }
     };
     let mut notes = answer.notices.clone();
-    if found.passed_over > 0 {
-        let items = counted(found.passed_over, "item", "items");
+    if found.skipped > 0 {
+        let items = counted(found.skipped, "item", "items");
         notes.push(format!("{items} passed over: no measurement on hardware"));
     }
     notes.extend(unread.map(str::to_owned));
@@ -67,7 +67,7 @@ pub(super) async fn slo(settings: &SloSettings, colors: Colors) -> Result<Report
     })
 }
 
-fn objectives(wanted: &Wanted) -> ObjectivesJson {
+fn objectives(wanted: &SloObjectives) -> ObjectivesJson {
     ObjectivesJson {
         requests_per_second_at_least: wanted.requests_per_second,
         latencies_at_most: wanted.latencies.iter().cloned().collect(),
@@ -80,8 +80,8 @@ fn objectives(wanted: &Wanted) -> ObjectivesJson {
 /// is; then the objectives that others miss.
 fn table(
     answer: &SloAnswer,
-    (measured, wanted): (&[RowJson], &Wanted),
-    printed: Printed,
+    (measured, wanted): (&[RowJson], &SloObjectives),
+    printed: OutputOptions,
     colors: Colors,
 ) -> String {
     let with_profiles = answer.items.iter().any(|row| !row.profiles.is_empty());
@@ -93,10 +93,13 @@ fn table(
         return columns(&rows.collect::<Vec<_>>(), colors);
     }
     let latencies = wanted.latencies.iter().map(|(name, _)| name.to_uppercase());
-    let of_profile = OF_PROFILE.into_iter().filter(|_| with_profiles);
-    let names = OF_ROW.into_iter().chain(of_profile).chain(OF_FIGURES);
+    let of_profile = PROFILE_COLUMNS.into_iter().filter(|_| with_profiles);
+    let names = ROW_COLUMNS
+        .into_iter()
+        .chain(of_profile)
+        .chain(FIGURE_COLUMNS);
     let names = names.map(str::to_owned).chain(latencies);
-    let header = names.map(|name| Cell::new(&name, Ink::Strong)).collect();
+    let header = names.map(|name| Cell::new(&name, Style::Strong)).collect();
     let all: Vec<Vec<Cell>> = [header].into_iter().chain(rows).collect();
     let mut parts = vec![columns(&all, colors)];
     parts.extend(choices(answer));
@@ -109,7 +112,7 @@ fn table(
                 row.hardware,
                 row.misses.join("; ")
             );
-            folded(&text, 4)
+            wrap(&text, 4)
         })
         .collect();
     if !misses.is_empty() {
@@ -122,7 +125,7 @@ fn table(
                 [] => "nobody knows".to_owned(),
                 all => all.join(", "),
             };
-            folded(&format!("  {}: {types}", row.hardware), 4)
+            wrap(&format!("  {}: {types}", row.hardware), 4)
         });
         let mut types: Vec<String> = types.collect();
         types.sort();
@@ -138,9 +141,9 @@ fn choices(answer: &SloAnswer) -> Option<String> {
     let kept = answer.items.iter().filter(|row| row.misses.is_empty());
     let mut all: Vec<String> = Vec::new();
     for row in kept {
-        let offers = row.offers().into_iter();
+        let offers = row.profile_descriptions().into_iter();
         let line = |offer: String| format!("  {} x {}: {offer}", row.count, row.hardware);
-        all.extend(offers.map(|offer| folded(&line(offer), 4)));
+        all.extend(offers.map(|offer| wrap(&line(offer), 4)));
     }
     (!all.is_empty()).then(|| lines(["profiles to choose:".to_owned()].into_iter().chain(all)))
 }
@@ -148,12 +151,12 @@ fn choices(answer: &SloAnswer) -> Option<String> {
 fn cells(
     row: &SloRow,
     (measured, with_profiles): (Option<&RowJson>, bool),
-    wanted: &Wanted,
+    wanted: &SloObjectives,
 ) -> Vec<Cell> {
     let (word, ink) = if row.misses.is_empty() {
-        ("yes", Ink::Good)
+        ("yes", Style::Good)
     } else {
-        ("no", Ink::Bad)
+        ("no", Style::Bad)
     };
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let cost = row.per_hour.as_ref().map(|price| {
@@ -220,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_what_was_asked_for_beside_the_price_and_what_others_miss() {
+    fn table_has_requested_values_price_and_missed_objectives() {
         let mut unknown = judged(1, "b", &["nobody knows which hardware this is"]);
         unknown.types.clear();
         unknown.here.clear();
@@ -237,14 +240,14 @@ mod tests {
         let rows = r#"[{"hardware_type": "a", "hardware_count": 2, "requests_per_second": 4.5, "ttft_p90": 180.5},
             {"hardware_type": "b", "hardware_count": 2}]"#;
         let rows = parse(rows).unwrap().rows;
-        let wanted = Wanted {
+        let wanted = SloObjectives {
             requests_per_second: Some(10.0),
             latencies: vec![("ttft_p90".to_owned(), 300.0)],
             max_price: None,
             purchase: None,
         };
         let text = |format, headers| {
-            let printed = Printed { format, headers };
+            let printed = OutputOptions { format, headers };
             table(&answer, (&rows, &wanted), printed, Colors::Off)
         };
         assert_eq!(

@@ -1,6 +1,6 @@
 //! Plain-text layout: columns as kubectl prints them, and folded lines.
 
-use super::paint::Ink;
+use super::style::Style;
 use crate::config::octavo::Colors;
 pub(super) use crate::domain::text::printable;
 
@@ -11,11 +11,11 @@ pub(super) const WIDTH: usize = 80;
 #[derive(Debug, Clone)]
 pub(super) struct Cell {
     text: String,
-    ink: Ink,
+    ink: Style,
 }
 
 impl Cell {
-    pub(super) fn new(text: &str, ink: Ink) -> Self {
+    pub(super) fn new(text: &str, ink: Style) -> Self {
         Self {
             text: printable(text),
             ink,
@@ -23,7 +23,7 @@ impl Cell {
     }
 
     pub(super) fn plain(text: &str) -> Self {
-        Self::new(text, Ink::Plain)
+        Self::new(text, Style::Plain)
     }
 }
 
@@ -52,7 +52,7 @@ pub(super) fn columns(rows: &[Vec<Cell>], colors: Colors) -> String {
 
 /// Folds `text` between words to the width. The first line keeps its leading blanks; every other line starts with
 /// `indent` blanks.
-pub(super) fn folded(text: &str, indent: usize) -> String {
+pub(super) fn wrap(text: &str, indent: usize) -> String {
     let text = printable(text);
     let words = text.trim_start_matches(' ');
     let mut column = length(&text).saturating_sub(length(words));
@@ -125,8 +125,8 @@ mod tests {
     }
 
     #[test]
-    fn colours_do_not_count_as_width() {
-        let row = |text| vec![Cell::new(text, Ink::Bad), Cell::plain("x")];
+    fn colors_do_not_count_as_width() {
+        let row = |text| vec![Cell::new(text, Style::Bad), Cell::plain("x")];
         let text = columns(&[row("a"), row("bb")], Colors::On);
         assert_eq!(text, "\u{1b}[31ma\u{1b}[0m   x\n\u{1b}[31mbb\u{1b}[0m  x\n");
     }
@@ -141,10 +141,7 @@ mod tests {
     #[test]
     fn folding_breaks_between_words_only() {
         let long = "x".repeat(78);
-        assert_eq!(folded(&format!("a {long} b"), 2), format!("a {long}\n  b"));
-        assert_eq!(
-            folded(&format!("  {long} b"), 4),
-            format!("  {long}\n    b")
-        );
+        assert_eq!(wrap(&format!("a {long} b"), 2), format!("a {long}\n  b"));
+        assert_eq!(wrap(&format!("  {long} b"), 4), format!("  {long}\n    b"));
     }
 }

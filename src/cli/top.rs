@@ -7,21 +7,21 @@
 //! keys.rs     the key that quits
 //! ```
 
-mod ask;
 mod keys;
-mod live;
+mod screen;
+mod source;
 mod table;
 
-use self::ask::Asker;
+use self::source::UsageSource;
 use super::text::lines;
 use super::{CliError, Exit, Report, json, yaml};
 use crate::config::octavo::top::{TopFormat, TopSettings};
-use crate::config::octavo::{Colors, Screen};
+use crate::config::octavo::{Colors, OutputMode};
 use crate::wire::usage::UsageList;
 
 /// Rows, with notes on them.
 #[derive(Debug)]
-struct Answer {
+struct UsageRows {
     list: UsageList,
     /// Notes on missing data.
     notes: Vec<String>,
@@ -31,11 +31,11 @@ struct Answer {
 pub(super) async fn top(
     settings: &TopSettings,
     colors: Colors,
-    screen: Screen,
+    screen: OutputMode,
 ) -> Result<Report, CliError> {
-    let asker = Asker::new(settings)?;
-    if screen == Screen::Live && !settings.once() {
-        live::follow(&asker, settings, colors).await?;
+    let asker = UsageSource::new(settings)?;
+    if screen == OutputMode::Redraw && !settings.once() {
+        screen::follow(&asker, settings, colors).await?;
         return Ok(Report {
             exit: Exit::Done,
             ..Report::default()

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::client::{Client, Target};
-use super::paint::Ink;
+use super::client::{Client, RequestPath};
+use super::style::Style;
 use super::text::{Cell, columns, counted, lines, printable};
 use super::{CliError, Exit, Report, json, yaml};
 use crate::config::octavo::Colors;
-use crate::config::octavo::fleet::{FleetFormat, Printed};
-use crate::config::octavo::usage::{By, UsageSettings};
+use crate::config::octavo::fleet::{FleetFormat, OutputOptions};
+use crate::config::octavo::usage::{UsageGrouping, UsageSettings};
 use crate::wire::usage::{UsageSum, UsageSummary};
 
 const COUNTS: [&str; 4] = ["DEVICES", "PARTITIONS", "REPLICAS", "PODS"];
@@ -16,12 +16,12 @@ const COUNTS: [&str; 4] = ["DEVICES", "PARTITIONS", "REPLICAS", "PODS"];
 /// Runs `octavo usage`.
 pub(super) async fn usage(settings: &UsageSettings, colors: Colors) -> Result<Report, CliError> {
     let client = Client::new(settings.server())?;
-    let target = Target::new("/api/v1/usage/summary");
+    let target = RequestPath::new("/api/v1/usage/summary");
     let mut summary: UsageSummary = client.get(&target).await?;
     let is_empty = summary.items.is_empty();
     summary
         .items
-        .retain(|one| settings.lets_through(&one.namespace, one.type_name.as_deref()));
+        .retain(|one| settings.matches(&one.namespace, one.type_name.as_deref()));
     let printed = settings.printed();
     let output = match printed.format {
         FleetFormat::Json => json(&summary)?,
@@ -70,21 +70,21 @@ fn notes(summary: &UsageSummary, is_empty: bool) -> Vec<String> {
 /// Total of a row's pods. A pod with several types counts for each, so the number of pods is valid only within one
 /// type.
 #[derive(Debug, Clone, Copy, Default)]
-struct Sum {
+struct AllocationTotal {
     pods: u64,
     devices: u64,
     partitions: u64,
     replicas: u64,
 }
 
-fn table(items: &[UsageSum], by: By, printed: Printed, colors: Colors) -> String {
-    let mut sums: BTreeMap<Vec<&str>, Sum> = BTreeMap::new();
+fn table(items: &[UsageSum], by: UsageGrouping, printed: OutputOptions, colors: Colors) -> String {
+    let mut sums: BTreeMap<Vec<&str>, AllocationTotal> = BTreeMap::new();
     for one in items {
         let type_name = one.type_name.as_deref().unwrap_or("unknown");
         let key = match by {
-            By::Both => vec![one.namespace.as_str(), type_name],
-            By::Namespace => vec![one.namespace.as_str()],
-            By::Type => vec![type_name],
+            UsageGrouping::Both => vec![one.namespace.as_str(), type_name],
+            UsageGrouping::Namespace => vec![one.namespace.as_str()],
+            UsageGrouping::Type => vec![type_name],
         };
         let sum = sums.entry(key).or_default();
         sum.pods = sum.pods.saturating_add(one.pods);
@@ -96,15 +96,15 @@ fn table(items: &[UsageSum], by: By, printed: Printed, colors: Colors) -> String
         return String::new();
     }
     let names: &[&str] = match by {
-        By::Both => &["NAMESPACE", "TYPE"],
-        By::Namespace => &["NAMESPACE"],
-        By::Type => &["TYPE"],
+        UsageGrouping::Both => &["NAMESPACE", "TYPE"],
+        UsageGrouping::Namespace => &["NAMESPACE"],
+        UsageGrouping::Type => &["TYPE"],
     };
     // A pod with two types is one pod of its namespace, but the total would count it twice.
-    let has_pods = by != By::Namespace;
+    let has_pods = by != UsageGrouping::Namespace;
     let counts = if has_pods { &COUNTS[..] } else { &COUNTS[..3] };
     let header = names.iter().chain(counts);
-    let header: Vec<Cell> = header.map(|name| Cell::new(name, Ink::Strong)).collect();
+    let header: Vec<Cell> = header.map(|name| Cell::new(name, Style::Strong)).collect();
     let rows = sums.iter().map(|(key, sum)| {
         let numbers = [sum.devices, sum.partitions, sum.replicas];
         let pods = has_pods.then_some(sum.pods);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_put_together_as_asked_and_pods_are_never_counted_twice() {
+    fn rows_are_grouped_and_pods_are_not_counted_twice() {
         let items = [
             one("team-a", Some("acme-x"), 2),
             one("team-a", None, 1),
@@ -145,10 +145,10 @@ mod tests {
         ];
         let text = |by, headers| {
             let format = FleetFormat::Table;
-            table(&items, by, Printed { format, headers }, Colors::Off)
+            table(&items, by, OutputOptions { format, headers }, Colors::Off)
         };
         assert_eq!(
-            text(By::Both, Headers::Shown),
+            text(UsageGrouping::Both, Headers::Shown),
             "\
 NAMESPACE  TYPE     DEVICES  PARTITIONS  REPLICAS  PODS
 team-a     acme-x   2        0           3         1
@@ -157,7 +157,7 @@ team-b     acme-x   4        0           3         1
 "
         );
         assert_eq!(
-            text(By::Namespace, Headers::Shown),
+            text(UsageGrouping::Namespace, Headers::Shown),
             "\
 NAMESPACE  DEVICES  PARTITIONS  REPLICAS
 team-a     3        0           6
@@ -165,13 +165,13 @@ team-b     4        0           3
 "
         );
         assert_eq!(
-            text(By::Type, Headers::Hidden),
+            text(UsageGrouping::Type, Headers::Hidden),
             "acme-x   6  0  6  2\nunknown  1  0  3  1\n"
         );
     }
 
     #[test]
-    fn what_is_not_counted_is_said() {
+    fn uncounted_allocations_have_a_note() {
         let mut summary = UsageSummary {
             api_version: String::new(),
             kind: String::new(),

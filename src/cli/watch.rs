@@ -10,43 +10,43 @@
 //! The stream only reports that a node changed. The aggregator applies the filter, so the node is requested again.
 //! Exits with 0 when it is interrupted or the output is closed.
 
-pub(super) mod change;
-pub(super) mod feed;
+pub(super) mod event_feed;
 mod lines;
+pub(super) mod node_diff;
 pub(super) mod screen;
 
 use std::io;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use self::feed::Feed;
+use self::event_feed::EventFeed;
 use super::client::Client;
 use super::{CliError, Exit, Report};
 use crate::config::octavo::fleet::{FleetFormat, NodesSettings};
-use crate::config::octavo::{Colors, Screen};
+use crate::config::octavo::{Colors, OutputMode};
 
 /// Watches until it is interrupted or the output is closed.
 pub(super) async fn watch(
     settings: &NodesSettings,
     colors: Colors,
-    screen: Screen,
+    screen: OutputMode,
 ) -> Result<Report, CliError> {
-    let mut stop = Stop::new().map_err(CliError::Runtime)?;
+    let mut stop = StopSignal::new().map_err(CliError::Runtime)?;
     let client = Client::new(settings.server())?;
     let table = matches!(
         settings.printed().format,
         FleetFormat::Table | FleetFormat::Wide
     );
-    let feed: Feed = Feed::new(client);
-    if table && screen == Screen::Live {
+    let feed: EventFeed = EventFeed::new(client);
+    if table && screen == OutputMode::Redraw {
         tokio::select! {
             done = screen::follow(feed, settings, colors) => done?,
-            () = stop.asked() => {}
+            () = stop.received() => {}
         }
     } else {
         tokio::select! {
             done = lines::follow(feed, settings, colors) => done?,
-            () = stop.asked() => {}
+            () = stop.received() => {}
         }
     }
     Ok(Report {
@@ -57,12 +57,12 @@ pub(super) async fn watch(
 
 /// Receiver of SIGINT and SIGTERM.
 #[derive(Debug)]
-pub(super) struct Stop {
+pub(super) struct StopSignal {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
 }
 
-impl Stop {
+impl StopSignal {
     /// Installs the handlers; the signals no longer end the process by default.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
@@ -72,7 +72,7 @@ impl Stop {
     }
 
     /// Returns once either signal is received.
-    pub(super) async fn asked(&mut self) {
+    pub(super) async fn received(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}

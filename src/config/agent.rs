@@ -19,7 +19,7 @@ pub use self::partitioning::PartitioningSettings;
 use self::publishing::PublishingArgs;
 pub use self::publishing::{FeatureFile, LabelSink, Schedule};
 use self::sharing::SharingArgs;
-pub use self::sharing::{DeviceList, Giver, SharingSettings, UsageSettings};
+pub use self::sharing::{DeviceList, SharingMode, SharingSettings, UsageSettings};
 use self::uplink::UplinkArgs;
 pub use self::uplink::{Security, UplinkSettings};
 use super::engine::EngineSettings;
@@ -207,12 +207,12 @@ impl AgentArgs {
         let (sink, schedule) = self.publishing.resolve()?;
         let cleanup = self.cluster.cleanup;
         let cluster = self.cluster.resolve(&sink, || self.uplink.node())?;
-        let follows = cluster.as_ref().is_some_and(ClusterSettings::follows);
+        let follows = cluster.as_ref().is_some_and(ClusterSettings::watches_node);
         let engine = self.partitioning.engine();
         let sharing = self.sharing.resolve(engine.pod_resources().is_some())?;
-        let engine = engine.meeting_in(sharing.device_plugins());
+        let engine = engine.with_device_plugins(sharing.device_plugins());
         // The built-in device plugin must be notified of every change of the devices.
-        let gives = sharing.giver() == Giver::Embedded;
+        let gives = sharing.mode() == SharingMode::Embedded;
         // Partitions without a resource could not be allocated.
         let strategy = if gives {
             MigStrategy::Mixed
@@ -265,12 +265,12 @@ mod tests {
     }
 
     #[test]
-    fn the_description_given_to_clap_is_sound() {
+    fn clap_command_is_valid() {
         AgentArgs::command().debug_assert();
     }
 
     #[test]
-    fn labels_of_a_living_agent_cannot_be_made_to_expire() {
+    fn interval_longer_than_half_of_expiry_is_rejected() {
         let refused = |arguments: &[&str]| {
             let program = ["octavo-agent", "--label-sink=file"].iter();
             AgentSettings::from_arguments(program.chain(arguments)).is_err()
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn agent_that_is_the_device_plugin_offers_partitions_unless_another_strategy_is_given() {
+    fn embedded_sharing_defaults_to_mixed_strategy() {
         let strategy = |arguments: &[&str]| {
             let options = settings(arguments).labels().options(Timestamp::UNIX_EPOCH);
             options.mig_strategy
@@ -351,14 +351,14 @@ mod tests {
     #[test]
     fn a_wrong_value_is_named_with_its_flag_and_reason() {
         let answer = AgentSettings::from_arguments(["octavo-agent", "--interval=10"]).unwrap_err();
-        assert_eq!(answer.kind(), crate::config::AnswerKind::UsageError);
+        assert_eq!(answer.kind(), crate::config::EarlyExitKind::UsageError);
         assert!(answer.to_string().starts_with(
             "error: invalid value '10' for '--interval <DURATION>': not a duration such as 500ms, 10s, 5m or 1h30m"
         ), "{answer}");
     }
 
     #[test]
-    fn metrics_are_served_where_somebody_said_so_and_never_by_a_single_look() {
+    fn metrics_need_an_address_and_are_off_with_oneshot() {
         assert_eq!(settings(&[]).metrics(), None);
         let address = "--metrics-listen=127.0.0.1:9402";
         assert_eq!(
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_aggregator_nothing_is_reported_and_a_single_look_reports_nothing() {
+    fn uplink_needs_an_aggregator_and_is_off_with_oneshot() {
         assert_eq!(settings(&[]).uplink(), None);
         let once = settings(&[
             "--oneshot",
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn an_aggregator_is_known_by_its_ca_and_by_the_name_in_its_url() {
+    fn aggregator_is_verified_by_ca_and_server_name() {
         let arguments = [
             "--aggregator=https://aggregator.octavo:7443",
             "--aggregator-ca=/ca.crt",
@@ -413,11 +413,11 @@ mod tests {
     }
 
     #[test]
-    fn i12_an_aggregator_that_cannot_be_reached_or_trusted_is_refused_with_the_reason() {
+    fn i12_invalid_aggregator_settings_are_rejected_with_a_reason() {
         let refusal = |arguments: &[&str]| {
             let program = ["octavo-agent"].iter();
             let answer = AgentSettings::from_arguments(program.chain(arguments)).unwrap_err();
-            assert_eq!(answer.kind(), crate::config::AnswerKind::UsageError);
+            assert_eq!(answer.kind(), crate::config::EarlyExitKind::UsageError);
             answer.to_string()
         };
         for (arguments, reason) in [

@@ -27,12 +27,12 @@ pub use auth::{AgentAuth, TokenReviewSettings};
 use cluster::ClusterArgs;
 pub use cluster::ClusterSettings;
 use http_auth::HttpAuthArgs;
-pub use http_auth::{HttpAuth, HttpReviewSettings, Network, NetworkError, Proxies};
+pub use http_auth::{HttpAuth, HttpReviewSettings, Network, NetworkError, TrustedProxies};
 use serving::ServingArgs;
 pub use serving::{ServingSettings, TlsFiles, Transport};
-pub use sharing::PluginConfigs;
+pub use sharing::PluginConfigSettings;
 use sharing::SharingArgs;
-pub use workload::PodTypes;
+pub use workload::PodAnnotationSettings;
 use workload::WorkloadArgs;
 
 const EXAMPLES: &str = "\
@@ -172,8 +172,8 @@ pub struct AggregatorSettings {
     profiles: Option<PathBuf>,
     cluster: Option<ClusterSettings>,
     advice: AdviceSettings,
-    plugin_configs: Option<PluginConfigs>,
-    pod_types: Option<PodTypes>,
+    plugin_configs: Option<PluginConfigSettings>,
+    pod_types: Option<PodAnnotationSettings>,
     log: LogSettings,
 }
 
@@ -222,12 +222,12 @@ impl AggregatorSettings {
     }
 
     /// Returns the configuration of NVIDIA's device plugin to write, if any.
-    pub fn plugin_configs(&self) -> Option<&PluginConfigs> {
+    pub fn plugin_configs(&self) -> Option<&PluginConfigSettings> {
         self.plugin_configs.as_ref()
     }
 
     /// Returns how pods are annotated with their accelerator types, if they are.
-    pub fn pod_types(&self) -> Option<&PodTypes> {
+    pub fn pod_annotations(&self) -> Option<&PodAnnotationSettings> {
         self.pod_types.as_ref()
     }
 
@@ -316,7 +316,7 @@ impl FleetSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::AnswerKind;
+    use crate::config::EarlyExitKind;
 
     fn settings(arguments: &[&str]) -> Result<AggregatorSettings, Answer> {
         let program = ["octavo-aggregator"].iter();
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn the_description_given_to_clap_is_sound() {
+    fn clap_command_is_valid() {
         AggregatorArgs::command().debug_assert();
     }
 
@@ -341,11 +341,11 @@ mod tests {
         assert_eq!(settings.advice().price_book, None);
         assert_eq!(settings.advice().engine, None);
         assert_eq!(settings.cluster(), None);
-        assert_eq!(settings.pod_types(), None);
+        assert_eq!(settings.pod_annotations(), None);
     }
 
     #[test]
-    fn the_cluster_that_is_followed_is_that_of_the_kubeconfig_or_of_the_pod() {
+    fn watched_cluster_is_from_kubeconfig_or_pod() {
         let followed = |more: &[&str]| {
             let settings = settings(
                 &[
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_are_made_only_where_that_is_asked_for_and_it_is_known_for_whom() {
+    fn profile_creation_is_opt_in_and_needs_authenticated_clients() {
         let tls = ["--tls-cert=/c", "--tls-key=/k"];
         let with = |arguments: &[&str]| settings(&[&tls[..], arguments].concat());
         let both = ["--follow-cluster", "--create-profiles"];
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_told_only_where_that_is_asked_for() {
+    fn pod_annotation_settings_are_resolved_and_validated() {
         let found = settings(&[
             "--plaintext",
             "--http-auth=none",
@@ -399,11 +399,11 @@ mod tests {
             "--kubeconfig=/k",
         ])
         .unwrap();
-        let found = found.pod_types().unwrap();
+        let found = found.pod_annotations().unwrap();
         assert_eq!(found.lease_namespace, "octavo-system");
         assert_eq!(found.lease_name, "octavo-aggregator");
         assert_eq!(found.kubeconfig, Some("/k".into()));
-        assert!(!found.who.is_empty());
+        assert!(!found.holder_prefix.is_empty());
         let wrong = [
             "--plaintext",
             "--http-auth=none",
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_name_that_matches_no_request_is_refused() {
+    fn unmatchable_host_name_is_rejected() {
         let named = |name: &str| {
             let name = format!("--http-host={name}");
             settings(&["--plaintext", "--http-auth=none", &name])
@@ -428,7 +428,7 @@ mod tests {
             ("a,,b", "is empty"),
         ] {
             let answer = named(name).unwrap_err();
-            assert_eq!(answer.kind(), AnswerKind::UsageError, "{name}");
+            assert_eq!(answer.kind(), EarlyExitKind::UsageError, "{name}");
             let text = answer.to_string();
             assert!(
                 text.contains("--http-host") && text.contains(said),
@@ -440,9 +440,9 @@ mod tests {
     }
 
     #[test]
-    fn without_a_certificate_both_ways_out_are_named() {
+    fn missing_certificate_error_names_both_options() {
         let answer = settings(&[]).unwrap_err();
-        assert_eq!(answer.kind(), AnswerKind::UsageError);
+        assert_eq!(answer.kind(), EarlyExitKind::UsageError);
         let text = answer.to_string();
         for flag in ["--tls-cert", "--tls-key", "--plaintext"] {
             assert!(text.contains(flag), "{text}");
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn agents_are_reviewed_by_a_documented_rule_and_only_where_a_token_stays_secret() {
+    fn token_review_has_documented_defaults_and_needs_tls() {
         assert_eq!(
             settings(&["--plaintext", "--http-auth=none"])
                 .unwrap()
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_certificate_and_a_needless_one_are_refused() {
+    fn incomplete_or_unused_certificate_is_rejected() {
         for (arguments, said) in [
             (&["--tls-cert=/c"][..], "--tls-cert needs --tls-key"),
             (&["--tls-key=/k"], "--tls-key needs --tls-cert"),
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn where_others_reach_it_somebody_has_to_say_who_may_read() {
+    fn non_loopback_http_needs_an_explicit_auth_choice() {
         let tls = ["--tls-cert=/c", "--tls-key=/k"];
         let with = |arguments: &[&str]| settings(&[&tls[..], arguments].concat());
         let text = with(&[]).unwrap_err().to_string();
@@ -546,11 +546,11 @@ mod tests {
             panic!("{settings:?}");
         };
         let proxies = reviewed.proxies().unwrap();
-        assert!(proxies.has("10.1.9.9".parse().unwrap()) && !proxies.groups());
+        assert!(proxies.contains("10.1.9.9".parse().unwrap()) && !proxies.groups());
     }
 
     #[test]
-    fn what_readers_show_is_not_sent_for_others_to_read_or_believed_of_anybody() {
+    fn http_auth_needs_tls_and_trusted_proxies() {
         for (arguments, said) in [
             (
                 &["--plaintext", "--http-auth=token-review"][..],

@@ -14,7 +14,7 @@ const LOAD: &str = "@load";
 
 /// Task of a child process that another process of this program started.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Child {
+pub struct ChildInvocation {
     /// PID of the parent.
     pub parent: i32,
     /// The task.
@@ -36,7 +36,7 @@ pub enum ChildTask {
 }
 
 /// Returns the task of this process; `None` if it was not started as a child.
-pub fn child() -> Option<Child> {
+pub fn child() -> Option<ChildInvocation> {
     parse(env::args_os().skip(1))
 }
 
@@ -65,7 +65,7 @@ fn own(task: &str, parent: i32) -> Command {
     command
 }
 
-fn parse(mut arguments: impl Iterator<Item = OsString>) -> Option<Child> {
+fn parse(mut arguments: impl Iterator<Item = OsString>) -> Option<ChildInvocation> {
     let task = arguments.next()?;
     let task = task.to_str().filter(|task| [EXEC, LOAD].contains(task))?;
     let parent = arguments.next()?.to_str()?.parse().ok()?;
@@ -78,7 +78,7 @@ fn parse(mut arguments: impl Iterator<Item = OsString>) -> Option<Child> {
     } else {
         ChildTask::Load(object.into())
     };
-    Some(Child { parent, task })
+    Some(ChildInvocation { parent, task })
 }
 
 #[cfg(test)]
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_reads_what_its_parent_wrote_and_no_option_is_taken_for_it() {
+    fn child_arguments_round_trip_and_options_are_ignored() {
         let of = |command: &Command| parse(command.get_args().map(OsString::from));
         let mut command = exec_command(7, Path::new("/bin/nvidia-smi"));
         command.args(["-i", "0"]);
@@ -94,10 +94,10 @@ mod tests {
             program: "/bin/nvidia-smi".into(),
             arguments: vec!["-i".into(), "0".into()],
         };
-        assert_eq!(of(&command), Some(Child { parent: 7, task }));
+        assert_eq!(of(&command), Some(ChildInvocation { parent: 7, task }));
         let task = ChildTask::Load("/lib/x.so".into());
         let command = load_command(8, Path::new("/lib/x.so"));
-        assert_eq!(of(&command), Some(Child { parent: 8, task }));
+        assert_eq!(of(&command), Some(ChildInvocation { parent: 8, task }));
         for words in [&["--oneshot"][..], &["apply", EXEC, "7"], &[EXEC, "x", "y"]] {
             assert_eq!(parse(words.iter().map(OsString::from)), None);
         }

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_wait_is_refused() {
+    fn invalid_durations_are_rejected() {
         for text in ["", "10", "10x", "s", "99999999999999999999h", "1 parsec"] {
             assert_eq!(positive(text), Err(DurationError::Malformed), "{text}");
         }

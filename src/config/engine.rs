@@ -126,7 +126,7 @@ impl EngineSettings {
 
     /// Returns the program that reboots the node, if that is permitted.
     pub fn reboot_program(&self) -> Option<&Path> {
-        let allowed = self.policy.most_disruption >= Disruption::Reboot;
+        let allowed = self.policy.max_disruption >= Disruption::Reboot;
         allowed.then_some(self.reboot_program.as_path())
     }
 
@@ -151,7 +151,7 @@ impl EngineSettings {
     }
 
     /// Sets the directory of the device plugins' sockets to `folder`.
-    pub(super) fn meeting_in(self, folder: &Path) -> Self {
+    pub(super) fn with_device_plugins(self, folder: &Path) -> Self {
         Self {
             device_plugins: folder.to_owned(),
             ..self
@@ -173,7 +173,7 @@ impl From<EngineArgs> for EngineSettings {
                 .unwrap_or_else(|| Path::new(""))
                 .join("device-plugins"),
             policy: Policy {
-                most_disruption: match args.allow {
+                max_disruption: match args.allow {
                     Allow::None => Disruption::None,
                     Allow::ClientsBounce => Disruption::ClientsBounce,
                     Allow::GpuReset => Disruption::GpuReset,

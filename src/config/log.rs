@@ -66,7 +66,7 @@ pub enum LogLevel {
 
 impl LogLevel {
     /// Returns the level of this name.
-    pub fn of(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         <Self as ValueEnum>::from_str(name, false).ok()
     }
 }

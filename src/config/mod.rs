@@ -34,14 +34,14 @@ use thiserror::Error;
 pub struct Answer {
     // Not a source: it is the message.
     error: clap::Error,
-    usage: AnswerKind,
+    usage: EarlyExitKind,
 }
 
 /// Kind of output, which determines the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AnswerKind {
+pub enum EarlyExitKind {
     /// Help or version, as requested.
-    Asked,
+    Requested,
     /// The arguments are wrong.
     UsageError,
     /// The arguments are wrong, and the command uses one exit code for all failures.
@@ -52,7 +52,7 @@ impl From<clap::Error> for Answer {
     fn from(error: clap::Error) -> Self {
         Self {
             error,
-            usage: AnswerKind::UsageError,
+            usage: EarlyExitKind::UsageError,
         }
     }
 }
@@ -69,18 +69,18 @@ impl Answer {
     }
 
     /// Returns the kind of output.
-    pub fn kind(&self) -> AnswerKind {
+    pub fn kind(&self) -> EarlyExitKind {
         if self.error.use_stderr() {
             self.usage
         } else {
-            AnswerKind::Asked
+            EarlyExitKind::Requested
         }
     }
 
     /// Turns a usage error into a general failure.
     fn into_failure(self) -> Self {
         Self {
-            usage: AnswerKind::Failure,
+            usage: EarlyExitKind::Failure,
             ..self
         }
     }

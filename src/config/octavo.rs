@@ -2,7 +2,7 @@
 
 pub mod apply;
 mod args;
-pub mod catalogue;
+pub mod catalog;
 pub mod demo;
 pub mod doctor;
 pub mod estimate;
@@ -27,7 +27,7 @@ use clap::ValueEnum;
 
 use self::apply::{ApplySettings, CheckpointSettings, HistorySettings, RestoreSettings};
 pub use self::args::{completion_script, mig_parted_completion_script};
-use self::catalogue::CatalogueCommand;
+use self::catalog::CatalogCommand;
 use self::demo::DemoSettings;
 use self::doctor::DoctorSettings;
 use self::estimate::EstimateSettings;
@@ -50,7 +50,7 @@ use super::labels::LabelSettings;
 pub struct Invocation {
     command: Command,
     colors: Colors,
-    screen: Screen,
+    screen: OutputMode,
 }
 
 /// The commands.
@@ -81,7 +81,7 @@ pub enum Command {
     /// `octavo sharing`.
     Sharing(SharingCommand),
     /// `octavo catalog`.
-    Catalogue(CatalogueCommand),
+    Catalogue(CatalogCommand),
     /// `octavo mig-parted`, and `nvidia-mig-parted`.
     MigParted(MigPartedSettings),
     /// `octavo nodes`.
@@ -203,11 +203,11 @@ pub enum Colors {
 
 /// Whether printed output can be overwritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Screen {
+pub enum OutputMode {
     /// A terminal.
-    Live,
+    Redraw,
     /// A file, a pipe or a dumb terminal: output is only appended.
-    Scroll,
+    Append,
 }
 
 /// Shells that commands can be completed in.
@@ -260,13 +260,13 @@ impl Invocation {
     }
 
     /// Returns whether printed output can be overwritten.
-    pub fn screen(&self) -> Screen {
+    pub fn screen(&self) -> OutputMode {
         self.screen
     }
 }
 
 impl Headers {
-    fn unless(hidden: bool) -> Self {
+    fn hidden_if(hidden: bool) -> Self {
         if hidden { Self::Hidden } else { Self::Shown }
     }
 }
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_follow_the_flag_and_then_the_terminal() {
+    fn colors_follow_flag_then_terminal() {
         for (flag, terminal, colors) in [
             ("--color=auto", Terminal::Colorful, Colors::On),
             ("--color=auto", Terminal::Plain, Colors::Off),
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_of_kubectl_is_called_as_people_call_it() {
+    fn kubectl_plugin_help_uses_kubectl_octavo() {
         let text = |program: &str, arguments: &[&str]| {
             let program = [program].into_iter();
             let arguments = program.chain(arguments.iter().copied());
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nodes_are_asked_for_goes_to_the_aggregator_in_its_words() {
+    fn node_filters_become_api_parameters() {
         let Command::Nodes(nodes) = invocation(
             &[
                 "nodes",
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_has_one_form() {
+    fn diff_rejects_output_format() {
         assert!(refusal(&["labels", "--diff=x", "-o", "json"]).contains("cannot be used with"));
     }
 }

@@ -7,26 +7,26 @@
 //! driver's product name, so that selectors can refer to it before Octavo supports it. Without a driver such a device
 //! is unknown and is reported as unknown.
 
-mod catalogue;
+mod catalog;
 mod facts;
 mod memory;
-mod names;
 mod naming;
 mod neuron;
-mod own;
-mod said;
+mod overlay_products;
+mod product_names;
+mod product_tables;
 
-pub use catalogue::{
-    Alias, AliasKind, Catalogue, Fact, Field, Lookup, Offer, Overlay, OverlayEntry, OverlayError,
-    OverlayProblem, Product, SharedName, Value,
+pub use catalog::{
+    Alias, AliasKind, Catalog, CloudOffer, Fact, Field, Lookup, Overlay, OverlayEntry,
+    OverlayError, OverlayProblem, Product, SharedAlias, Value,
 };
 pub use facts::{
     DeviceLink, Facts, LinkKind, MarketedMemory, MemoryUnit, NotAccelerator, PciPattern, Tflops,
-    catalogue, is_listed, no_accelerator, not_accelerators, source,
+    citation, is_known_accelerator, non_accelerator_with_ids, non_accelerators, products,
 };
-pub use naming::{Given, Naming, TYPE_OVERRIDE, Told};
+pub use naming::{OverrideEffect, TYPE_OVERRIDE, TypeOverride, TypeSources};
 pub use neuron::{LogicalRule, logical_rule, neuron_chip, neuron_memory};
-pub use own::Own;
+pub use overlay_products::OverlayProducts;
 
 use crate::domain::id::Sku;
 use crate::domain::inventory::{Architecture, Identity, PciIds, Vendor};
@@ -34,33 +34,34 @@ use crate::domain::quantity::Mebibytes;
 
 /// Identifies a device from its PCI ids and its driver's product name and memory.
 pub fn identify(ids: PciIds, product_name: Option<&str>, memory: Option<Mebibytes>) -> Identity {
-    identify_with(&Own::default(), ids, product_name, memory)
+    identify_with(&OverlayProducts::default(), ids, product_name, memory)
 }
 
 /// Like [`identify`], but also considers the administrator's products. These take precedence over a type derived from
 /// the driver's product name.
 fn identify_with(
-    own: &Own,
+    own: &OverlayProducts,
     ids: PciIds,
     product_name: Option<&str>,
     memory: Option<Mebibytes>,
 ) -> Identity {
     let memory = memory.filter(|seen| seen.get() > 0);
     let vendor = Vendor::from_pci(ids.vendor);
-    let by_ids = facts::with_ids(ids);
-    let by_name = || product_name.map_or_else(Vec::new, |name| names::with_name(vendor, name));
-    let known = agreed(&by_ids, product_name, memory);
+    let by_ids = facts::products_with_ids(ids);
+    let by_name =
+        || product_name.map_or_else(Vec::new, |name| product_names::products_named(vendor, name));
+    let known = agreed_identity(&by_ids, product_name, memory);
     known
-        .or_else(|| agreed(&by_name(), product_name, memory))
+        .or_else(|| agreed_identity(&by_name(), product_name, memory))
         .or_else(|| own.identify(ids, product_name, memory))
-        .or_else(|| from_driver(vendor, product_name, memory))
-        .or_else(|| resized(&by_ids, memory))
+        .or_else(|| identity_from_driver_name(vendor, product_name, memory))
+        .or_else(|| identity_with_reported_memory(&by_ids, memory))
         .unwrap_or(Identity::Unknown)
 }
 
 /// Chip family for PCI ids, if all products with these ids share it.
 pub fn architecture(ids: PciIds) -> Option<Architecture> {
-    let found = facts::with_ids(ids);
+    let found = facts::products_with_ids(ids);
     let first = found.first()?.architecture;
     found
         .iter()
@@ -70,24 +71,24 @@ pub fn architecture(ids: PciIds) -> Option<Architecture> {
 
 /// Catalog entry of a product.
 pub fn facts(sku: &Sku) -> Option<&'static Facts> {
-    catalogue().iter().find(|facts| facts.sku == sku.as_str())
+    products().iter().find(|facts| facts.sku == sku.as_str())
 }
 
-/// Finds the product that a name refers to; see [`Catalogue::lookup`].
+/// Finds the product that a name refers to; see [`Catalog::lookup`].
 pub fn lookup(text: &str) -> Lookup {
-    Catalogue::built_in().lookup(text)
+    Catalog::built_in().lookup(text)
 }
 
 /// Identity shared by all candidates that are consistent with the driver's name and memory.
-fn agreed(
+fn agreed_identity(
     candidates: &[&'static Facts],
     product_name: Option<&str>,
     memory: Option<Mebibytes>,
 ) -> Option<Identity> {
     let mut fitting = candidates.to_vec();
-    fitting.retain(|facts| memory.is_none_or(|seen| memory::agrees(facts, seen)));
+    fitting.retain(|facts| memory.is_none_or(|seen| memory::is_consistent_with(facts, seen)));
     if let Some(name) = product_name {
-        fitting = names::best_named(fitting, name);
+        fitting = product_names::best_named(fitting, name);
     }
     let (first, others) = fitting.split_first()?;
     let one_type = others
@@ -102,13 +103,13 @@ fn agreed(
 
 /// Derives a type from the driver's product name. NVIDIA only: NVML's names are stable, other vendors' depend on
 /// firmware.
-fn from_driver(
+fn identity_from_driver_name(
     vendor: Vendor,
     product_name: Option<&str>,
     memory: Option<Mebibytes>,
 ) -> Option<Identity> {
     let name = product_name.filter(|_| vendor == Vendor::Nvidia)?;
-    let type_name = names::derived(name, memory)?;
+    let type_name = product_names::derive_type(name, memory)?;
     Some(Identity::Known {
         type_name,
         sku: None,
@@ -116,11 +117,14 @@ fn from_driver(
 }
 
 /// Type from the model shared by all candidates, with the memory that the driver reports in place of theirs.
-fn resized(candidates: &[&'static Facts], memory: Option<Mebibytes>) -> Option<Identity> {
+fn identity_with_reported_memory(
+    candidates: &[&'static Facts],
+    memory: Option<Mebibytes>,
+) -> Option<Identity> {
     let (first, others) = candidates.split_first()?;
     let one_model = others.iter().all(|facts| facts.model == first.model);
     let seen = memory.filter(|_| one_model)?;
-    let type_name = names::sized(first.model, Some(seen))?;
+    let type_name = product_names::with_memory_suffix(first.model, Some(seen))?;
     Some(Identity::Known {
         type_name,
         sku: None,

@@ -3,22 +3,22 @@
 //! The cluster's own RBAC roles decide, through virtual resources such as `nodes.octavo.dev` and
 //! `acceleratortypes.octavo.dev`. No such objects need to exist: a role may name any resource, and the API server
 //! reports whether a user has the permission. The aggregator's gate calls this module in front of its pages and its
-//! API. A path without a row in [`TABLE`] is denied, so a route that was forgotten here fails closed.
+//! API. A path without a row in [`ROUTE_RULES`] is denied, so a route that was forgotten here fails closed.
 
-pub mod caller;
-pub mod crossing;
-mod table;
+pub mod authentication;
+pub mod cross_site;
+mod permissions;
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-pub use self::caller::{Caller, Proof};
-pub use self::table::{Method, Need, Row, TABLE};
+pub use self::authentication::{Caller, UserTokenReview};
+pub use self::permissions::{Method, ROUTE_RULES, RoutePermission, RouteRule};
 use super::hardware_profile::{ProfileKey, ProfileKind};
 use super::id::{NodeName, TypeName};
 
 /// API group that roles use.
-pub const GROUP: &str = "octavo.dev";
+pub const API_GROUP: &str = "octavo.dev";
 
 /// Verb of an access review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +50,7 @@ pub enum Resource {
 
 /// Access review for a requester.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Question {
+pub enum AccessReview {
     /// Access to one of Octavo's virtual resources.
     Resource {
         /// Requested verb.
@@ -96,7 +96,7 @@ pub struct Sight {
 }
 
 /// Maximum number of types checked one by one per request; further types stay hidden.
-pub const MOST_TYPES: usize = 64;
+pub const MAX_TYPE_REVIEWS: usize = 64;
 
 impl Verb {
     /// Verb as RBAC rules write it.
@@ -131,7 +131,7 @@ impl Resource {
     }
 }
 
-impl Question {
+impl AccessReview {
     /// Review for a verb on all objects of a resource.
     pub fn all(verb: Verb, resource: Resource) -> Self {
         Self::Resource {
@@ -154,7 +154,7 @@ impl Question {
     }
 
     /// Review for reading the type `name`.
-    pub fn of_type(name: &TypeName) -> Self {
+    pub fn accelerator_type(name: &TypeName) -> Self {
         Self::Resource {
             verb: Verb::Get,
             resource: Resource::AcceleratorTypes,
@@ -175,7 +175,7 @@ impl Question {
     }
 
     /// Review for creating a hardware profile in `namespace`.
-    pub fn new_profile(namespace: &str) -> Self {
+    pub fn create_profile(namespace: &str) -> Self {
         Self::Profile {
             verb: Verb::Create,
             namespace: namespace.to_owned(),
@@ -184,7 +184,7 @@ impl Question {
     }
 
     /// Review for reading this hardware profile.
-    pub fn profile_read(key: &ProfileKey) -> Self {
+    pub fn read_profile(key: &ProfileKey) -> Self {
         Self::Profile {
             verb: Verb::Get,
             namespace: key.namespace.clone(),
@@ -193,7 +193,7 @@ impl Question {
     }
 
     /// Review for changing this hardware profile.
-    pub fn profile_changed(key: &ProfileKey) -> Self {
+    pub fn change_profile(key: &ProfileKey) -> Self {
         Self::Profile {
             verb: Verb::Patch,
             namespace: key.namespace.clone(),
@@ -228,7 +228,7 @@ impl Question {
                     .as_ref()
                     .map(|namespace| format!(" -n {namespace}"));
                 format!(
-                    "kubectl auth can-i {} {}.{GROUP}{}{}",
+                    "kubectl auth can-i {} {}.{API_GROUP}{}{}",
                     verb.as_str(),
                     resource.as_str(),
                     name.unwrap_or_default(),
@@ -247,7 +247,7 @@ fn profiles() -> String {
 }
 
 /// Formats the review for messages.
-impl fmt::Display for Question {
+impl fmt::Display for AccessReview {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Resource {
@@ -256,7 +256,7 @@ impl fmt::Display for Question {
                 namespace,
                 name,
             } => {
-                write!(f, "{} {}.{GROUP}", verb.as_str(), resource.as_str())?;
+                write!(f, "{} {}.{API_GROUP}", verb.as_str(), resource.as_str())?;
                 if let Some(name) = name {
                     write!(f, " {name}")?;
                 }
@@ -284,7 +284,7 @@ impl fmt::Display for Question {
 impl Types {
     /// Returns `true` if devices of this type are visible; devices without a type are visible only with access to all
     /// types.
-    pub fn has(&self, name: Option<&TypeName>) -> bool {
+    pub fn contains(&self, name: Option<&TypeName>) -> bool {
         match (self, name) {
             (Self::All, _) => true,
             (Self::Only(some), Some(name)) => some.contains(name),
@@ -312,16 +312,16 @@ impl Sight {
     }
 
     /// Returns `true` if a row of this type is visible. `mixed` and `unknown` are not types.
-    pub fn shows(&self, kind: &str) -> bool {
-        self.types.has(kind.parse().ok().as_ref())
+    pub fn shows_type(&self, kind: &str) -> bool {
+        self.types.contains(kind.parse().ok().as_ref())
     }
 
     /// Returns `true` if an object that applies to all of these types is visible; one that applies to none requires
     /// access to all types.
-    pub fn shows_all(&self, kinds: &[String]) -> bool {
+    pub fn shows_all_types(&self, kinds: &[String]) -> bool {
         match self.types {
             Types::All => true,
-            Types::Only(_) => !kinds.is_empty() && kinds.iter().all(|kind| self.shows(kind)),
+            Types::Only(_) => !kinds.is_empty() && kinds.iter().all(|kind| self.shows_type(kind)),
         }
     }
 
@@ -331,12 +331,12 @@ impl Sight {
         if self.nodes {
             return theirs;
         }
-        let who = Question::all(Verb::List, Resource::Nodes);
+        let who = AccessReview::all(Verb::List, Resource::Nodes);
         format!("{ours}; why is for who may {who}")
     }
 
     /// No visibility: for requesters without a reviewed permission.
-    pub fn nothing() -> Self {
+    pub fn none() -> Self {
         Self {
             types: Types::Only(BTreeSet::new()),
             nodes: false,

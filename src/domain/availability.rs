@@ -11,27 +11,27 @@
 //! "Free" is what the scheduler would place: the number of additional pods that request one unit and nothing else. It
 //! is never capacity minus allocatable. The aggregator recounts when agents or the cluster report a change.
 
-mod could;
+mod agent_units;
 mod count;
+mod ended_holdings;
 mod history;
-mod holders;
-mod kind;
 mod pending;
+mod potential;
 mod row;
-mod seen;
 mod shape;
-mod standing;
 mod survival;
+mod unavailable;
+mod unit_type;
 
 #[cfg(test)]
 mod tests;
 
-pub use self::could::Possibilities;
-pub use self::count::{AgentNode, Availability, Basis, MOST_ROWS, Past, count};
-pub use self::history::History;
-pub use self::holders::{Holders, Left, Shown};
-pub use self::kind::{Kind, Names, Source};
-pub use self::row::{Key, OnNode, Pending, Row, Unknown, Unusable, Wait};
-pub use self::seen::{Reported, Seen, SeenUnits};
-pub use self::shape::{Shape, Whole, is_accelerator};
-pub use self::standing::Why;
+pub use self::agent_units::{AgentReport, AgentUnits, UnitCounts};
+pub use self::count::{AgentNode, Availability, CountBasis, HoldingTimes, MAX_ROWS, count};
+pub use self::ended_holdings::{EndedHolding, HoldingEvent, HoldingObserver};
+pub use self::history::HoldingHistory;
+pub use self::potential::PotentialCache;
+pub use self::row::{NodeShare, Pending, Row, RowKey, UnavailableUnits, Unknown, Wait};
+pub use self::shape::{DeviceResource, Shape, is_accelerator};
+pub use self::unavailable::UnavailableReason;
+pub use self::unit_type::{TypeResolver, TypeSource, UnitType};

@@ -7,7 +7,7 @@ use crate::domain::inventory::MigMode;
 
 /// A driver call that changes a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Call {
+pub enum DriverCall {
     /// Destroy a compute instance.
     DestroyComputeInstance {
         /// The GPU instance, by the driver's id.
@@ -43,9 +43,9 @@ pub enum Call {
 
 /// Result of a successful call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Done {
+pub enum CallResult {
     /// The requested change.
-    AsAsked,
+    Completed,
     /// A GPU instance was created.
     Created {
         /// The driver's id.
@@ -59,7 +59,7 @@ pub enum Done {
 
 /// A failed call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct CallFailure {
     /// The kind of failure.
     pub kind: FailureKind,
     /// Human-readable call and response.
@@ -72,20 +72,20 @@ pub enum FailureKind {
     /// The instance or device is in use.
     InUse,
     /// There is no room, or the hardware refuses the placement.
-    NoRoom,
+    InsufficientResources,
     /// The instance does not exist.
-    Gone,
+    NotFound,
     /// A temporary failure: retry.
-    Again,
+    Temporary,
     /// The device is out of service.
     DeviceLost,
     /// The library has lost the connection to its driver.
     DriverLost,
     /// Rejected: missing permission, not supported, or invalid.
-    Refused,
+    Rejected,
 }
 
-impl Call {
+impl DriverCall {
     /// Returns whether it destroys an instance.
     pub fn destroys(self) -> bool {
         matches!(
@@ -95,7 +95,7 @@ impl Call {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CallFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.what)
     }

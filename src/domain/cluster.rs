@@ -5,20 +5,20 @@
 
 mod amounts;
 mod node;
-mod placing;
+mod placement;
 mod pod;
 mod quantity;
 mod selector;
-mod sights;
+mod snapshot;
 mod taint;
 
 pub use self::amounts::Amounts;
 pub use self::node::{ClusterNode, Readiness};
-pub use self::placing::{Hindrance, hindrance, room};
-pub use self::pod::{ClusterPod, Phase, PodKey, Wants};
+pub use self::placement::{PlacementObstacle, free_slots, placement_obstacle};
+pub use self::pod::{ClusterPod, Phase, PodKey, PodRequirements};
 pub use self::quantity::{Quantity, QuantityError};
 pub use self::selector::{Affinity, Operator, Requirement, Selector, Term};
-pub use self::sights::Sights;
+pub use self::snapshot::Sights;
 pub use self::taint::{Effect, Taint, TaintOperator, Toleration};
 
 /// Kubernetes resource that limits the number of pods on a node.

@@ -11,13 +11,13 @@ use thiserror::Error;
 use super::id::NodeName;
 
 /// Maximum length of a token in bytes; longer ones are rejected. A pod's token has about 1.5 KiB.
-pub const LONGEST_TOKEN: usize = 16 * 1024;
+pub const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
 /// Key under which a `TokenReview` contains the node of a pod's token. Source: KEP-4193.
 pub const NODE_CLAIM: &str = "authentication.kubernetes.io/node-name";
 
 /// Maximum number of characters of the API server's reason that are passed on.
-const LONGEST_REASON: usize = 200;
+const MAX_REASON_CHARS: usize = 200;
 
 /// Bearer token. It is a secret, so `Debug` does not print it.
 #[derive(Clone, PartialEq, Eq)]
@@ -30,14 +30,14 @@ pub enum TokenError {
     #[error("the token is empty")]
     Empty,
     /// It is too long.
-    #[error("the token has more than {LONGEST_TOKEN} bytes")]
+    #[error("the token has more than {MAX_TOKEN_BYTES} bytes")]
     TooLong,
     /// It is not a signed token. It may be a secret of another kind, so the message does not repeat it.
     #[error("the token is not a signed one of a service account (three parts with dots between)")]
     Malformed,
     /// It has characters that no bearer token can have.
     #[error("the token has characters that a bearer token cannot have")]
-    Odd,
+    InvalidCharacters,
 }
 
 /// Service account of a cluster.
@@ -61,7 +61,7 @@ pub struct NameError {
 
 /// Result of a `TokenReview`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Review {
+pub struct AgentTokenReview {
     /// True if the token is valid.
     pub authenticated: bool,
     /// Reason why it is not valid.
@@ -76,7 +76,7 @@ pub struct Review {
 
 /// Acceptance rule for agents' tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
+pub struct AcceptanceRule {
     /// Service account of the agents.
     pub account: ServiceAccount,
     /// Required audience.
@@ -108,11 +108,11 @@ pub enum Denial {
 impl Token {
     /// Parses any kind of bearer token, as users have them: tokens of `OpenShift` and of many identity providers are
     /// not signed tokens of three parts. Source of the permitted characters: RFC 6750, section 2.1.
-    pub fn of_any_kind(text: &str) -> Result<Self, TokenError> {
+    pub fn parse_opaque(text: &str) -> Result<Self, TokenError> {
         if text.is_empty() {
             return Err(TokenError::Empty);
         }
-        if text.len() > LONGEST_TOKEN {
+        if text.len() > MAX_TOKEN_BYTES {
             return Err(TokenError::TooLong);
         }
         let known = |byte: u8| {
@@ -122,7 +122,7 @@ impl Token {
         if !padded.is_empty() && padded.bytes().all(known) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(TokenError::Odd)
+            Err(TokenError::InvalidCharacters)
         }
     }
 
@@ -139,7 +139,7 @@ impl FromStr for Token {
         if text.is_empty() {
             return Err(TokenError::Empty);
         }
-        if text.len() > LONGEST_TOKEN {
+        if text.len() > MAX_TOKEN_BYTES {
             return Err(TokenError::TooLong);
         }
         let part = |part: &str| {
@@ -221,11 +221,11 @@ impl fmt::Display for Audience {
     }
 }
 
-impl Rule {
+impl AcceptanceRule {
     /// Node for which the bearer of a token with this review may report.
-    pub fn judge(&self, review: &Review) -> Result<NodeName, Denial> {
+    pub fn authenticate(&self, review: &AgentTokenReview) -> Result<NodeName, Denial> {
         if !review.authenticated {
-            return Err(Denial::NotAuthenticated(tamed(&review.error)));
+            return Err(Denial::NotAuthenticated(sanitized(&review.error)));
         }
         // An API server whose authenticator ignores audiences returns none; such a token would be valid for any
         // audience.
@@ -238,7 +238,7 @@ impl Rule {
         }
         if review.username != self.account.username() {
             return Err(Denial::Account {
-                found: tamed(&review.username),
+                found: sanitized(&review.username),
                 wanted: self.account.clone(),
             });
         }
@@ -250,11 +250,11 @@ impl Rule {
 }
 
 /// Start of an external message without control characters, which a terminal could interpret.
-pub(super) fn tamed(said: &str) -> String {
+pub(super) fn sanitized(said: &str) -> String {
     if said.is_empty() {
         return "it gives no reason".to_owned();
     }
-    let said = said.chars().take(LONGEST_REASON);
+    let said = said.chars().take(MAX_REASON_CHARS);
     said.map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 

@@ -10,31 +10,32 @@
 //! Checks turn facts into findings; the caller gathers the facts. Missing information has its own verdict, `unknown`,
 //! and never counts as good or bad.
 
+mod allocatable;
 mod amd;
 mod bus;
+mod control_groups;
 mod drivers;
 mod facts;
-mod groups;
 mod health;
 mod kubelet;
 mod labels;
 mod layout;
-mod managers;
 mod mig;
 mod neuron;
 mod nvidia;
-mod offered;
-mod shared;
+mod other_managers;
+mod owners;
 mod vendor_labels;
 
 use std::fmt;
 use std::str::FromStr;
 
 pub use facts::{
-    Facts, FeatureLabels, Files, GroupVersion, Groups, Installed, InstanceFiles, Kubelet, Layout,
-    LayoutDevice, PodGroups, Processes, Registered, Roots, Told, Traces,
+    AvailableModules, CgroupVersion, ControlGroups, DeviceFiles, DriverTraces, Facts,
+    FeatureLabels, InstanceFiles, Kubelet, LayoutDevice, LayoutProgress, Observed,
+    PodCgroupManager, Processes, RegisteredResources, Roots,
 };
-pub use managers::{GFD, MIG_MANAGER};
+pub use other_managers::{GFD, MIG_MANAGER};
 
 use crate::domain::id::PciAddress;
 
@@ -136,7 +137,7 @@ pub struct Finding {
 
 /// Number of findings by verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tally {
+pub struct VerdictCounts {
     /// Number of [`Verdict::Ok`] findings.
     pub ok: usize,
     /// Number of [`Verdict::Warning`] findings.
@@ -150,7 +151,7 @@ pub struct Tally {
 }
 
 /// Runs all checks. Returns at least one finding per check, in order of the checks.
-pub fn examine(facts: &Facts<'_>) -> Vec<Finding> {
+pub fn run_checks(facts: &Facts<'_>) -> Vec<Finding> {
     let parts = [
         bus::findings(facts),
         nvidia::findings(facts),
@@ -159,9 +160,9 @@ pub fn examine(facts: &Facts<'_>) -> Vec<Finding> {
         health::findings(facts),
         mig::findings(facts),
         layout::findings(facts),
-        groups::findings(facts),
+        control_groups::findings(facts),
         kubelet::findings(facts),
-        managers::findings(facts),
+        other_managers::findings(facts),
         labels::findings(facts),
         vendor_labels::findings(facts),
     ];
@@ -171,12 +172,12 @@ pub fn examine(facts: &Facts<'_>) -> Vec<Finding> {
 }
 
 /// Counts findings by verdict.
-pub fn tally(findings: &[Finding]) -> Tally {
+pub fn count_verdicts(findings: &[Finding]) -> VerdictCounts {
     let count = |verdict| {
         let all = findings.iter();
         all.filter(|finding| finding.verdict == verdict).count()
     };
-    Tally {
+    VerdictCounts {
         ok: count(Verdict::Ok),
         warning: count(Verdict::Warning),
         failing: count(Verdict::Failing),
@@ -244,7 +245,7 @@ impl Check {
         }
     }
 
-    fn found(
+    fn finding(
         self,
         subject: Subject,
         verdict: Verdict,
@@ -261,24 +262,24 @@ impl Check {
     }
 
     fn ok(self, subject: Subject, evidence: impl Into<String>) -> Finding {
-        self.found(subject, Verdict::Ok, evidence, None)
+        self.finding(subject, Verdict::Ok, evidence, None)
     }
 
     fn failing(self, subject: Subject, evidence: impl Into<String>, remedy: &str) -> Finding {
-        self.found(subject, Verdict::Failing, evidence, Some(remedy))
+        self.finding(subject, Verdict::Failing, evidence, Some(remedy))
     }
 
     fn warning(self, subject: Subject, evidence: impl Into<String>, remedy: &str) -> Finding {
-        self.found(subject, Verdict::Warning, evidence, Some(remedy))
+        self.finding(subject, Verdict::Warning, evidence, Some(remedy))
     }
 
     fn unknown(self, subject: Subject, evidence: impl Into<String>) -> Finding {
-        self.found(subject, Verdict::Unknown, evidence, None)
+        self.finding(subject, Verdict::Unknown, evidence, None)
     }
 
     /// The subject is the node, because no other object exists.
     fn not_applicable(self, evidence: impl Into<String>) -> Finding {
-        self.found(Subject::Node, Verdict::NotApplicable, evidence, None)
+        self.finding(Subject::Node, Verdict::NotApplicable, evidence, None)
     }
 }
 
@@ -321,12 +322,12 @@ impl fmt::Display for Subject {
 }
 
 /// Count with its noun.
-fn counted(count: usize, singular: &str, plural: &str) -> String {
+fn format_count(count: usize, singular: &str, plural: &str) -> String {
     format!("{count} {}", if count == 1 { singular } else { plural })
 }
 
 /// First few names of a list, for display.
-fn listed(names: &[String]) -> String {
+fn format_list(names: &[String]) -> String {
     const SHOWN: usize = 8;
     let shown: Vec<&str> = names.iter().take(SHOWN).map(String::as_str).collect();
     match names.len().saturating_sub(SHOWN) {

@@ -26,12 +26,12 @@ mod tests {
 
     #[derive(Debug, Error)]
     #[error("{0}")]
-    struct Told(&'static str, #[source] Option<Box<Told>>);
+    struct TestError(&'static str, #[source] Option<Box<TestError>>);
 
     #[test]
-    fn every_cause_is_told_once() {
-        let told = |text, cause| Told(text, Some(Box::new(cause)));
-        let disk = || Told("no space left", None);
+    fn every_cause_appears_once() {
+        let told = |text, cause| TestError(text, Some(Box::new(cause)));
+        let disk = || TestError("no space left", None);
         let line = chain(&told("cannot write", told("disk", disk())));
         assert_eq!(line, "cannot write: disk: no space left");
         let line = chain(&told("cannot write: no space left", disk()));

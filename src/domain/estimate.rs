@@ -11,15 +11,18 @@
 //! words.rs      times, speeds and costs as text
 //! ```
 
-pub mod breaker;
+pub mod circuit_breaker;
+pub mod format;
 mod roofline;
-pub mod words;
 mod workload;
 
 use thiserror::Error;
 
-pub use self::roofline::{DECODING, Efficiency, SOURCE, TRAINING, assumptions, roofline};
-pub use self::workload::{MOST_DEVICES, Precision, Workload, amount, batch, model, tokens_of};
+pub use self::roofline::{DECODING, Efficiency, SOURCE_NAME, TRAINING, assumptions, roofline};
+pub use self::workload::{
+    MAX_DEVICES, Precision, Workload, parse_count, total_tokens, validate_batch,
+    validate_model_name,
+};
 use crate::domain::id::TypeName;
 use crate::domain::price::{Amount, Currency, Price, PurchaseOption};
 
@@ -32,7 +35,7 @@ pub struct Interval {
 
 /// Estimated time or speed.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Figure {
+pub enum EstimateValue {
     /// Total duration in seconds.
     Seconds(Interval),
     /// Decoding speed of one sequence in tokens per second.
@@ -41,7 +44,7 @@ pub enum Figure {
 
 /// Devices of one type that work together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Devices {
+pub struct DeviceGroup {
     /// Type of the devices.
     pub type_name: TypeName,
     /// Number of devices.
@@ -60,12 +63,12 @@ pub struct CostRange {
     /// Purchase option of the price.
     pub option: PurchaseOption,
     /// Unit that the cost is for.
-    pub per: Per,
+    pub per: CostUnit,
 }
 
 /// Unit that a cost is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Per {
+pub enum CostUnit {
     /// One complete training run.
     Run,
     /// One million tokens, decoded sequentially.
@@ -77,10 +80,10 @@ pub enum Per {
 pub enum IntervalError {
     /// A number is not finite and positive.
     #[error("{0} is no amount of time and no speed")]
-    NoAmount(f64),
+    NotPositive(f64),
     /// The lower bound exceeds the upper bound.
     #[error("the interval from {low} to {high} is upside down")]
-    UpsideDown {
+    Inverted {
         /// Claimed lower bound.
         low: f64,
         /// Claimed upper bound.
@@ -126,13 +129,13 @@ impl Interval {
             if figure.is_finite() && figure > 0.0 {
                 Ok(())
             } else {
-                Err(IntervalError::NoAmount(figure))
+                Err(IntervalError::NotPositive(figure))
             }
         };
         amount(low)?;
         amount(high)?;
         if low > high {
-            return Err(IntervalError::UpsideDown { low, high });
+            return Err(IntervalError::Inverted { low, high });
         }
         Ok(Self { low, high })
     }
@@ -149,11 +152,13 @@ impl Interval {
 }
 
 /// Cost of `count` devices at this price for an estimate; `None` if it overflows.
-pub fn cost(figure: Figure, price: &Price, count: u32) -> Option<CostRange> {
+pub fn cost(figure: EstimateValue, price: &Price, count: u32) -> Option<CostRange> {
     let all = price.per_hour.times(count);
     let (shortest, longest, per) = match figure {
-        Figure::Seconds(time) => (time.low, time.high, Per::Run),
-        Figure::TokensPerSecond(speed) => (1e6 / speed.high, 1e6 / speed.low, Per::MillionTokens),
+        EstimateValue::Seconds(time) => (time.low, time.high, CostUnit::Run),
+        EstimateValue::TokensPerSecond(speed) => {
+            (1e6 / speed.high, 1e6 / speed.low, CostUnit::MillionTokens)
+        }
     };
     Some(CostRange {
         low: all.for_seconds(shortest)?,
@@ -164,7 +169,7 @@ pub fn cost(figure: Figure, price: &Price, count: u32) -> Option<CostRange> {
     })
 }
 
-impl Per {
+impl CostUnit {
     /// Name in documents.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -7,31 +7,32 @@
 mod counts;
 mod device;
 mod group;
-mod labeled;
 mod layout;
 mod neuron;
 mod node;
-mod pace;
-mod parts;
-mod rank;
+mod node_from_labels;
+mod partitions;
+mod report_rate;
 mod sharing;
 mod usage;
+mod usage_rank;
 
 pub use counts::{Counts, TypeCounts};
 pub use device::{DeviceSummary, Occupancy, Partitions};
-pub use group::Group;
+pub use group::NodeGroup;
 pub use layout::{
-    DeviceLayout, LONGEST_TEXT, LONGEST_WORD, LayoutStatus, LayoutSummary, MOST_DEVICES,
+    DeviceLayout, LayoutStatus, LayoutSummary, MAX_LAYOUT_DEVICES, MAX_TEXT_BYTES, MAX_WORD_BYTES,
 };
-pub use neuron::stepped;
+pub use neuron::rounded_for_report;
 pub use node::{NodeState, NodeSummary, Sharing};
-pub use pace::{MOST_TOLD, Pace, Step, USAGE_EVERY};
-pub use parts::{Part, parts_of};
-pub use rank::{UsageRank, ranked};
+pub use partitions::{PartitionUse, partitions_of};
+pub use report_rate::{MAX_REPORTED_TENANTS, MIN_REPORT_INTERVAL, ReportAction, ReportRate};
 pub use sharing::{
-    ByTurns, LONGEST_CONFIG, MOST_KEPT, MOST_RESOURCES, MOST_UNITS, SharingReport, SharingSummary,
+    MAX_CONFIG_BYTES, MAX_RESOURCES, MAX_RETAINED, MAX_UNITS, SharingReport, SharingSummary,
+    TimeSlicingExtent,
 };
-pub use usage::{Alarm, LARGEST_USAGE, MOST_MISSING, MOST_OF_TENANT, MOST_USED, alarms, told};
+pub use usage::{Alarm, MAX_ITEMS, MAX_MISSING, MAX_TENANT_ITEMS, MAX_USAGE_BYTES, alarms, told};
+pub use usage_rank::{UsageRank, rank_memory};
 
 #[cfg(test)]
 mod tests;

@@ -5,40 +5,45 @@
 //! the schema has no field for are stored in annotations. `wire` reads and writes the objects; the aggregator and the
 //! command line call this module. Source of the schema: opendatahub-operator, `api/infrastructure/v1`.
 
-mod chosen;
+mod checks;
 mod draft;
-mod edit;
 mod finding;
-mod held;
-mod judge;
-mod notes;
+mod node_selection;
+mod node_types;
+mod note_text;
+mod placement;
 mod reach;
 mod specs;
-mod way;
+mod user_changes;
 
 use std::fmt;
 
-pub use self::draft::{Draft, Note, Refusal, Wish, draft};
-pub use self::edit::{CountError, CountProblem, Counts, CountsError, NO_TAINT, Part};
-pub use self::finding::{Finding, Gravity};
-pub use self::held::{Held, Labeled, counts_parts, labeled, of_labels, selecting_label};
-pub use self::judge::{Queues, Surroundings, judge};
+pub use self::checks::{ClusterContext, LocalQueues, check_profile};
+pub use self::draft::{Draft, DraftError, DraftNote, DraftRequest, draft};
+pub use self::finding::{Finding, FindingSeverity};
+pub use self::node_types::{
+    DevicesByType, LabeledDevices, counts_partitions, devices_from_labels, labeled_devices,
+    selecting_label,
+};
+pub use self::placement::{Cluster, NodeCapacity, PlacementTarget, ProfilePlacement, placements};
 pub use self::reach::{Reach, TypeReach, reach};
 pub use self::specs::Specs;
-pub use self::way::{Cluster, Destination, Place, Way, ways};
-use crate::domain::cluster::{Amounts, Quantity, Selector, Toleration, Wants};
+pub use self::user_changes::{
+    CountError, CountField, CountOverride, CountProblem, CountsError, NO_TAINT,
+};
+use crate::domain::cluster::{Amounts, PodRequirements, Quantity, Selector, Toleration};
 use crate::domain::id::TypeName;
 
 /// Annotation with the accelerator types of a profile, separated by commas.
-pub const TYPE: &str = "octavo.dev/type";
+pub const TYPE_ANNOTATION: &str = "octavo.dev/type";
 /// Annotation with the memory of one device, in MiB.
-pub const MEMORY: &str = "octavo.dev/memory-mib";
+pub const MEMORY_ANNOTATION: &str = "octavo.dev/memory-mib";
 /// Annotation with the chip family.
-pub const ARCHITECTURE: &str = "octavo.dev/architecture";
+pub const ARCHITECTURE_ANNOTATION: &str = "octavo.dev/architecture";
 /// Annotation with the creator of the profile.
-pub const CREATED_BY: &str = "octavo.dev/created-by";
+pub const CREATED_BY_ANNOTATION: &str = "octavo.dev/created-by";
 /// Annotation with the reason for its creation.
-pub const REASON: &str = "octavo.dev/reason";
+pub const REASON_ANNOTATION: &str = "octavo.dev/reason";
 /// Octavo's node label by which generated profiles select; its value does not depend on sharing.
 pub const TYPE_LABEL: &str = "octavo.dev/type";
 
@@ -60,7 +65,7 @@ pub struct HardwareProfile {
     /// Node selection.
     pub scheduling: Scheduling,
     /// Octavo's annotations.
-    pub said: Said,
+    pub said: ProfileAnnotations,
     /// Unreadable parts, each prefixed with its path.
     pub unreadable: Vec<String>,
 }
@@ -136,7 +141,7 @@ pub enum Scheduling {
 
 /// Octavo's annotations on a profile.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Said {
+pub struct ProfileAnnotations {
     /// Accelerator types; empty if not stated.
     pub types: Vec<TypeName>,
     /// Memory of one device in MiB.
@@ -160,10 +165,11 @@ impl HardwareProfile {
 
     /// Requirements of a workload with the default counts. Source: the webhooks of workbenches-operator and
     /// odh-model-controller.
-    pub fn wants(&self) -> Wants {
+    pub fn requirements(&self) -> PodRequirements {
         let of = |one: &Identifier| (one.resource.clone(), one.default.quantity);
         let all: Vec<(String, Quantity)> = self.identifiers.iter().map(of).collect();
-        let amounts = Amounts::of(all.iter().map(|(name, count)| (name.as_str(), *count)));
+        let amounts =
+            Amounts::from_quantities(all.iter().map(|(name, count)| (name.as_str(), *count)));
         let (selector, tolerations) = match &self.scheduling {
             Scheduling::Node {
                 selector,
@@ -171,7 +177,7 @@ impl HardwareProfile {
             } => (selector.clone(), tolerations.clone()),
             Scheduling::Anywhere | Scheduling::Queue { .. } => Default::default(),
         };
-        Wants {
+        PodRequirements {
             amounts,
             selector,
             affinity: None,
@@ -262,7 +268,7 @@ impl ProfileKind {
     }
 
     /// Name in API responses.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Hardware => "hardware-profile",
             Self::Dashboard => "dashboard-profile",

@@ -4,7 +4,7 @@ mod pods;
 
 use std::collections::BTreeSet;
 
-pub use self::pods::{PodDevice, PodHolders, of_pods};
+pub use self::pods::{DeviceAllocation, PodHolders, holders_from_allocations};
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Inventory, ProcessKind};
 
@@ -18,12 +18,12 @@ pub struct Holder {
     /// Compute instance, by the driver's id within the GPU instance.
     pub compute_instance: Option<u32>,
     /// Process and pod details.
-    pub who: Who,
+    pub details: HolderDetails,
 }
 
 /// Known details of a process or pod that uses a device.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Who {
+pub struct HolderDetails {
     /// Process id in the PID namespace of the driver's host.
     pub pid: Option<u32>,
     /// Kind of use.
@@ -51,8 +51,8 @@ pub struct Pod {
 
 impl Holder {
     /// Returns `true` if it is a pod to which the kubelet allocated the device: only the kubelet reports pod names.
-    pub fn is_given(&self) -> bool {
-        let pod = self.who.pod.as_ref();
+    pub fn is_kubelet_allocation(&self) -> bool {
+        let pod = self.details.pod.as_ref();
         pod.is_some_and(|pod| pod.name.is_some())
     }
 }
@@ -65,10 +65,10 @@ pub fn of(inventory: &Inventory) -> Vec<Holder> {
             device: device.pci,
             gpu_instance: process.gpu_instance,
             compute_instance: process.compute_instance,
-            who: Who {
+            details: HolderDetails {
                 pid: Some(process.pid),
                 kind: Some(process.kind),
-                ..Who::default()
+                ..HolderDetails::default()
             },
         })
     });
@@ -77,10 +77,17 @@ pub fn of(inventory: &Inventory) -> Vec<Holder> {
 
 /// Merges two lists of holders: `open` have a device file open, `named` are known in more detail. A process in `open`
 /// is dropped if `named` has it at the same place.
-pub fn beside(mut named: Vec<Holder>, open: Vec<Holder>) -> Vec<Holder> {
-    let place = |of: &Holder| (of.device, of.gpu_instance, of.compute_instance, of.who.pid);
+pub fn merge_holders(mut named: Vec<Holder>, open: Vec<Holder>) -> Vec<Holder> {
+    let place = |of: &Holder| {
+        (
+            of.device,
+            of.gpu_instance,
+            of.compute_instance,
+            of.details.pid,
+        )
+    };
     let known: BTreeSet<_> = named.iter().map(place).collect();
-    let new = |holder: &Holder| holder.who.pid.is_none() || !known.contains(&place(holder));
+    let new = |holder: &Holder| holder.details.pid.is_none() || !known.contains(&place(holder));
     named.extend(open.into_iter().filter(new));
     named.sort();
     named
@@ -96,7 +103,7 @@ impl Pod {
     ///
     /// A process in its own cgroup namespace sees the paths of others relative to it, as
     /// `/../../pod<uid>/<container>`.
-    pub fn of_control_group(path: &str) -> Option<Self> {
+    pub fn from_cgroup_path(path: &str) -> Option<Self> {
         let is_from_within = path.starts_with("/../");
         let mut parts = path
             .split('/')
@@ -143,7 +150,7 @@ mod tests {
 
     #[track_caller]
     fn tells(path: &str, container: Option<&str>) {
-        let pod = Pod::of_control_group(path).unwrap();
+        let pod = Pod::from_cgroup_path(path).unwrap();
         assert_eq!(
             (pod.uid.as_deref(), pod.container.as_deref()),
             (Some(UID), container)
@@ -192,19 +199,19 @@ mod tests {
             tells(&path, Some(CONTAINER));
         }
         let other = format!("/../../../system.slice/docker-{CONTAINER}.scope");
-        assert_eq!(Pod::of_control_group(&other), None);
+        assert_eq!(Pod::from_cgroup_path(&other), None);
     }
 
     #[test]
-    fn who_is_named_already_is_not_named_again_where_he_is_and_keeps_his_context() {
+    fn merge_keeps_detailed_holders() {
         let holder = |pid: Option<u32>, gpu_instance: Option<u32>, kind| Holder {
             device: PciAddress::new(0, 7, 0, 0).unwrap(),
             gpu_instance,
             compute_instance: None,
-            who: Who {
+            details: HolderDetails {
                 pid,
                 kind,
-                ..Who::default()
+                ..HolderDetails::default()
             },
         };
         let compute = Some(ProcessKind::Compute);
@@ -215,7 +222,7 @@ mod tests {
             holder(Some(6), None, None),
             holder(None, None, None),
         ];
-        let all = beside(named, open);
+        let all = merge_holders(named, open);
         let expected = [
             holder(None, None, None),
             holder(None, None, None),
@@ -227,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pod_is_not_taken_for_one() {
+    fn other_cgroups_are_not_pods() {
         for path in [
             "/",
             "",
@@ -238,7 +245,7 @@ mod tests {
             "/kubepods/podhello/x",
             "/machine.slice/libpod-3f1c9a52.scope",
         ] {
-            assert_eq!(Pod::of_control_group(path), None, "{path}");
+            assert_eq!(Pod::from_cgroup_path(path), None, "{path}");
         }
     }
 }

@@ -220,7 +220,7 @@ mod tests {
     const UUID: &str = "5fd4087b-86f3-7a43-b711-4771313afc50";
 
     #[test]
-    fn gpu_and_mig_uuids_are_told_apart() {
+    fn gpu_and_mig_uuids_are_distinguished() {
         assert!(format!("GPU-{UUID}").parse::<GpuUuid>().is_ok());
         assert!(format!("MIG-{UUID}").parse::<MigUuid>().is_ok());
         assert!(format!("MIG-GPU-{UUID}/7/0").parse::<MigUuid>().is_ok());
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pci_address_is_named() {
+    fn invalid_pci_address_is_quoted_in_error() {
         for text in [
             "",
             "3b:00.0",
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_name_is_what_kubernetes_takes() {
+    fn node_name_follows_kubernetes_rules() {
         for text in ["a", "node-1", "ip-10-0-0-1.eu-west-1.compute.internal"] {
             assert!(text.parse::<NodeName>().is_ok(), "{text}");
         }
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_name_can_always_stand_in_a_label() {
+    fn type_name_is_valid_in_label() {
         assert!("nvidia-h200-141gb".parse::<TypeName>().is_ok());
         for text in ["", "-a", "a-", "NVIDIA", "a_b", &"a".repeat(64)] {
             assert!(text.parse::<TypeName>().is_err(), "{text}");

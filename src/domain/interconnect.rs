@@ -71,7 +71,7 @@ pub fn of(devices: &[Device]) -> Option<Interconnect> {
     }
     let kind = kind_of(&nodes, devices)?;
     let linked = adjacency(&nodes)?;
-    Some(judged(kind, &nodes, &linked))
+    Some(interconnect_of(kind, &nodes, &linked))
 }
 
 /// Interconnect of a node's devices. Neuron devices count only if no other accelerator answers.
@@ -87,14 +87,14 @@ pub fn of_node(inventory: &Inventory) -> Option<Interconnect> {
     }
 }
 
-fn judged(kind: InterconnectKind, nodes: &[&Device], linked: &[u64]) -> Interconnect {
+fn interconnect_of(kind: InterconnectKind, nodes: &[&Device], linked: &[u64]) -> Interconnect {
     let domains = components(linked)
         .into_iter()
         .map(|members| addresses(nodes, members))
         .collect();
     Interconnect {
         kind,
-        domain_size: clique::largest(linked),
+        domain_size: clique::max_clique_size(linked),
         domains,
     }
 }
@@ -118,17 +118,17 @@ fn kind_of(nodes: &[&Device], devices: &[Device]) -> Option<InterconnectKind> {
     if any(|remote| matches!(remote, LinkRemote::Device(_))) {
         return Some(InterconnectKind::NvLink);
     }
-    let silent = nodes.iter().any(|device| says_nothing_of_links(device));
+    let silent = nodes.iter().any(|device| has_unread_links(device));
     let all_told = remotes().next().is_none() && !silent && nodes.len() == devices.len();
     all_told.then_some(InterconnectKind::Pcie)
 }
 
 /// All of NVML's link functions have `NvLink` in their names.
-fn says_nothing_of_links(device: &Device) -> bool {
+fn has_unread_links(device: &Device) -> bool {
     device
         .problems
         .iter()
-        .any(|problem| problem.what.contains("NvLink"))
+        .any(|problem| problem.source.contains("NvLink"))
 }
 
 /// For each node, the bit set of nodes it has a direct link to. A common switch counts as a direct link: it provides

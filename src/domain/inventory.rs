@@ -13,16 +13,16 @@ mod usage;
 use std::fmt;
 use std::str::FromStr;
 
-pub use amd::{Amd, AmdPartition, Mode};
-pub use health::{Health, Problem, RecoveryAction, RemappedRows};
+pub use amd::{Amd, AmdPartition, PartitioningMode};
+pub use health::{Health, ReadProblem, RecoveryAction, RemappedRows};
 pub use links::{Fabric, LinkRemote, NvLink, SwitchGroup};
 pub use mig::{Completeness, ComputeInstance, GpuInstance, Mig, MigMode, MigState};
 pub use neuron::{
     DriverLayout, LogicalCores, LogicalSource, Neuron, NeuronDevice, NeuronErrors, NeuronIdentity,
     NeuronState, Topology,
 };
-pub use state::{Complaint, DeviceState, Gravity, passes_on};
-pub use usage::{InstanceUse, Usage};
+pub use state::{DeviceState, Issue, Severity, is_passthrough_driver};
+pub use usage::{DeviceProcesses, InstanceUse};
 
 use thiserror::Error;
 
@@ -152,7 +152,7 @@ pub struct Device {
     /// Data from AMD's driver.
     pub amd: Option<Amd>,
     /// Data that could not be read, with the errors.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ReadProblem>,
 }
 
 /// Vendor of accelerators.
@@ -179,7 +179,7 @@ pub enum Identity {
         sku: Option<Sku>,
     },
     /// Not identified, but named manually.
-    ByHand {
+    Manual {
         /// Type from the manual override.
         type_name: TypeName,
         /// Product of the catalog that the override refers to, if any.
@@ -275,7 +275,7 @@ impl Vendor {
 }
 
 /// Names of vendors without a variant of their own. Source: pci.ids.
-const OTHERS: [(u16, &str); 2] = [(0x8086, "intel"), (0x1da3, "habana")];
+const OTHER_VENDORS: [(u16, &str); 2] = [(0x8086, "intel"), (0x1da3, "habana")];
 
 impl FromStr for Vendor {
     type Err = UnknownVendor;
@@ -291,7 +291,7 @@ impl FromStr for Vendor {
             "amd" => Ok(Self::Amd),
             "aws" => Ok(Self::Aws),
             _ => {
-                let mut others = OTHERS.iter();
+                let mut others = OTHER_VENDORS.iter();
                 let named = others.find(|(_, name)| *name == text).map(|(id, _)| *id);
                 let id = named.or_else(|| text.strip_prefix("pci-").and_then(hex));
                 id.map(Self::Other).ok_or(UnknownVendor)
@@ -311,7 +311,7 @@ impl fmt::Display for Vendor {
             Self::Nvidia => f.pad("nvidia"),
             Self::Amd => f.pad("amd"),
             Self::Aws => f.pad("aws"),
-            Self::Other(id) => match OTHERS.iter().find(|(known, _)| known == id) {
+            Self::Other(id) => match OTHER_VENDORS.iter().find(|(known, _)| known == id) {
                 Some((_, name)) => f.pad(name),
                 None => f.pad(&format!("pci-{id:04x}")),
             },
@@ -335,7 +335,7 @@ impl fmt::Display for PciIds {
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Known { type_name, .. } | Self::ByHand { type_name, .. } => {
+            Self::Known { type_name, .. } | Self::Manual { type_name, .. } => {
                 f.pad(type_name.as_str())
             }
             Self::Unknown => f.pad("GPU - type unknown"),
@@ -347,7 +347,7 @@ impl Identity {
     /// The type, if known.
     pub fn type_name(&self) -> Option<&TypeName> {
         match self {
-            Self::Known { type_name, .. } | Self::ByHand { type_name, .. } => Some(type_name),
+            Self::Known { type_name, .. } | Self::Manual { type_name, .. } => Some(type_name),
             Self::Unknown => None,
         }
     }
@@ -355,14 +355,14 @@ impl Identity {
     /// Product of the catalog, if known.
     pub fn sku(&self) -> Option<&Sku> {
         match self {
-            Self::Known { sku, .. } | Self::ByHand { sku, .. } => sku.as_ref(),
+            Self::Known { sku, .. } | Self::Manual { sku, .. } => sku.as_ref(),
             Self::Unknown => None,
         }
     }
 
     /// Returns `true` if the type was set manually.
-    pub fn is_by_hand(&self) -> bool {
-        matches!(self, Self::ByHand { .. })
+    pub fn is_manual(&self) -> bool {
+        matches!(self, Self::Manual { .. })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Compiles the inventory of a node into labels.
 //!
-//! There are two families of keys. Octavo's own keys (`own.rs`) are stable under sharing and re-partitioning; selectors
+//! There are two families of keys. Octavo's own keys (`octavo_keys.rs`) are stable under sharing and re-partitioning; selectors
 //! should use these. The keys of NVIDIA's gpu-feature-discovery (`gfd.rs`) serve existing consumers and match that
 //! program byte for byte on a node with one GPU model. Every key and value is valid by construction: a value that
 //! Kubernetes would reject, and that node-feature-discovery would drop silently, is truncated, gets a hash suffix, and
@@ -10,25 +10,25 @@
 //! Labels therefore change only when the hardware does. `docs/labels.md` lists all keys.
 
 mod diff;
-mod draft;
 mod gfd;
-mod instances;
+mod instance_features;
+mod labels_builder;
 mod note;
-mod own;
+mod octavo_keys;
 mod set;
 mod value;
 
-pub use diff::{Change, Side, diff};
-pub use instances::instances;
+pub use diff::{DiffSide, LabelChange, diff};
+pub use instance_features::instance_features;
 pub use note::{InvalidMig, Note, Omission};
 pub use set::LabelSet;
 pub use value::{LabelError, LabelKey, LabelValue};
 
 use crate::domain::inventory::{Device, Inventory};
 use crate::domain::reason::Reason;
-use crate::domain::reconcile::Status;
+use crate::domain::reconcile::NodeLayoutStatus;
 use crate::domain::sharing::Offers;
-use draft::Draft;
+use labels_builder::LabelsBuilder;
 
 /// Options for compiling labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -60,9 +60,9 @@ pub enum LayoutState {
 
 impl LayoutState {
     /// Derives the layout state from the node's status; `None` if the node has no layout or was not observed yet.
-    pub fn of(status: &Status) -> Option<Self> {
+    pub fn from_status(status: &NodeLayoutStatus) -> Option<Self> {
         status.layout.as_ref()?;
-        match status.state.map(Reason::of) {
+        match status.state.map(Reason::parse) {
             Some(Some(Reason::Applied)) => Some(Self::Applied),
             Some(Some(Reason::Pending | Reason::Applying | Reason::Yielded)) => Some(Self::Pending),
             Some(Some(Reason::Blocked | Reason::NeedsReset | Reason::Drifted)) => {
@@ -78,10 +78,10 @@ impl LayoutState {
     /// Returns the value of the label.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Applied => Reason::Applied.word(),
-            Self::Pending => Reason::Pending.word(),
-            Self::Blocked => Reason::Blocked.word(),
-            Self::Failed => Reason::Failed.word(),
+            Self::Applied => Reason::Applied.as_str(),
+            Self::Pending => Reason::Pending.as_str(),
+            Self::Blocked => Reason::Blocked.as_str(),
+            Self::Failed => Reason::Failed.as_str(),
         }
     }
 }
@@ -110,7 +110,7 @@ pub enum Publication {
 
 /// The compiled labels, with notes about them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Compiled {
+pub struct CompiledLabels {
     /// The labels.
     pub labels: LabelSet,
     /// Truncated, omitted and chosen values, in the order of discovery.
@@ -119,12 +119,16 @@ pub struct Compiled {
 
 /// Compiles an inventory into labels. A node without accelerators has none. `offers` is what the device plugin offers
 /// now; without it, sharing is unknown and not labeled.
-pub fn compile(inventory: &Inventory, options: &Options, offers: Option<&Offers>) -> Compiled {
+pub fn compile(
+    inventory: &Inventory,
+    options: &Options,
+    offers: Option<&Offers>,
+) -> CompiledLabels {
     let mut devices: Vec<&Device> = inventory.devices.iter().collect();
     devices.sort_by_key(|device| device.pci);
-    let mut draft = Draft::default();
-    own::add(&mut draft, inventory, &devices, offers);
-    own::add_layout(&mut draft, &devices, options.layout);
+    let mut draft = LabelsBuilder::default();
+    octavo_keys::add(&mut draft, inventory, &devices, offers);
+    octavo_keys::add_layout(&mut draft, &devices, options.layout);
     match options.nvidia {
         Publication::Publish => gfd::add(&mut draft, inventory, &devices, (options, offers)),
         Publication::Withhold => {}

@@ -17,25 +17,25 @@
 mod architectures;
 mod fit;
 mod offer;
+mod profile_offer;
 mod rank;
 mod request;
-mod speed;
-mod through;
+mod throughput;
 
 use std::collections::BTreeSet;
 
 pub use self::architectures::{Generation, generation};
-use self::fit::{Fit, Why};
-pub use self::offer::{Change, Free, Link, Offer, Picked, Shape, Traits};
-pub use self::request::{Bytes, Interconnect, Isolation, Request, RequestError, type_named};
-pub use self::speed::{Measured, Speed, Speeds};
-use self::through::Fitting;
-pub use self::through::Through;
+use self::fit::{Fit, RejectionReason};
+pub use self::offer::{AvailabilityChange, FreeUnits, Link, Offer, ProfileInfo, Shape, Traits};
+use self::profile_offer::FittingProfile;
+pub use self::profile_offer::ProfileOffer;
+pub use self::request::{Bytes, Interconnect, Isolation, Request, RequestError, resolve_type};
+pub use self::throughput::{Measurement, Throughput, ThroughputTable};
 use crate::domain::price::Amount;
 
 /// Maximum number of offers in an answer, and of profiles. A fleet has a few dozen; the limit guards against invented
 /// types.
-pub const MOST_OFFERS: usize = 2000;
+pub const MAX_OFFERS: usize = 2000;
 
 /// Answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,11 +63,11 @@ pub enum Verdict {
 
 /// When an offer is available; smaller is sooner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
+pub enum OfferAvailability {
     /// Available now.
     Free,
     /// Available after a change that affects no running workload.
-    CouldBecome,
+    AfterChange,
     /// The number of free units is unknown.
     Unknown,
     /// Available once units are released.
@@ -84,9 +84,9 @@ pub struct Match {
     /// Units that a pod requests.
     pub count: u32,
     /// When the offer is available.
-    pub standing: Standing,
+    pub standing: OfferAvailability,
     /// Measured throughput, if a performance row exists.
-    pub speed: Option<Speed>,
+    pub speed: Option<Throughput>,
     /// Price of all units per hour, if known.
     pub per_hour: Option<Amount>,
     /// Reasons why the offer fits, as text.
@@ -106,35 +106,41 @@ pub struct Refusal {
 
 /// Matches `request` against the devices of nodes, without hardware profiles.
 pub fn answer(request: &Request, offers: Vec<Offer>) -> Answer {
-    of(request, sorted(offers), Picking::default())
+    build_answer(request, sorted(offers), ProfileMatches::default())
 }
 
 /// Matches `request` where users choose from `profiles`, which come first. Devices of nodes follow only if no fitting
 /// profile reaches them, or none makes them available as soon.
-pub fn answer_by_profiles(request: &Request, offers: Vec<Offer>, profiles: Vec<Through>) -> Answer {
+pub fn match_profiles(
+    request: &Request,
+    offers: Vec<Offer>,
+    profiles: Vec<ProfileOffer>,
+) -> Answer {
     let mut profiles = profiles;
     profiles.sort_by(|one, other| one.name.cmp(&other.name));
     profiles.dedup_by(|one, other| one.name == other.name);
-    profiles.truncate(MOST_OFFERS);
-    let mut picking = Picking {
-        is_asked: true,
-        ..Picking::default()
+    profiles.truncate(MAX_OFFERS);
+    let mut picking = ProfileMatches {
+        is_enabled: true,
+        ..ProfileMatches::default()
     };
     for profile in profiles {
-        picking.reached.append(&mut through::leads_to(&profile));
-        match through::judge(request, profile) {
+        picking
+            .reached
+            .append(&mut profile_offer::offer_names(&profile));
+        match profile_offer::check(request, profile) {
             Ok(fitting) => picking.fitting.push(fitting),
             Err(refusal) => picking.refused.push(refusal),
         }
     }
-    of(request, sorted(offers), picking)
+    build_answer(request, sorted(offers), picking)
 }
 
 /// Hardware profiles after matching.
 #[derive(Default)]
-struct Picking {
-    is_asked: bool,
-    fitting: Vec<Fitting>,
+struct ProfileMatches {
+    is_enabled: bool,
+    fitting: Vec<FittingProfile>,
     refused: Vec<Refusal>,
     /// Names of all offers that any profile reaches.
     reached: BTreeSet<String>,
@@ -143,36 +149,38 @@ struct Picking {
 fn sorted(mut offers: Vec<Offer>) -> Vec<Offer> {
     offers.sort_by(|one, other| one.name.cmp(&other.name));
     offers.dedup_by(|one, other| one.name == other.name);
-    offers.truncate(MOST_OFFERS);
+    offers.truncate(MAX_OFFERS);
     offers
 }
 
-fn of(request: &Request, offers: Vec<Offer>, picking: Picking) -> Answer {
-    let hopes = fit::best_memory(&offers);
+fn build_answer(request: &Request, offers: Vec<Offer>, picking: ProfileMatches) -> Answer {
+    let hopes = fit::largest_memory(&offers);
     let mut fitting: Vec<(Offer, Fit)> = Vec::new();
-    let mut refused: Vec<(Offer, Vec<Why>)> = Vec::new();
+    let mut refused: Vec<(Offer, Vec<RejectionReason>)> = Vec::new();
     for offer in offers {
-        match fit::judge(request, &offer, 1) {
-            Ok(fit) => fitting.extend(picking.alone(offer, fit)),
+        match fit::check(request, &offer, 1) {
+            Ok(fit) => fitting.extend(picking.unprofiled_match(offer, fit)),
             Err(why) => refused.push((offer, why)),
         }
     }
     let through = picking.fitting.into_iter();
     fitting.extend(through.map(|one| (one.offer, one.fit)));
-    let matches = rank::ranked(request, fitting, &refused);
+    let matches = rank::rank(request, fitting, &refused);
     let verdict = match matches.first().map(|best| best.standing) {
-        Some(Standing::Free) => Verdict::FitsNow,
-        Some(Standing::CouldBecome | Standing::Unknown | Standing::Taken) => Verdict::NothingFree,
+        Some(OfferAvailability::Free) => Verdict::FitsNow,
+        Some(
+            OfferAvailability::AfterChange | OfferAvailability::Unknown | OfferAvailability::Taken,
+        ) => Verdict::NothingFree,
         None => Verdict::NothingFits,
     };
     let summary = rank::summary(request, &matches, &refused, hopes.as_ref());
     // Problems with a type that profiles reach are reported for each profile. Partitions are not reported to a request
     // for whole devices.
-    let is_told = |(offer, _): &(Offer, Vec<Why>)| {
+    let is_told = |(offer, _): &(Offer, Vec<RejectionReason>)| {
         let is_unwanted = offer.shape.is_part() && request.isolation == Isolation::Exclusive;
-        !picking.is_asked || !(picking.reached.contains(&offer.name) || is_unwanted)
+        !picking.is_enabled || !(picking.reached.contains(&offer.name) || is_unwanted)
     };
-    let told = |(offer, why): (Offer, Vec<Why>)| Refusal {
+    let told = |(offer, why): (Offer, Vec<RejectionReason>)| Refusal {
         name: offer.name,
         why: why.iter().map(ToString::to_string).collect(),
     };
@@ -185,31 +193,31 @@ fn of(request: &Request, offers: Vec<Offer>, picking: Picking) -> Answer {
     }
 }
 
-impl Picking {
+impl ProfileMatches {
     /// Returns the devices of nodes as a match of their own, unless a profile makes them available as soon.
-    fn alone(&self, mut offer: Offer, fit: Fit) -> Option<(Offer, Fit)> {
-        if !self.is_asked {
+    fn unprofiled_match(&self, mut offer: Offer, fit: Fit) -> Option<(Offer, Fit)> {
+        if !self.is_enabled {
             return Some((offer, fit));
         }
-        let own = rank::standing(&offer, fit.count);
-        let leads = |one: &&Fitting| one.leads_to.contains(&offer.name);
+        let own = rank::availability_of(&offer, fit.count);
+        let leads = |one: &&FittingProfile| one.leads_to.contains(&offer.name);
         let standings = self.fitting.iter().filter(leads);
-        let standings = standings.map(|one| rank::standing(&one.offer, one.fit.count));
+        let standings = standings.map(|one| rank::availability_of(&one.offer, one.fit.count));
         let why = match standings.min() {
             Some(soonest) if soonest <= own => return None,
             Some(_) => "no profile has it as soon".to_owned(),
             None if self.reached.contains(&offer.name) => {
                 "no profile that fits has it; what does not fit says why".to_owned()
             }
-            None => format!("no profile offers it: {}", create(&offer)),
+            None => format!("no profile offers it: {}", create_command(&offer)),
         };
-        offer.lacks_profile = Some(why);
+        offer.no_profile_reason = Some(why);
         Some((offer, fit))
     }
 }
 
 /// Returns the command that creates a profile for an offer.
-fn create(offer: &Offer) -> String {
+fn create_command(offer: &Offer) -> String {
     let resource = offer.resource.as_ref();
     let resource = resource.filter(|_| offer.shape != Shape::Whole);
     let resource = resource.map(|name| format!(" --resource {name}"));
@@ -231,12 +239,12 @@ impl Verdict {
     }
 }
 
-impl Standing {
+impl OfferAvailability {
     /// Returns the serialized name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Free => "free",
-            Self::CouldBecome => "could-become",
+            Self::AfterChange => "could-become",
             Self::Unknown => "unknown",
             Self::Taken => "taken",
         }

@@ -56,7 +56,7 @@ pub struct PriceBook {
 pub enum PriceError {
     /// Not an amount.
     #[error(
-        "{0:?} is no price: digits, a point and at most {MOST_DECIMALS} digits behind it, as 12.34, and at most {MOST}"
+        "{0:?} is no price: digits, a point and at most {MAX_DECIMALS} digits behind it, as 12.34, and at most {MAX_AMOUNT}"
     )]
     Amount(String),
     /// Not a currency.
@@ -78,7 +78,7 @@ pub fn shown(amount: &str) -> String {
 
 /// Formats the bounds of an estimate like [`shown`]. From a thousand on, they are rounded to three significant
 /// digits, because the estimate is not more precise.
-pub fn estimated(low: &str, high: &str) -> (String, String) {
+pub fn format_estimate(low: &str, high: &str) -> (String, String) {
     let both = Decimal::from_str_exact(low)
         .ok()
         .zip(Decimal::from_str_exact(high).ok());
@@ -115,9 +115,9 @@ fn grouped(text: &str) -> String {
 }
 
 /// Maximum number of decimals. Cloud providers state hundredths of a cent.
-const MOST_DECIMALS: u32 = 6;
+const MAX_DECIMALS: u32 = 6;
 /// Maximum price of one device for one hour, and maximum cost limit: sums over a fleet cannot overflow.
-const MOST: u32 = 1_000_000;
+const MAX_AMOUNT: u32 = 1_000_000;
 
 impl PurchaseOption {
     /// All purchase options.
@@ -138,7 +138,7 @@ impl FromStr for PurchaseOption {
 
     fn from_str(text: &str) -> Result<Self, PriceError> {
         let known = Self::ALL.into_iter().find(|one| one.as_str() == text);
-        known.ok_or_else(|| PriceError::Option(start(text)))
+        known.ok_or_else(|| PriceError::Option(truncate(text)))
     }
 }
 
@@ -152,14 +152,14 @@ impl FromStr for Amount {
     type Err = PriceError;
 
     fn from_str(text: &str) -> Result<Self, PriceError> {
-        let wrong = || PriceError::Amount(start(text));
+        let wrong = || PriceError::Amount(truncate(text));
         let parts: Vec<&str> = text.split('.').collect();
         let digits = |part: &&str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
         if text.len() > 16 || parts.len() > 2 || !parts.iter().all(digits) {
             return Err(wrong());
         }
         let amount = Decimal::from_str_exact(text).map_err(|_| wrong())?;
-        if amount.scale() > MOST_DECIMALS || amount > Decimal::from(MOST) {
+        if amount.scale() > MAX_DECIMALS || amount > Decimal::from(MAX_AMOUNT) {
             return Err(wrong());
         }
         Ok(Self(amount))
@@ -200,7 +200,7 @@ impl FromStr for Currency {
         if is_one {
             Ok(Self(text.to_owned()))
         } else {
-            Err(PriceError::Currency(start(text)))
+            Err(PriceError::Currency(truncate(text)))
         }
     }
 }
@@ -246,7 +246,7 @@ impl PriceBook {
     }
 }
 
-fn start(text: &str) -> String {
+fn truncate(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
@@ -277,7 +277,7 @@ mod tests {
         ] {
             assert_eq!(
                 text.parse::<Amount>(),
-                Err(PriceError::Amount(start(text))),
+                Err(PriceError::Amount(truncate(text))),
                 "{text}"
             );
         }
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn tenths_add_up_as_on_paper() {
+    fn decimal_amounts_are_exact() {
         let tenth: Amount = "0.1".parse().unwrap();
         assert_eq!(tenth.times(3).to_string(), "0.3");
         assert_eq!(
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn money_is_shown_with_two_decimals_and_thousands_apart() {
+    fn amounts_have_two_decimals_and_thousands_separators() {
         for (amount, text) in [
             ("5", "5.00"),
             ("4.9", "4.90"),
@@ -317,9 +317,9 @@ mod tests {
     }
 
     #[test]
-    fn an_estimate_has_no_more_digits_than_it_knows() {
+    fn large_estimates_have_three_significant_digits() {
         let pair = |low, high| {
-            let (low, high) = estimated(low, high);
+            let (low, high) = format_estimate(low, high);
             format!("{low} to {high}")
         };
         assert_eq!(pair("233707.26", "560897.44"), "234,000 to 561,000");
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_book_does_not_have_has_no_price() {
+    fn missing_price_is_none() {
         let mut book = PriceBook::new("EUR".parse().unwrap());
         let h100: TypeName = "nvidia-h100-80gb".parse().unwrap();
         assert_eq!(

@@ -141,7 +141,7 @@ impl ProfileName {
     }
 
     /// Returns whether it has the media engines of which a board has only one set: `+me` and `+me.all`.
-    pub fn takes_media_extensions(&self) -> bool {
+    pub fn has_media_extensions(&self) -> bool {
         match &self.attributes {
             Attributes::None | Attributes::Without(_) => false,
             Attributes::With(names) => names.contains("me") || names.contains("me.all"),
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_canonical_form_drops_a_compute_part_that_says_nothing() {
+    fn canonical_form_drops_redundant_compute_part() {
         reads("3c.3g.40gb", "3g.40gb", (3, 3), 40);
         reads("1c.3g.40gb", "1c.3g.40gb", (1, 3), 40);
     }
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_other_tools_let_pass_are_refused() {
+    fn malformed_profile_names_are_rejected() {
         for text in [
             "",
             "g.gb",
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn more_compute_than_gpu_slices_is_named_as_such() {
+    fn more_compute_than_gpu_slices_is_rejected() {
         let error = "4c.3g.20gb".parse::<ProfileName>().unwrap_err();
         assert_eq!(
             error.to_string(),

@@ -31,9 +31,9 @@ pub struct Reading {
     /// and renders is listed twice.
     pub processes: Option<Vec<Process>>,
     /// Utilization by process, in no particular order; empty if the driver does not report it.
-    pub busy: Vec<Busy>,
+    pub process_utilization: Vec<ProcessUtilization>,
     /// Measured values.
-    pub vitals: Vitals,
+    pub metrics: DeviceMetrics,
 }
 
 impl Reading {
@@ -63,7 +63,7 @@ pub struct PartitionReading {
 
 /// Utilization of a device by one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Busy {
+pub struct ProcessUtilization {
     /// The process.
     pub pid: u32,
     /// Share of time in which it used the multiprocessors.
@@ -72,7 +72,7 @@ pub struct Busy {
 
 /// Measured values of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Vitals {
+pub struct DeviceMetrics {
     /// Share of time in which any kernel ran.
     pub compute: Option<Percent>,
     /// Share of time in which memory was read or written.
@@ -113,7 +113,7 @@ impl MemoryUse {
 
 impl Percent {
     /// A percentage reported by a driver; values above 100 become 100.
-    pub fn of(number: u32) -> Self {
+    pub fn saturating_from(number: u32) -> Self {
         Self(u8::try_from(number.min(100)).unwrap_or(100))
     }
 }

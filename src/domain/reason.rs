@@ -4,10 +4,10 @@
 //! Filters and alerts depend on these words, so an existing one never changes. A new reason needs a variant, its row in
 //! `rows.rs` and a place in [`Reason::ALL`]; `docs/reasons.md` is generated from this module (`make golden`).
 
-mod page;
+mod reference_page;
 mod rows;
 
-pub use page::page;
+pub use reference_page::page;
 use rows::Row;
 
 /// Reason for the state of a node or device.
@@ -52,7 +52,7 @@ pub enum Reason {
     /// GPU Operator's operands run again.
     OperandsRestored,
     /// GPU Operator's operands run again, and the device is still in use by another process.
-    OperandsInVain,
+    OperandsPauseIneffective,
     /// NVIDIA's device plugin was restarted.
     DevicePluginRefreshed,
     /// Kubelet offers the new partitions.
@@ -93,14 +93,14 @@ pub enum Reason {
 
 /// Severity of a reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum Severity {
     /// No attention required.
     Normal,
     /// Attention required.
     Warning,
 }
 
-impl Kind {
+impl Severity {
     /// Returns the type of a Kubernetes event. Source: Kubernetes, `core/v1`, Event, `type`.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -132,7 +132,7 @@ impl Reason {
         Self::KeysLeftToOthers,
         Self::OperandsPaused,
         Self::OperandsRestored,
-        Self::OperandsInVain,
+        Self::OperandsPauseIneffective,
         Self::DevicePluginRefreshed,
         Self::PartitionsOffered,
         Self::PartitionsNotOffered,
@@ -153,8 +153,8 @@ impl Reason {
         Self::MemoryNearlyExhausted,
     ];
 
-    /// Returns the identifier used in status, annotation, labels, metrics, history, and in the log as `reason=word`.
-    pub const fn word(self) -> &'static str {
+    /// Returns the identifier used in status, annotation, labels, metrics, history, and in the log as `reason=as_str`.
+    pub const fn as_str(self) -> &'static str {
         self.row().word
     }
 
@@ -164,7 +164,7 @@ impl Reason {
     }
 
     /// Returns the severity.
-    pub const fn kind(self) -> Kind {
+    pub const fn kind(self) -> Severity {
         self.row().kind
     }
 
@@ -179,13 +179,13 @@ impl Reason {
     }
 
     /// Returns the reason with this identifier; `None` for an unknown one, such as that of a newer agent.
-    pub fn of(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.word() == word)
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == word)
     }
 
-    /// Returns true if `word` is this reason's identifier.
+    /// Returns true if `as_str` is this reason's identifier.
     pub fn is(self, word: &str) -> bool {
-        self.word() == word
+        self.as_str() == word
     }
 
     const fn row(self) -> &'static Row {
@@ -209,7 +209,7 @@ impl Reason {
             Self::KeysLeftToOthers => &rows::KEYS_LEFT_TO_OTHERS,
             Self::OperandsPaused => &rows::OPERANDS_PAUSED,
             Self::OperandsRestored => &rows::OPERANDS_RESTORED,
-            Self::OperandsInVain => &rows::OPERANDS_IN_VAIN,
+            Self::OperandsPauseIneffective => &rows::OPERANDS_PAUSE_INEFFECTIVE,
             Self::DevicePluginRefreshed => &rows::DEVICE_PLUGIN_REFRESHED,
             Self::PartitionsOffered => &rows::PARTITIONS_OFFERED,
             Self::PartitionsNotOffered => &rows::PARTITIONS_NOT_OFFERED,
@@ -239,19 +239,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_reason_has_a_word_of_its_own_by_which_it_is_found() {
-        let words: BTreeSet<&str> = Reason::ALL.into_iter().map(Reason::word).collect();
+    fn each_reason_has_a_unique_parsable_word() {
+        let words: BTreeSet<&str> = Reason::ALL.into_iter().map(Reason::as_str).collect();
         assert_eq!(words.len(), Reason::ALL.len());
         for reason in Reason::ALL {
-            assert_eq!(Reason::of(reason.word()), Some(reason));
+            assert_eq!(Reason::parse(reason.as_str()), Some(reason));
         }
-        assert_eq!(Reason::of("nonsense"), None);
+        assert_eq!(Reason::parse("nonsense"), None);
     }
 
     #[test]
     fn words_are_kebab_case_events_are_camel_case_and_each_has_two_sentences() {
         for reason in Reason::ALL {
-            let word = reason.word();
+            let word = reason.as_str();
             let kebab = |c: char| c.is_ascii_lowercase() || c == '-';
             assert!(word.chars().all(kebab) && !word.is_empty(), "{word}");
             if let Some(event) = reason.event() {

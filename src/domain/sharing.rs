@@ -16,22 +16,22 @@
 //! several containers; each allocation is a *replica*. Memory is not isolated between the replicas of a unit.
 
 pub mod allocation;
-pub mod delivery;
 pub mod diagnosis;
 pub mod forecast;
 pub mod guard;
 pub mod hand_off;
 pub mod health;
-pub mod hold;
+pub mod injection;
 pub mod join;
 pub mod ledger;
+pub mod listing;
 pub mod offer;
 pub mod resource;
-pub mod slice;
+pub mod slice_length;
 pub mod status;
 pub mod usage;
 pub mod withhold;
 
-pub use offer::{Compiled, Offer, Offers, Partition, Unit};
+pub use offer::{CompiledOffers, Offer, Offers, Partition, Unit};
 pub use resource::{ResourceName, ShareId};
 pub use status::SharingStatus;

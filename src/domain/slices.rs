@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::domain::inventory::{Completeness, Condition, Device, GpuInstance, MigMode, MigState};
 
 /// Maximum number of slices. A larger number is a driver error: [`Untold::TooMany`].
-const MOST_SLICES: u32 = 24;
+const MAX_SLICES: u32 = 24;
 
 /// Drawable memory slices of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum Slices<'a> {
     /// None: the device cannot be partitioned, or it is not known whether it can.
     NotPartitionable,
     /// None, although the device can be partitioned.
-    Untold(Untold),
+    Undrawable(UndrawableReason),
     /// MIG mode is disabled: one whole GPU.
     Whole {
         /// Number of slices.
@@ -35,7 +35,7 @@ pub enum Slices<'a> {
 
 /// Reason why the slices of a device that can be partitioned cannot be drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Untold {
+pub enum UndrawableReason {
     /// The driver does not report the slices.
     NoSlices,
     /// The driver reports this many, more than any device has.
@@ -65,7 +65,7 @@ pub enum Region<'a> {
 
 impl<'a> Slices<'a> {
     /// The slices of `device`.
-    pub fn of(device: &'a Device) -> Self {
+    pub fn from_device(device: &'a Device) -> Self {
         let Some(state) = device.mig.state() else {
             return Self::NotPartitionable;
         };
@@ -74,13 +74,13 @@ impl<'a> Slices<'a> {
         }
         let slices = count(state);
         if slices == 0 {
-            return Self::Untold(Untold::NoSlices);
+            return Self::Undrawable(UndrawableReason::NoSlices);
         }
-        if slices > MOST_SLICES {
-            return Self::Untold(Untold::TooMany(slices));
+        if slices > MAX_SLICES {
+            return Self::Undrawable(UndrawableReason::TooMany(slices));
         }
         if state.geometry == Completeness::Partial {
-            return Self::Untold(Untold::Geometry);
+            return Self::Undrawable(UndrawableReason::Geometry);
         }
         match state.current {
             MigMode::Disabled => Self::Whole { slices },
@@ -91,7 +91,7 @@ impl<'a> Slices<'a> {
     /// Number of free slices; `None` if there are no partitions.
     pub fn free(&self) -> Option<usize> {
         match self {
-            Self::NotPartitionable | Self::Untold(_) | Self::Whole { .. } => None,
+            Self::NotPartitionable | Self::Undrawable(_) | Self::Whole { .. } => None,
             Self::Partitioned { regions, .. } => {
                 let free = regions
                     .iter()
@@ -147,13 +147,15 @@ fn partitioned(state: &MigState, slices: u32) -> Slices<'_> {
     }
     Slices::Partitioned {
         slices,
-        regions: joined(owners),
+        regions: join_regions(owners),
         hidden,
     }
 }
 
 /// Joins adjacent slices of the same owner to regions.
-fn joined<'a>(owners: impl IntoIterator<Item = (u32, Option<&'a GpuInstance>)>) -> Vec<Region<'a>> {
+fn join_regions<'a>(
+    owners: impl IntoIterator<Item = (u32, Option<&'a GpuInstance>)>,
+) -> Vec<Region<'a>> {
     let mut regions = Vec::new();
     for (start, owner) in owners {
         match (owner, regions.last_mut()) {

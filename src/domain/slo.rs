@@ -7,16 +7,16 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::accelerators::{Catalogue, Lookup, facts};
+use crate::domain::accelerators::{Catalog, Lookup, facts};
 use crate::domain::id::TypeName;
 use crate::domain::price::{Amount, PriceBook, PurchaseOption};
 
 /// Maximum number of replicas to consider.
-pub const MOST_REPLICAS: u32 = 1000;
+pub const MAX_REPLICAS: u32 = 1000;
 
 /// A measurement.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+pub struct MeasuredRow {
     /// Name of the hardware in the model catalog.
     pub hardware: String,
     /// Devices of one replica of the service.
@@ -51,7 +51,7 @@ pub enum Hardware {
 
 /// The evaluation of a row.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Judged {
+pub struct RowEvaluation {
     /// Index of the row, from 0.
     pub row: usize,
     /// The meaning of its hardware.
@@ -61,36 +61,40 @@ pub struct Judged {
     /// Cost of all replicas per hour, with the most expensive of the possible types; `None` if one has no price.
     pub per_hour: Option<Amount>,
     /// Human-readable unmet objectives; empty if it meets all.
-    pub misses: Vec<String>,
+    pub unmet: Vec<String>,
 }
 
 /// Evaluates all rows. Rows that meet all objectives come first; within both groups they are sorted by cost, then by
 /// number of devices, then by index.
-pub fn judge(rows: &[Row], wanted: &Objectives, prices: Option<&PriceBook>) -> Vec<Judged> {
-    let catalogue = Catalogue::built_in();
+pub fn evaluate(
+    rows: &[MeasuredRow],
+    wanted: &Objectives,
+    prices: Option<&PriceBook>,
+) -> Vec<RowEvaluation> {
+    let catalogue = Catalog::built_in();
     let mut names: BTreeMap<&str, Hardware> = BTreeMap::new();
-    let mut all: Vec<(u64, Judged)> = Vec::new();
+    let mut all: Vec<(u64, RowEvaluation)> = Vec::new();
     for (at, row) in rows.iter().enumerate() {
         let hardware = names
             .entry(&row.hardware)
-            .or_insert_with(|| Hardware::named(&catalogue, &row.hardware));
-        let one = one(row, (at, hardware.clone()), wanted, prices);
+            .or_insert_with(|| Hardware::resolve(&catalogue, &row.hardware));
+        let one = evaluate_row(row, (at, hardware.clone()), wanted, prices);
         let devices = u64::from(row.count).saturating_mul(one.replicas.unwrap_or(1).into());
         all.push((devices, one));
     }
     all.sort_by_key(|(devices, one)| {
         let dear = (one.per_hour.is_none(), one.per_hour);
-        (!one.misses.is_empty(), dear, *devices, one.row)
+        (!one.unmet.is_empty(), dear, *devices, one.row)
     });
     all.into_iter().map(|(_, one)| one).collect()
 }
 
-fn one(
-    row: &Row,
+fn evaluate_row(
+    row: &MeasuredRow,
     (at, hardware): (usize, Hardware),
     wanted: &Objectives,
     prices: Option<&PriceBook>,
-) -> Judged {
+) -> RowEvaluation {
     let mut misses = Vec::new();
     if let Hardware::Unknown(near) = &hardware {
         let near = match near.as_slice() {
@@ -109,7 +113,7 @@ fn one(
     }
     let per_hour = replicas.and_then(|replicas| {
         let devices = row.count.checked_mul(replicas)?;
-        Some(dearest(&hardware, wanted, prices)?.times(devices))
+        Some(max_price(&hardware, wanted, prices)?.times(devices))
     });
     if let Some(ceiling) = wanted.ceiling {
         match per_hour {
@@ -120,17 +124,17 @@ fn one(
             None => misses.push("nobody says what it costs".to_owned()),
         }
     }
-    Judged {
+    RowEvaluation {
         row: at,
         hardware,
         replicas,
         per_hour,
-        misses,
+        unmet: misses,
     }
 }
 
 /// Replicas required for the throughput; one if there is no throughput objective.
-fn replicas(row: &Row, wanted: &Objectives, misses: &mut Vec<String>) -> Option<u32> {
+fn replicas(row: &MeasuredRow, wanted: &Objectives, misses: &mut Vec<String>) -> Option<u32> {
     let Some(asked) = wanted.requests_per_second else {
         return Some(1);
     };
@@ -138,16 +142,20 @@ fn replicas(row: &Row, wanted: &Objectives, misses: &mut Vec<String>) -> Option<
         misses.push("its throughput was not measured".to_owned());
         return None;
     };
-    let found = (1..=MOST_REPLICAS).find(|replicas| f64::from(*replicas) * one >= asked);
+    let found = (1..=MAX_REPLICAS).find(|replicas| f64::from(*replicas) * one >= asked);
     if found.is_none() {
         misses.push(format!(
-            "one answers {one} requests a second: more than {MOST_REPLICAS} would be needed"
+            "one answers {one} requests a second: more than {MAX_REPLICAS} would be needed"
         ));
     }
     found
 }
 
-fn dearest(hardware: &Hardware, wanted: &Objectives, prices: Option<&PriceBook>) -> Option<Amount> {
+fn max_price(
+    hardware: &Hardware,
+    wanted: &Objectives,
+    prices: Option<&PriceBook>,
+) -> Option<Amount> {
     let Hardware::Types(types) = hardware else {
         return None;
     };
@@ -158,7 +166,7 @@ fn dearest(hardware: &Hardware, wanted: &Objectives, prices: Option<&PriceBook>)
 
 impl Hardware {
     /// The meaning of this name in the catalog.
-    pub fn named(catalogue: &Catalogue, text: &str) -> Self {
+    pub fn resolve(catalogue: &Catalog, text: &str) -> Self {
         let type_of = |sku| facts(sku).and_then(|facts| facts.type_name.parse().ok());
         let mut types: Vec<TypeName> = match catalogue.lookup(text) {
             Lookup::Found(sku) => type_of(&sku).into_iter().collect(),
@@ -183,8 +191,8 @@ mod tests {
 
     use super::*;
 
-    fn row(hardware: &str, count: u32, rps: f64, ttft: f64) -> Row {
-        Row {
+    fn row(hardware: &str, count: u32, rps: f64, ttft: f64) -> MeasuredRow {
+        MeasuredRow {
             hardware: hardware.to_owned(),
             count,
             requests_per_second: Some(rps),
@@ -213,13 +221,13 @@ mod tests {
     }
 
     #[test]
-    fn req_003_rows_that_meet_all_come_first_the_cheapest_first_with_the_copies_that_it_takes() {
+    fn req_003_rows_meeting_objectives_are_sorted_by_cost_with_replicas() {
         let rows = [
             row("H200", 1, 6.0, 120.0),
             row("A100 80GB", 2, 4.0, 250.0),
             row("A100 80GB", 1, 4.0, 400.0),
         ];
-        let judged = judge(&rows, &wanted(), Some(&book()));
+        let judged = evaluate(&rows, &wanted(), Some(&book()));
         let told: Vec<_> = judged
             .iter()
             .map(|one| {
@@ -239,33 +247,33 @@ mod tests {
                 (2, Some(3), some("4.50"))
             ]
         );
-        assert!(judged[0].misses.is_empty() && judged[1].misses.is_empty());
-        assert_eq!(judged[2].misses, ["ttft_p90 is 400, and 300 is the most"]);
+        assert!(judged[0].unmet.is_empty() && judged[1].unmet.is_empty());
+        assert_eq!(judged[2].unmet, ["ttft_p90 is 400, and 300 is the most"]);
     }
 
     #[test]
-    fn hardware_that_nobody_knows_is_told_and_a_name_of_several_types_stays_open() {
+    fn unknown_hardware_is_reported_and_ambiguous_name_keeps_all_types() {
         let rows = [
             row("RTX 4090", 1, 20.0, 100.0),
             row("H100", 1, 20.0, 100.0),
             row("H20O", 1, 20.0, 100.0),
         ];
-        let judged = judge(&rows, &wanted(), None);
+        let judged = evaluate(&rows, &wanted(), None);
         let of = |at| judged.iter().find(|one| one.row == at).unwrap();
         assert!(
-            of(0).misses[0].starts_with("nobody knows which hardware this is"),
+            of(0).unmet[0].starts_with("nobody knows which hardware this is"),
             "{:?}",
             of(0)
         );
         let Hardware::Types(types) = &of(1).hardware else {
             panic!("{:?}", of(1));
         };
-        assert!(types.len() > 1 && of(1).misses.is_empty(), "{types:?}");
-        assert!(of(2).misses[0].contains("did you mean"), "{:?}", of(2));
+        assert!(types.len() > 1 && of(1).unmet.is_empty(), "{types:?}");
+        assert!(of(2).unmet[0].contains("did you mean"), "{:?}", of(2));
     }
 
     #[test]
-    fn what_was_not_measured_or_has_no_price_is_missed_and_never_guessed() {
+    fn missing_measurement_or_price_is_an_unmet_objective() {
         let mut bare = row("H200", 1, 1.0, 1.0);
         bare.requests_per_second = None;
         bare.latencies.clear();
@@ -273,34 +281,34 @@ mod tests {
             ceiling: Some("5".parse().unwrap()),
             ..wanted()
         };
-        let judged = judge(&[bare], &objectives, Some(&book()));
+        let judged = evaluate(&[bare], &objectives, Some(&book()));
         assert_eq!(
-            judged[0].misses,
+            judged[0].unmet,
             [
                 "its throughput was not measured",
                 "ttft_p90 was not measured",
                 "nobody says what it costs"
             ]
         );
-        let dear = judge(&[row("H200", 2, 10.0, 1.0)], &objectives, Some(&book()));
-        assert_eq!(dear[0].misses, ["it costs 8 an hour, and 5 is the most"]);
-        let small = judge(&[row("H200", 1, 0.001, 1.0)], &wanted(), None);
-        assert!(small[0].misses[0].contains("more than 1000 would be needed"));
+        let dear = evaluate(&[row("H200", 2, 10.0, 1.0)], &objectives, Some(&book()));
+        assert_eq!(dear[0].unmet, ["it costs 8 an hour, and 5 is the most"]);
+        let small = evaluate(&[row("H200", 1, 0.001, 1.0)], &wanted(), None);
+        assert!(small[0].unmet[0].contains("more than 1000 would be needed"));
     }
 
     proptest! {
         #[test]
-        fn no_row_is_lost_and_what_meets_all_does(
+        fn all_rows_are_returned_and_met_objectives_hold(
             rows in prop::collection::vec((prop::sample::select(vec!["H200", "A100 80GB", "x"]), 1..9_u32, 0.1..50.0_f64, 1.0..600.0_f64), 0..20),
         ) {
-            let rows: Vec<Row> = rows.into_iter().map(|(name, count, rps, ttft)| row(name, count, rps, ttft)).collect();
-            let judged = judge(&rows, &wanted(), Some(&book()));
+            let rows: Vec<MeasuredRow> = rows.into_iter().map(|(name, count, rps, ttft)| row(name, count, rps, ttft)).collect();
+            let judged = evaluate(&rows, &wanted(), Some(&book()));
             let mut places: Vec<usize> = judged.iter().map(|one| one.row).collect();
             places.sort_unstable();
             prop_assert_eq!(places, (0..rows.len()).collect::<Vec<_>>());
-            let flags: Vec<bool> = judged.iter().map(|one| !one.misses.is_empty()).collect();
+            let flags: Vec<bool> = judged.iter().map(|one| !one.unmet.is_empty()).collect();
             prop_assert!(flags.is_sorted());
-            for one in judged.iter().filter(|one| one.misses.is_empty()) {
+            for one in judged.iter().filter(|one| one.unmet.is_empty()) {
                 let row = &rows[one.row];
                 prop_assert!(row.latencies["ttft_p90"] <= 300.0);
                 let replicas = f64::from(one.replicas.unwrap());

@@ -9,19 +9,20 @@ use std::collections::BTreeMap;
 use super::catalog::{GpuInstanceProfile, Placement};
 
 /// Maximum number of compute instances in one GPU instance; no device has more. Each doubles the work.
-pub(in crate::domain) const MOST: usize = 8;
+pub(in crate::domain) const MAX_COMPUTE_INSTANCES: usize = 8;
 
 /// Maximum size of a GPU instance, in GPU slices.
-const LARGEST: u32 = 8;
+const MAX_GPU_SLICES: u32 = 8;
 
 /// Maximum number of slices of a profile: bounds the work if a driver reports billions.
-const MOST_SLICES: u32 = 24;
+const MAX_PROFILE_SLICES: u32 = 24;
 
 /// The sizes, in compute slices, that a compute instance may have in a GPU instance of this profile.
-pub(in crate::domain) fn sizes(profile: &GpuInstanceProfile) -> Vec<u32> {
+pub(in crate::domain) fn compute_sizes(profile: &GpuInstanceProfile) -> Vec<u32> {
     let whole = profile.resources.gpu_slices;
-    let all = 1..=whole.min(MOST_SLICES);
-    all.filter(|size| most(profile, *size) > 0).collect()
+    let all = 1..=whole.min(MAX_PROFILE_SLICES);
+    all.filter(|size| max_instances(profile, *size) > 0)
+        .collect()
 }
 
 /// Maximum number of compute instances of `slices` slices in one GPU instance of this profile; zero if there cannot
@@ -29,7 +30,7 @@ pub(in crate::domain) fn sizes(profile: &GpuInstanceProfile) -> Vec<u32> {
 ///
 /// If the driver does not report them: all slices, or at most half, rounded up. Source: NVIDIA go-nvlib,
 /// `pkg/nvlib/device/mig_profile.go`.
-pub(in crate::domain) fn most(profile: &GpuInstanceProfile, slices: u32) -> u32 {
+pub(in crate::domain) fn max_instances(profile: &GpuInstanceProfile, slices: u32) -> u32 {
     let whole = profile.resources.gpu_slices;
     if slices == 0 || slices > whole {
         return 0;
@@ -41,7 +42,7 @@ pub(in crate::domain) fn most(profile: &GpuInstanceProfile, slices: u32) -> u32 
     let listed = &profile.compute_profiles;
     if listed.is_empty() {
         let half = slices.saturating_mul(2) <= whole.saturating_add(1);
-        let more = whole.saturating_sub(slices).checked_div(step(slices));
+        let more = whole.saturating_sub(slices).checked_div(alignment(slices));
         return if half {
             more.unwrap_or(0).saturating_add(1)
         } else {
@@ -55,8 +56,8 @@ pub(in crate::domain) fn most(profile: &GpuInstanceProfile, slices: u32) -> u32 
 }
 
 /// Returns whether an empty GPU instance of this profile can be split into these compute instances.
-pub(in crate::domain) fn possible(profile: &GpuInstanceProfile, compute: &[u32]) -> bool {
-    if compute.len() > MOST {
+pub(in crate::domain) fn is_possible(profile: &GpuInstanceProfile, compute: &[u32]) -> bool {
+    if compute.len() > MAX_COMPUTE_INSTANCES {
         return false;
     }
     let whole = profile.resources.gpu_slices;
@@ -69,17 +70,17 @@ pub(in crate::domain) fn possible(profile: &GpuInstanceProfile, compute: &[u32])
     sum <= u64::from(whole)
         && counts
             .iter()
-            .all(|(slices, count)| *count <= most(profile, *slices))
-        && (!profile.compute_profiles.is_empty() || beside(&[], compute, whole))
+            .all(|(slices, count)| *count <= max_instances(profile, *slices))
+        && (!profile.compute_profiles.is_empty() || fits_beside(&[], compute, whole))
 }
 
-/// Returns whether compute instances of these `sizes` fit beside those at `taken` in a GPU instance of `whole`
+/// Returns whether compute instances of these `compute_sizes` fit beside those at `taken` in a GPU instance of `whole`
 /// slices.
 ///
 /// A compute instance of two slices starts at an even slice and a larger one at a multiple of four; the counts of
 /// every known listing follow from this. For a GPU instance larger than any known one the rule is not known, and only
 /// the sum is checked.
-pub(in crate::domain) fn beside(taken: &[Placement], sizes: &[u32], whole: u32) -> bool {
+pub(in crate::domain) fn fits_beside(taken: &[Placement], sizes: &[u32], whole: u32) -> bool {
     let there = taken.iter().map(|place| place.size);
     let sum: u64 = there.chain(sizes.iter().copied()).map(u64::from).sum();
     if sum > u64::from(whole) {
@@ -87,7 +88,7 @@ pub(in crate::domain) fn beside(taken: &[Placement], sizes: &[u32], whole: u32) 
     }
     let mut sizes = sizes.to_vec();
     sizes.sort_unstable_by(|a, b| b.cmp(a));
-    whole > LARGEST || place_all(&mut taken.to_vec(), &sizes, whole)
+    whole > MAX_GPU_SLICES || place_all(&mut taken.to_vec(), &sizes, whole)
 }
 
 fn place_all(taken: &mut Vec<Placement>, sizes: &[u32], whole: u32) -> bool {
@@ -108,13 +109,13 @@ fn place_all(taken: &mut Vec<Placement>, sizes: &[u32], whole: u32) -> bool {
             }
             taken.pop();
         }
-        start = start.saturating_add(step(*size));
+        start = start.saturating_add(alignment(*size));
     }
     false
 }
 
 /// Alignment of compute instances of this size.
-fn step(slices: u32) -> u32 {
+fn alignment(slices: u32) -> u32 {
     slices.checked_next_power_of_two().unwrap_or(u32::MAX)
 }
 
@@ -151,41 +152,45 @@ mod tests {
     const SEVEN: [(u32, u32); 5] = [(1, 7), (2, 3), (3, 2), (4, 1), (7, 1)];
 
     #[test]
-    fn what_no_driver_lists_goes_by_the_rule_and_says_what_the_list_would_say() {
+    fn split_rule_matches_driver_list() {
         let (ruled, listed) = (profile(7, &[]), profile(7, &SEVEN));
-        assert_eq!(sizes(&ruled), [1, 2, 3, 4, 7]);
-        assert_eq!(sizes(&ruled), sizes(&listed));
+        assert_eq!(compute_sizes(&ruled), [1, 2, 3, 4, 7]);
+        assert_eq!(compute_sizes(&ruled), compute_sizes(&listed));
         for slices in 0..10 {
-            assert_eq!(most(&ruled, slices), most(&listed, slices), "{slices}");
+            assert_eq!(
+                max_instances(&ruled, slices),
+                max_instances(&listed, slices),
+                "{slices}"
+            );
         }
-        assert_eq!(sizes(&profile(3, &[])), [1, 2, 3]);
-        assert_eq!(sizes(&profile(4, &[])), [1, 2, 4]);
+        assert_eq!(compute_sizes(&profile(3, &[])), [1, 2, 3]);
+        assert_eq!(compute_sizes(&profile(4, &[])), [1, 2, 4]);
     }
 
     #[test]
-    fn a_split_has_room_side_by_side() {
+    fn split_must_fit_side_by_side() {
         for fits in [&[1, 1, 1][..], &[2, 1], &[3], &[2], &[]] {
-            assert!(possible(&profile(3, &[]), fits), "{fits:?}");
+            assert!(is_possible(&profile(3, &[]), fits), "{fits:?}");
         }
         for not in [&[2, 2][..], &[3, 1], &[0], &[1, 1, 1, 1], &[4]] {
-            assert!(!possible(&profile(3, &[]), not), "{not:?}");
+            assert!(!is_possible(&profile(3, &[]), not), "{not:?}");
         }
         // The 3c is placed at the end, so that the others get the first four slices.
-        assert!(possible(&profile(7, &[]), &[3, 2, 2]));
-        assert!(possible(&profile(7, &[]), &[4, 3]));
-        assert!(!possible(&profile(7, &[]), &[3, 3, 2]));
+        assert!(is_possible(&profile(7, &[]), &[3, 2, 2]));
+        assert!(is_possible(&profile(7, &[]), &[4, 3]));
+        assert!(!is_possible(&profile(7, &[]), &[3, 3, 2]));
     }
 
     #[test]
-    fn a_list_of_the_driver_is_believed() {
+    fn driver_profiles_take_precedence() {
         let listed = profile(4, &[(1, 4), (4, 1)]);
-        assert!(possible(&listed, &[1, 1, 1, 1]) && !possible(&listed, &[2, 2]));
+        assert!(is_possible(&listed, &[1, 1, 1, 1]) && !is_possible(&listed, &[2, 2]));
         // The unsplit one exists although it is not listed.
-        assert!(possible(&profile(4, &[(1, 4)]), &[4]));
+        assert!(is_possible(&profile(4, &[(1, 4)]), &[4]));
     }
 
     #[test]
-    fn a_profile_of_billions_of_slices_keeps_nobody() {
+    fn absurd_slice_count_is_bounded() {
         let absurd = profile(7, &[]);
         let absurd = GpuInstanceProfile {
             resources: InstanceResources {
@@ -194,7 +199,7 @@ mod tests {
             },
             ..absurd
         };
-        assert_eq!(sizes(&absurd).len(), 24);
-        assert!(possible(&absurd, &[u32::MAX]) && !possible(&absurd, &[u32::MAX, 1]));
+        assert_eq!(compute_sizes(&absurd).len(), 24);
+        assert!(is_possible(&absurd, &[u32::MAX]) && !is_possible(&absurd, &[u32::MAX, 1]));
     }
 }

@@ -24,7 +24,7 @@ mod sender;
 
 pub use backoff::Backoff;
 pub use parts::{Change, Content, Digest, PartKey, PartKeyError, Parts};
-pub use receiver::{Greeting, Offer, Receiver, Status};
+pub use receiver::{Greeting, OfferedStatus, Receiver, StatusOffer};
 pub use sender::Sender;
 
 use std::borrow::Cow;
@@ -82,7 +82,7 @@ pub struct Run {
 
 /// A message from the aggregator.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ToAgent {
+pub enum AggregatorMessage {
     /// The aggregator has this status.
     Ack {
         /// Its sequence number.

@@ -26,7 +26,7 @@ fn is_invisible(c: char) -> bool {
 }
 
 /// Returns at most `most` bytes of `text`, cut at a character boundary.
-pub fn beginning(text: &str, most: usize) -> String {
+pub fn truncate(text: &str, most: usize) -> String {
     let mut end = text.len().min(most);
     while !text.is_char_boundary(end) {
         end = end.saturating_sub(1);
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_can_neither_steer_a_terminal_nor_turn_its_line_around() {
+    fn printable_removes_control_and_bidi_characters() {
         for (text, shown) in [
             ("NVIDIA H100 80GB é 漢", "NVIDIA H100 80GB é 漢"),
             ("a\u{1b}[31mb\n", "a\u{fffd}[31mb "),
@@ -54,9 +54,9 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_ends_with_a_whole_character() {
-        assert_eq!(beginning("aéb", 2), "a");
-        assert_eq!(beginning("aéb", 3), "aé");
-        assert_eq!(beginning("aéb", 9), "aéb");
+    fn truncation_keeps_whole_characters() {
+        assert_eq!(truncate("aéb", 2), "a");
+        assert_eq!(truncate("aéb", 3), "aé");
+        assert_eq!(truncate("aéb", 9), "aéb");
     }
 }

@@ -2,31 +2,31 @@
 //!
 //! Used by `aggregator::pod_types`, which receives allocations from agents, reads the pods from the API server and
 //! writes the differences. A pod requests "a GPU" and does not know which one it got; chargeback and later analysis
-//! read it from the annotations. [`Ledger`] schedules the requests.
+//! read it from the annotations. [`AnnotationSchedule`] schedules the requests.
 
-mod held;
-mod ledger;
-mod place;
-mod rate;
+mod holdings;
+mod pod_key;
+mod rate_limiter;
+mod schedule;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use self::held::{Held, Holdings, holdings};
-pub use self::ledger::{Claim, Claims, Key, Ledger, Next};
-pub use self::place::Place;
-pub use self::rate::Rate;
+pub use self::holdings::{HoldingCounts, Holdings, holdings};
+pub use self::pod_key::PodKey;
+pub use self::rate_limiter::RateLimiter;
+pub use self::schedule::{AllocationClaim, AnnotationSchedule, Claims, NextAction, PodOnNode};
 use crate::domain::id::{PciAddress, TypeName};
 use crate::domain::profile::ProfileName;
 use crate::domain::sharing::usage::{Tenant, UnitUsage, Usage};
 
 /// Accelerator type of the allocated devices.
-pub const TYPE: &str = "accelerator.opendatahub.io/type";
+pub const TYPE_ANNOTATION: &str = "accelerator.opendatahub.io/type";
 /// MIG profile of the allocated partitions; absent if there are none.
-pub const MIG_PROFILE: &str = "octavo.dev/mig-profile";
+pub const MIG_PROFILE_ANNOTATION: &str = "octavo.dev/mig-profile";
 /// Kind of allocation: exclusive, MIG partition, or time-slicing.
-pub const SHARING: &str = "octavo.dev/sharing";
+pub const SHARING_ANNOTATION: &str = "octavo.dev/sharing";
 /// All our annotation keys.
-pub const KEYS: [&str; 3] = [TYPE, MIG_PROFILE, SHARING];
+pub const KEYS: [&str; 3] = [TYPE_ANNOTATION, MIG_PROFILE_ANNOTATION, SHARING_ANNOTATION];
 
 /// Value for several different values.
 const MIXED: &str = "mixed";
@@ -34,7 +34,7 @@ const MIXED: &str = "mixed";
 const UNKNOWN: &str = "unknown";
 
 /// Maximum number of pods accepted from one node: a multiple of kubelet's limit.
-const MOST_PODS: usize = 1024;
+const MAX_PODS_PER_NODE: usize = 1024;
 
 /// A pod's annotations, limited to our keys.
 pub type Annotations = BTreeMap<String, String>;
@@ -43,7 +43,7 @@ pub type Changes = BTreeMap<&'static str, Option<String>>;
 
 /// The desired annotations of a pod, by key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Marks(BTreeMap<&'static str, String>);
+pub struct PodAnnotations(BTreeMap<&'static str, String>);
 
 /// A pod as reported by the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -69,23 +69,23 @@ pub struct Patch {
 
 /// A device, partition or replica allocated to a pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Part {
+struct AllocatedPart {
     kind: Option<TypeName>,
     profile: Option<String>,
     sharing: &'static str,
 }
 
-impl Marks {
+impl PodAnnotations {
     /// The annotations of a pod with these allocations.
-    fn of(parts: &BTreeSet<Part>) -> Self {
+    fn from_parts(parts: &BTreeSet<AllocatedPart>) -> Self {
         let kinds = parts.iter().map(|part| part.kind.as_ref());
         let kind = kinds.map(|kind| kind.map_or(UNKNOWN, TypeName::as_str));
         let profiles = parts.iter().filter_map(|part| part.profile.as_deref());
         let sharing = parts.iter().map(|part| part.sharing);
         let all = [
-            (TYPE, one(kind)),
-            (MIG_PROFILE, one(profiles)),
-            (SHARING, one(sharing)),
+            (TYPE_ANNOTATION, common_value(kind)),
+            (MIG_PROFILE_ANNOTATION, common_value(profiles)),
+            (SHARING_ANNOTATION, common_value(sharing)),
         ];
         let there = all.into_iter();
         Self(
@@ -111,7 +111,7 @@ impl Marks {
 }
 
 /// The common value, or `mixed` if there are several.
-fn one<'a>(values: impl Iterator<Item = &'a str>) -> Option<String> {
+fn common_value<'a>(values: impl Iterator<Item = &'a str>) -> Option<String> {
     let different: BTreeSet<&str> = values.collect();
     let first = different.first()?;
     let said = if different.len() > 1 { MIXED } else { first };
@@ -122,12 +122,12 @@ fn one<'a>(values: impl Iterator<Item = &'a str>) -> Option<String> {
 ///
 /// Tenants without an allocation are not charged, and tenants without a name cannot be found; both are left out.
 pub fn claims(usage: &Usage, types: &BTreeMap<PciAddress, TypeName>) -> Claims {
-    let mut given: BTreeMap<Place, (BTreeSet<Part>, BTreeSet<String>)> = BTreeMap::new();
+    let mut given: BTreeMap<PodKey, (BTreeSet<AllocatedPart>, BTreeSet<String>)> = BTreeMap::new();
     for device in &usage.devices {
         for unit in &device.units {
             for tenant in unit.tenants.iter().filter(|tenant| !tenant.ids.is_empty()) {
                 let Some(place) = place(tenant) else { continue };
-                if given.len() >= MOST_PODS && !given.contains_key(&place) {
+                if given.len() >= MAX_PODS_PER_NODE && !given.contains_key(&place) {
                     continue;
                 }
                 let (parts, uids) = given.entry(place).or_default();
@@ -137,23 +137,29 @@ pub fn claims(usage: &Usage, types: &BTreeMap<PciAddress, TypeName>) -> Claims {
         }
     }
     let claims = given.into_iter().map(|(place, (parts, uids))| {
-        let marks = Marks::of(&parts);
-        (place, Claim { uids, marks })
+        let marks = PodAnnotations::from_parts(&parts);
+        (
+            place,
+            AllocationClaim {
+                uids,
+                annotations: marks,
+            },
+        )
     });
     claims.collect()
 }
 
-fn place(tenant: &Tenant) -> Option<Place> {
-    Place::new(tenant.namespace.as_deref()?, tenant.pod.as_deref()?)
+fn place(tenant: &Tenant) -> Option<PodKey> {
+    PodKey::new(tenant.namespace.as_deref()?, tenant.pod.as_deref()?)
 }
 
 /// Returns whether the unit is shared. With NVIDIA's plugin, this may be known from the id only.
-fn by_turns(unit: &UnitUsage, tenant: &Tenant) -> bool {
+fn is_time_sliced(unit: &UnitUsage, tenant: &Tenant) -> bool {
     unit.replicas.is_some() || tenant.ids.iter().any(|id| id.number().is_some())
 }
 
-fn part(unit: &UnitUsage, tenant: &Tenant, kind: Option<&TypeName>) -> Part {
-    let sharing = match (by_turns(unit, tenant), unit.partition) {
+fn part(unit: &UnitUsage, tenant: &Tenant, kind: Option<&TypeName>) -> AllocatedPart {
+    let sharing = match (is_time_sliced(unit, tenant), unit.partition) {
         (true, _) => "time-slicing",
         (false, Some(_)) => "mig",
         (false, None) => "exclusive",
@@ -166,7 +172,7 @@ fn part(unit: &UnitUsage, tenant: &Tenant, kind: Option<&TypeName>) -> Part {
         (Some(_), Some(profile)) => Some(profile.to_string()),
         (Some(_), None) => Some(UNKNOWN.to_owned()),
     };
-    Part {
+    AllocatedPart {
         kind: kind.cloned(),
         profile,
         sharing,

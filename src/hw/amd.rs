@@ -13,10 +13,10 @@ mod files;
 mod kfd;
 
 use crate::domain::id::PciAddress;
-use crate::domain::inventory::{Amd, Mode, PciIds, Problem};
+use crate::domain::inventory::{Amd, PartitioningMode, PciIds, ReadProblem};
 use crate::domain::quantity::Mebibytes;
 use crate::hw::pci::PciFunction;
-use crate::hw::sysfs::{MOST_MEMORY, Sysfs};
+use crate::hw::sysfs::{MAX_DEVICE_MEMORY, Sysfs};
 
 use files::Files;
 use kfd::Topology;
@@ -28,29 +28,29 @@ const AMD: u16 = 0x1002;
 
 /// PCI device IDs of virtual functions: MI210, MI300X, MI325X, V710, V620. Source: AMD GPU Operator, its
 /// node-feature-discovery rule (`amd-vgpu`).
-const VIRTUAL: [u16; 5] = [0x7410, 0x74b5, 0x74b9, 0x7461, 0x73ae];
+const VIRTUAL_FUNCTION_IDS: [u16; 5] = [0x7410, 0x74b5, 0x74b9, 0x7461, 0x73ae];
 
 /// Values that the kernel drivers report for a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct AmdReading {
     pub(crate) amd: Amd,
     pub(crate) product_name: Option<String>,
     /// Total memory. A driver that does not report it counts as failing.
     pub(crate) memory: Option<Mebibytes>,
-    pub(crate) problems: Vec<Problem>,
+    pub(crate) problems: Vec<ReadProblem>,
 }
 
 /// Reads the values of each function that is bound to amdgpu.
-pub(crate) fn look(sys: &Sysfs, functions: &mut [PciFunction]) {
-    if !functions.iter().any(is_driven) {
+pub(crate) fn scan_devices(sys: &Sysfs, functions: &mut [PciFunction]) {
+    if !functions.iter().any(is_bound_to_amdgpu) {
         return;
     }
-    let mut told: Vec<(PciAddress, Told)> = functions
+    let mut told: Vec<(PciAddress, AmdReading)> = functions
         .iter()
-        .filter(|function| is_driven(function))
+        .filter(|function| is_bound_to_amdgpu(function))
         .map(|function| (function.address, device(sys, function)))
         .collect();
-    Topology::read(sys).tell(&mut told);
+    Topology::read(sys).add_to_devices(&mut told);
     for (address, told) in told {
         let function = functions.iter_mut().find(|known| known.address == address);
         if let Some(function) = function {
@@ -59,26 +59,26 @@ pub(crate) fn look(sys: &Sysfs, functions: &mut [PciFunction]) {
     }
 }
 
-fn is_driven(function: &PciFunction) -> bool {
+fn is_bound_to_amdgpu(function: &PciFunction) -> bool {
     function.ids.vendor == AMD && function.kernel_driver.as_deref() == Some(DRIVER)
 }
 
 fn is_virtual(ids: PciIds) -> bool {
-    VIRTUAL.contains(&ids.device)
+    VIRTUAL_FUNCTION_IDS.contains(&ids.device)
 }
 
 /// Reads amdgpu's own files of a device. Source: Linux, "Misc AMDGPU driver information".
-fn device(sys: &Sysfs, function: &PciFunction) -> Told {
-    let mut module = Files::below(sys, MODULE.to_owned());
+fn device(sys: &Sysfs, function: &PciFunction) -> AmdReading {
+    let mut module = Files::open(sys, MODULE.to_owned());
     let driver_version = module.version("version");
-    let mut files = Files::below(sys, format!("{DEVICES}/{}", function.address));
-    let memory = files.bytes("mem_info_vram_total", MOST_MEMORY);
+    let mut files = Files::open(sys, format!("{DEVICES}/{}", function.address));
+    let memory = files.bytes("mem_info_vram_total", MAX_DEVICE_MEMORY);
     let memory = memory.filter(|memory| memory.get() > 0);
     let amd = Amd {
         driver_version,
         unique_id: files.id("unique_id"),
         serial: files.text("serial_number"),
-        memory_used: files.bytes("mem_info_vram_used", memory.unwrap_or(MOST_MEMORY)),
+        memory_used: files.bytes("mem_info_vram_used", memory.unwrap_or(MAX_DEVICE_MEMORY)),
         compute: mode(&mut files, "compute"),
         memory: mode(&mut files, "memory"),
         is_virtual: is_virtual(function.ids),
@@ -86,11 +86,11 @@ fn device(sys: &Sysfs, function: &PciFunction) -> Told {
     };
     let product_name = files.text("product_name");
     let mut problems = files.problems;
-    problems.extend(module.problems.into_iter().map(|problem| Problem {
-        what: format!("{MODULE}/{}", problem.what),
+    problems.extend(module.problems.into_iter().map(|problem| ReadProblem {
+        source: format!("{MODULE}/{}", problem.source),
         ..problem
     }));
-    Told {
+    AmdReading {
         amd,
         product_name,
         memory,
@@ -98,10 +98,10 @@ fn device(sys: &Sysfs, function: &PciFunction) -> Told {
     }
 }
 
-fn mode(files: &mut Files<'_>, of: &str) -> Option<Mode> {
+fn mode(files: &mut Files<'_>, of: &str) -> Option<PartitioningMode> {
     let current = files.mode(&format!("current_{of}_partition"));
     let available = files.modes(&format!("available_{of}_partition"));
-    current.map(|current| Mode { current, available })
+    current.map(|current| PartitioningMode { current, available })
 }
 
 #[cfg(test)]

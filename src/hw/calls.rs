@@ -25,7 +25,7 @@ struct Record {
     /// By serial number, so the oldest call is first.
     running: BTreeMap<u64, InFlight>,
     started: u64,
-    overran: bool,
+    has_overrun: bool,
 }
 
 /// A call that has started and not returned.
@@ -50,7 +50,7 @@ impl CallWatch {
     }
 
     /// Runs `call` and records it until it returns.
-    pub fn during<T>(
+    pub fn record<T>(
         &self,
         function: &'static str,
         device: Option<PciAddress>,
@@ -73,18 +73,18 @@ impl CallWatch {
         let answer = call();
         let mut record = self.lock();
         record.running.remove(&serial);
-        record.overran |= since.elapsed() >= self.deadline;
+        record.has_overrun |= since.elapsed() >= self.deadline;
         drop(record);
         answer
     }
 
     /// Returns the oldest call that has been running longer than the deadline.
     pub fn stalled(&self) -> Option<InFlight> {
-        self.running(self.deadline)
+        self.running_for(self.deadline)
     }
 
     /// Returns the oldest call that has been running for at least `least`.
-    pub fn running(&self, least: Duration) -> Option<InFlight> {
+    pub fn running_for(&self, least: Duration) -> Option<InFlight> {
         self.oldest().filter(|call| call.since.elapsed() >= least)
     }
 
@@ -108,7 +108,7 @@ impl CallWatch {
 
     /// Returns whether a call has overrun its deadline and returned since the last call of this method.
     pub(crate) fn take_overran(&self) -> bool {
-        std::mem::take(&mut self.lock().overran)
+        std::mem::take(&mut self.lock().has_overrun)
     }
 
     /// Ignores poison: a panic while the record is locked leaves it valid.
@@ -122,9 +122,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_is_on_record_until_it_returns() {
+    fn call_is_recorded_until_it_returns() {
         let calls = CallWatch::new(Duration::ZERO);
-        let during = calls.during("nvmlInit_v2", None, || calls.stalled());
+        let during = calls.record("nvmlInit_v2", None, || calls.stalled());
         assert_eq!(during.map(|call| call.function), Some("nvmlInit_v2"));
         assert_eq!(calls.stalled(), None);
         assert!(calls.take_overran());
@@ -132,12 +132,12 @@ mod tests {
     }
 
     #[test]
-    fn of_several_calls_the_oldest_is_told_until_it_returns() {
+    fn oldest_stalled_call_is_reported() {
         let calls = CallWatch::new(Duration::ZERO);
         let stalled = || calls.stalled().map(|call| call.function);
-        calls.during("nvmlGpuInstanceDestroy", None, || {
+        calls.record("nvmlGpuInstanceDestroy", None, || {
             std::thread::scope(|scope| {
-                let other = || calls.during("nvmlDeviceSetMigMode", None, stalled);
+                let other = || calls.record("nvmlDeviceSetMigMode", None, stalled);
                 let told = scope.spawn(other).join();
                 assert_eq!(told.ok().flatten(), Some("nvmlGpuInstanceDestroy"));
             });
@@ -147,14 +147,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn patience_ends_with_the_call_that_is_overdue_first() {
+    async fn time_until_stall_follows_the_oldest_call() {
         let calls = CallWatch::new(Duration::from_secs(10));
         assert_eq!(calls.patience(), Duration::from_secs(10));
         let (mut first, mut second) = (Duration::ZERO, Duration::ZERO);
         // The clock is paused and advances only at an await, so the test manipulates the record directly.
         let first_since = Instant::now();
         tokio::time::advance(Duration::from_secs(4)).await;
-        calls.during("nvmlDeviceSetMigMode", None, || {
+        calls.record("nvmlDeviceSetMigMode", None, || {
             let serial = 0;
             let older = InFlight {
                 function: "nvmlGpuInstanceDestroy",
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn a_call_within_its_deadline_is_not_stalled() {
         let calls = CallWatch::new(Duration::from_hours(1));
-        assert_eq!(calls.during("nvmlInit_v2", None, || calls.stalled()), None);
+        assert_eq!(calls.record("nvmlInit_v2", None, || calls.stalled()), None);
         assert!(!calls.take_overran());
     }
 }

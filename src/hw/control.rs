@@ -4,7 +4,7 @@
 //! it, each device has its own control, which may be used on its own thread: NVML is thread-safe, and devices share
 //! nothing except, on some boards, a reset.
 
-use crate::domain::call::{Call, Done, Failure};
+use crate::domain::call::{CallFailure, CallResult, DriverCall};
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Device, Process};
 use crate::hw::calls::CallWatch;
@@ -15,11 +15,11 @@ pub trait GpuControl: Send {
     fn pci(&self) -> PciAddress;
 
     /// Returns all processes that have a context on the device. An unknown list is an error, never an empty list.
-    fn processes(&mut self, calls: &CallWatch) -> Result<Vec<Process>, Failure>;
+    fn processes(&mut self, calls: &CallWatch) -> Result<Vec<Process>, CallFailure>;
 
     /// Runs a call that changes the device.
-    fn call(&mut self, call: Call, calls: &CallWatch) -> Result<Done, Failure>;
+    fn call(&mut self, call: DriverCall, calls: &CallWatch) -> Result<CallResult, CallFailure>;
 
     /// Reads the device like [`crate::hw::GpuDriver::observe`].
-    fn read(&mut self, calls: &CallWatch) -> Result<Device, Failure>;
+    fn read(&mut self, calls: &CallWatch) -> Result<Device, CallFailure>;
 }

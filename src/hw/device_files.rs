@@ -13,15 +13,15 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use super::holders::HoldersError;
-use super::holders::nodes::{Capability, Nodes, gone};
+use super::holders::nodes::{Capability, Nodes, is_gone};
 use crate::domain::id::PciAddress;
-use crate::domain::sharing::delivery::{DeviceFile, DeviceNumber, Files};
+use crate::domain::sharing::injection::{DeviceFile, DeviceFiles, DeviceNumber};
 
 /// Directory of device files on a host. Source: NVIDIA driver, README, "Device files"; open-gpu-kernel-modules,
 /// `nv-caps.c`.
-const DEV: &str = "/dev";
+const HOST_DEV_DIR: &str = "/dev";
 /// Files that every container with a GPU needs. Source: NVIDIA Container Toolkit.
-const COMMON: [&str; 4] = [
+const COMMON_FILES: [&str; 4] = [
     "nvidiactl",
     "nvidia-uvm",
     "nvidia-uvm-tools",
@@ -54,12 +54,12 @@ pub fn read(
     proc: &Path,
     dev: &Path,
     minors: &BTreeMap<PciAddress, u32>,
-) -> Result<Files, DeviceFilesError> {
+) -> Result<DeviceFiles, DeviceFilesError> {
     let nodes = Nodes::read(proc).map_err(DeviceFilesError::Tables)?;
     let nodes = nodes.ok_or(DeviceFilesError::NoDriver)?;
     let major = nodes.gpus.ok_or(DeviceFilesError::NoDriver)?;
-    let mut files = Files::default();
-    for name in COMMON {
+    let mut files = DeviceFiles::default();
+    for name in COMMON_FILES {
         files.common.extend(common(dev, name)?);
     }
     for (pci, minor) in minors {
@@ -100,7 +100,7 @@ pub fn read(
 
 fn file(name: &str, number: DeviceNumber) -> DeviceFile {
     DeviceFile {
-        path: format!("{DEV}/{name}"),
+        path: format!("{HOST_DEV_DIR}/{name}"),
         number,
     }
 }
@@ -116,7 +116,7 @@ fn common(dev: &Path, name: &str) -> Result<Option<DeviceFile>, DeviceFilesError
             Ok(Some(file(name, number)))
         }
         Ok(_) => Ok(None),
-        Err(error) if gone(&error) => Ok(None),
+        Err(error) if is_gone(&error) => Ok(None),
         Err(source) => Err(DeviceFilesError::Unreadable { path, source }),
     }
 }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn files_have_the_names_of_a_host_and_the_numbers_that_the_kernel_lists() {
+    fn files_have_host_paths_and_kernel_numbers() {
         let (proc, dev) = machine(DEVICES);
         let files = read(proc.path(), dev.path(), &minors()).unwrap();
         let told = |file: &DeviceFile| {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_driver_or_its_tables_nothing_is_guessed() {
+    fn missing_driver_or_tables_is_an_error() {
         let (proc, dev) = machine("Character devices:\n  1 mem\n\nBlock devices:\n  8 sd\n");
         let error = read(proc.path(), dev.path(), &minors()).unwrap_err();
         assert!(matches!(error, DeviceFilesError::NoDriver), "{error}");

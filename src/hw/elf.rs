@@ -10,23 +10,23 @@ use std::path::Path;
 
 use crate::files::{self, ReadError};
 
-const HEADER: usize = 64;
-const PROGRAM_HEADER: usize = 56;
+const HEADER_BYTES: usize = 64;
+const PROGRAM_HEADER_BYTES: usize = 56;
 /// 64-bit, little-endian: every machine that an NVIDIA driver runs on.
 const MAGIC: [u8; 6] = [0x7f, b'E', b'L', b'F', 2, 1];
 
 /// Returns why the file cannot be a loadable library, or `None` if it can.
-pub(crate) fn objection(path: &Path) -> io::Result<Option<String>> {
+pub(crate) fn incomplete_reason(path: &Path) -> io::Result<Option<String>> {
     let mut file = match files::open(path) {
         Ok(file) => file,
-        Err(error @ ReadError::NotAFile) => return Ok(Some(error.to_string())),
+        Err(error @ ReadError::NotARegularFile) => return Ok(Some(error.to_string())),
         Err(error) => return Err(error.into()),
     };
-    let mut header = [0; HEADER];
+    let mut header = [0; HEADER_BYTES];
     if file.read_exact(&mut header).is_err() || !header.starts_with(&MAGIC) {
         return Ok(Some("it is no 64-bit ELF library".to_owned()));
     }
-    let promised = promised_length(&mut file, &header);
+    let promised = announced_length(&mut file, &header);
     let there = file.metadata()?.len();
     Ok((promised > there)
         .then(|| format!("it has {there} bytes of {promised}; perhaps it is still being copied")))
@@ -34,17 +34,18 @@ pub(crate) fn objection(path: &Path) -> io::Result<Option<String>> {
 
 /// Returns the length that the headers announce: the end of the last segment or of the section table, which is at the
 /// end of the file.
-fn promised_length(file: &mut File, header: &[u8; HEADER]) -> u64 {
+fn announced_length(file: &mut File, header: &[u8; HEADER_BYTES]) -> u64 {
     let sections = number(header, 0x28, 8)
         .saturating_add(number(header, 0x3c, 2).saturating_mul(number(header, 0x3a, 2)));
     let count = number(header, 0x38, 2);
     let table = number(header, 0x20, 8);
-    let mut end = sections.max(table.saturating_add(count.saturating_mul(PROGRAM_HEADER as u64)));
+    let mut end =
+        sections.max(table.saturating_add(count.saturating_mul(PROGRAM_HEADER_BYTES as u64)));
     if file.seek(SeekFrom::Start(table)).is_err() {
         return u64::MAX;
     }
     for _ in 0..count {
-        let mut segment = [0; PROGRAM_HEADER];
+        let mut segment = [0; PROGRAM_HEADER_BYTES];
         if file.read_exact(&mut segment).is_err() {
             break;
         }
@@ -67,11 +68,11 @@ mod tests {
     fn objection_to(bytes: &[u8]) -> Option<String> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), bytes).unwrap();
-        objection(file.path()).unwrap()
+        incomplete_reason(file.path()).unwrap()
     }
 
     #[test]
-    fn a_library_is_refused_at_every_length_but_its_own() {
+    fn truncated_library_is_rejected() {
         let whole = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         assert_eq!(objection_to(&whole), None);
         for length in [64, 100, 3000, 200_000, whole.len() / 2, whole.len() - 1] {
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_library_is_named() {
+    fn non_library_is_rejected_with_reason() {
         for bytes in [&b""[..], b"not a library", b"\x7fELF\x01\x01", &[0; 100]] {
             assert_eq!(
                 objection_to(bytes).as_deref(),
@@ -93,14 +94,14 @@ mod tests {
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
         for path in [folder.path(), &pipe] {
             assert_eq!(
-                objection(path).unwrap().as_deref(),
+                incomplete_reason(path).unwrap().as_deref(),
                 Some("it is no regular file")
             );
         }
     }
 
     #[test]
-    fn headers_full_of_nonsense_are_refused_and_not_believed() {
+    fn invalid_headers_are_rejected() {
         let mut bytes = vec![0xff; 4096];
         bytes[..6].copy_from_slice(&MAGIC);
         assert!(objection_to(&bytes).is_some());

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::domain::call::{Failure, FailureKind};
+use crate::domain::call::{CallFailure, FailureKind};
 
 /// A failed driver call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -26,9 +26,9 @@ pub enum Code {
     /// The library is too old to have this function.
     NoSuchFunction,
     /// The response was not valid text.
-    NotText,
+    InvalidText,
     /// The response has no PCI address.
-    NoAddress,
+    MissingPciAddress,
     /// A value of `nvmlReturn_t`.
     Nvml(u32),
 }
@@ -39,7 +39,7 @@ pub enum Remedy {
     /// Try again; nothing is wrong.
     Retry,
     /// Unload the library and initialize it again: it has lost its driver.
-    Reinitialise,
+    Reinitialize,
     /// Reset the device, which is out of service until then.
     Reset,
     /// None: the device or the library does not support the request.
@@ -72,9 +72,9 @@ impl Code {
     pub fn remedy(self) -> Remedy {
         match self {
             Self::NoSuchFunction => Remedy::Unavailable,
-            Self::NotText | Self::NoAddress => Remedy::Bug,
+            Self::InvalidText | Self::MissingPciAddress => Remedy::Bug,
             Self::Nvml(number) => match number {
-                1 | 9 | 18 => Remedy::Reinitialise,
+                1 | 9 | 18 => Remedy::Reinitialize,
                 3 | 13 | 21 => Remedy::Unavailable,
                 2 | 4 | 6 | 23 | 28 => Remedy::Refused,
                 10 | 11 | 19 | 27 => Remedy::Retry,
@@ -87,17 +87,17 @@ impl Code {
 
 /// The object of a call that changes a device. Determines the meaning of "invalid argument".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Concerns {
+pub(crate) enum CallTarget {
     /// An instance that existed, by ID or handle: an invalid argument means that it no longer exists.
     Instance,
     /// Any other object.
-    Otherwise,
+    Other,
 }
 
 impl DriverError {
     /// Converts the error of a call that changes a device.
-    pub(crate) fn failure(self, concerns: Concerns) -> Failure {
-        Failure {
+    pub(crate) fn failure(self, concerns: CallTarget) -> CallFailure {
+        CallFailure {
             kind: self.code.failure_kind(concerns),
             what: self.to_string(),
         }
@@ -105,21 +105,21 @@ impl DriverError {
 }
 
 impl Code {
-    fn failure_kind(self, concerns: Concerns) -> FailureKind {
+    fn failure_kind(self, concerns: CallTarget) -> FailureKind {
         let number = match self {
-            Self::NoSuchFunction | Self::NotText | Self::NoAddress => {
-                return FailureKind::Refused;
+            Self::NoSuchFunction | Self::InvalidText | Self::MissingPciAddress => {
+                return FailureKind::Rejected;
             }
             Self::Nvml(number) => number,
         };
         match (number, concerns) {
             (19, _) => FailureKind::InUse,
-            (23, _) => FailureKind::NoRoom,
-            (6, _) | (2, Concerns::Instance) => FailureKind::Gone,
-            (10 | 11 | 27, _) => FailureKind::Again,
+            (23, _) => FailureKind::InsufficientResources,
+            (6, _) | (2, CallTarget::Instance) => FailureKind::NotFound,
+            (10 | 11 | 27, _) => FailureKind::Temporary,
             (15 | 16, _) => FailureKind::DeviceLost,
             (1 | 9 | 18, _) => FailureKind::DriverLost,
-            _ => FailureKind::Refused,
+            _ => FailureKind::Rejected,
         }
     }
 }
@@ -128,8 +128,8 @@ impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = match self {
             Self::NoSuchFunction => return f.pad("not in this driver's library"),
-            Self::NotText => return f.pad("answered with bytes that are no text"),
-            Self::NoAddress => return f.pad("no PCI address in the response"),
+            Self::InvalidText => return f.pad("answered with bytes that are no text"),
+            Self::MissingPciAddress => return f.pad("no PCI address in the response"),
             Self::Nvml(number) => *number,
         };
         let words = match number {
@@ -181,12 +181,12 @@ impl DriverError {
 #[derive(Debug, Error)]
 pub enum LoadError {
     /// The file was not found in any directory.
-    #[error("no NVML library {name} (looked in {looked})")]
+    #[error("no NVML library {name} (looked in {searched})")]
     NotFound {
         /// The file name.
         name: String,
         /// The searched directories, abbreviated.
-        looked: String,
+        searched: String,
     },
     /// The dynamic loader rejected the file.
     #[error("cannot load {path}: {reason}")]
@@ -224,7 +224,7 @@ pub enum LoadError {
 
 impl LoadError {
     /// Returns whether another file may work. After an error from NVML itself, the file is the right one.
-    pub fn is_about_the_file(&self) -> bool {
+    pub fn is_file_error(&self) -> bool {
         match self {
             Self::NotFound { .. } | Self::Unloadable { .. } | Self::NotNvml { .. } => true,
             Self::Refused { .. } | Self::Version { .. } => false,
@@ -239,7 +239,7 @@ mod tests {
     use crate::domain::inventory::NvmlState;
 
     #[test]
-    fn a_library_that_is_missing_differs_from_one_that_cannot_be_used() {
+    fn missing_library_differs_from_unusable_one() {
         let path = PathBuf::from("/usr/lib64/libnvidia-ml.so.1");
         let is_without = |error: &LoadError| {
             let reason = chain(error);
@@ -247,7 +247,7 @@ mod tests {
         };
         assert!(is_without(&LoadError::NotFound {
             name: "libnvidia-ml.so.1".to_owned(),
-            looked: "/".to_owned(),
+            searched: "/".to_owned(),
         }));
         let (reason, missing) = ("too short".to_owned(), "nvmlInit_v2".to_owned());
         for error in [
@@ -262,9 +262,9 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_has_one_remedy() {
+    fn every_code_has_one_remedy() {
         let remedy = |number| Code::Nvml(number).remedy();
-        assert_eq!([1, 9, 18].map(remedy), [Remedy::Reinitialise; 3]);
+        assert_eq!([1, 9, 18].map(remedy), [Remedy::Reinitialize; 3]);
         assert_eq!([15, 16].map(remedy), [Remedy::Reset; 2]);
         assert_eq!([10, 19, 27].map(remedy), [Remedy::Retry; 3]);
         assert_eq!([2, 4, 23].map(remedy), [Remedy::Refused; 3]);
@@ -274,49 +274,51 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_to_a_change_is_one_kind_of_failure() {
-        use FailureKind::{Again, DeviceLost, DriverLost, Gone, InUse, NoRoom, Refused};
+    fn every_code_has_one_failure_kind() {
+        use FailureKind::{
+            DeviceLost, DriverLost, InUse, InsufficientResources, NotFound, Rejected, Temporary,
+        };
         let cases = [
             (19, InUse),
-            (23, NoRoom),
-            (6, Gone),
-            (10, Again),
-            (11, Again),
-            (27, Again),
+            (23, InsufficientResources),
+            (6, NotFound),
+            (10, Temporary),
+            (11, Temporary),
+            (27, Temporary),
             (15, DeviceLost),
             (16, DeviceLost),
             (1, DriverLost),
             (9, DriverLost),
             (18, DriverLost),
-            (3, Refused),
-            (4, Refused),
-            (13, Refused),
-            (20, Refused),
-            (999, Refused),
+            (3, Rejected),
+            (4, Rejected),
+            (13, Rejected),
+            (20, Rejected),
+            (999, Rejected),
         ];
-        for concerns in [Concerns::Instance, Concerns::Otherwise] {
+        for concerns in [CallTarget::Instance, CallTarget::Other] {
             for (number, kind) in cases {
                 let found = Code::Nvml(number).failure_kind(concerns);
                 assert_eq!(found, kind, "{number}");
             }
             let lacking = Code::NoSuchFunction.failure_kind(concerns);
-            assert_eq!(lacking, Refused);
+            assert_eq!(lacking, Rejected);
         }
         let meaningless = |concerns| Code::INVALID_ARGUMENT.failure_kind(concerns);
-        assert_eq!(meaningless(Concerns::Instance), Gone);
-        assert_eq!(meaningless(Concerns::Otherwise), Refused);
+        assert_eq!(meaningless(CallTarget::Instance), NotFound);
+        assert_eq!(meaningless(CallTarget::Other), Rejected);
         let error = DriverError {
             call: "nvmlGpuInstanceDestroy",
             code: Code::Nvml(19),
         };
         assert_eq!(
-            error.failure(Concerns::Instance).to_string(),
+            error.failure(CallTarget::Instance).to_string(),
             "nvmlGpuInstanceDestroy: in use (19)"
         );
     }
 
     #[test]
-    fn an_error_says_the_call_and_the_answer_once() {
+    fn error_message_names_call_and_code_once() {
         let source = DriverError {
             call: "nvmlInit_v2",
             code: Code::Nvml(9),

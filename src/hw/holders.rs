@@ -1,14 +1,14 @@
-//! GPU usage from procfs: [`open()`] finds the processes that have a GPU or partition open, and [`describe`] adds
+//! GPU usage from procfs: [`open_files::open`] finds the processes that have a GPU or partition open, and [`describe`] adds
 //! details of a process.
 //!
 //! The details are informational: a process that has ended, or that this program cannot inspect, keeps its process ID
-//! without them. The result of [`open()`] decides what may be destroyed, so unknown usage is an error and never an
+//! without them. The result of [`open_files::open`] decides what may be destroyed, so unknown usage is an error and never an
 //! empty list.
 
 mod error;
 pub(super) mod nodes;
-mod open;
-mod origin;
+mod open_files;
+mod process_origin;
 mod programs;
 
 use std::path::Path;
@@ -17,27 +17,29 @@ use procfs::process::Process;
 use procfs::{FromReadSI, KernelStats, current_system_info, ticks_per_second};
 
 pub use self::error::HoldersError;
-pub use self::open::open;
-pub use self::origin::{is_elsewhere, origins, pods};
-pub use self::programs::programs;
-use crate::domain::holder::{Holder, Pod, Who};
+pub use self::open_files::open;
+pub use self::process_origin::{is_other_pid_namespace, origins, pods};
+pub use self::programs::running_programs;
+use crate::domain::holder::{Holder, HolderDetails, Pod};
 
 /// Maximum length of a stored command line in characters; its beginning is enough to recognize it.
-const LONGEST_COMMAND: usize = 400;
+const MAX_COMMAND_CHARS: usize = 400;
 
 /// Adds the command, start time and pod from the procfs at `root`. The process IDs must belong to its process
 /// namespace.
 pub fn describe(root: &Path, holders: &mut [Holder]) {
     let boot = boot_time(root);
     for holder in holders {
-        let Some(pid) = holder.who.pid else { continue };
+        let Some(pid) = holder.details.pid else {
+            continue;
+        };
         if let Ok(process) = Process::new_with_root(root.join(pid.to_string())) {
-            add(&process, boot, &mut holder.who);
+            add_details(&process, boot, &mut holder.details);
         }
     }
 }
 
-fn add(process: &Process, boot: Option<u64>, who: &mut Who) {
+fn add_details(process: &Process, boot: Option<u64>, who: &mut HolderDetails) {
     let stat = process.stat().ok();
     who.command = command(process).or_else(|| stat.as_ref().map(|stat| stat.comm.clone()));
     who.since = stat
@@ -45,14 +47,14 @@ fn add(process: &Process, boot: Option<u64>, who: &mut Who) {
         .and_then(|(stat, boot)| boot.checked_add(stat.starttime.checked_div(ticks_per_second())?));
     who.pod = process.cgroups().ok().and_then(|groups| {
         let mut paths = groups.into_iter().map(|group| group.pathname);
-        paths.find_map(|path| Pod::of_control_group(&path))
+        paths.find_map(|path| Pod::from_cgroup_path(&path))
     });
 }
 
 /// Returns the command line on one line; `None` if it is empty, such as that of a kernel thread.
 fn command(process: &Process) -> Option<String> {
     let words = process.cmdline().ok()?;
-    let line: String = words.join(" ").chars().take(LONGEST_COMMAND).collect();
+    let line: String = words.join(" ").chars().take(MAX_COMMAND_CHARS).collect();
     let line: Vec<&str> = line
         .split(|c: char| c.is_control() || c.is_whitespace())
         .filter(|word| !word.is_empty())
@@ -80,9 +82,9 @@ mod tests {
             device: PciAddress::new(0, 7, 0, 0).unwrap(),
             gpu_instance: None,
             compute_instance: None,
-            who: Who {
+            details: HolderDetails {
                 pid: Some(pid),
-                ..Who::default()
+                ..HolderDetails::default()
             },
         }
     }
@@ -109,17 +111,17 @@ mod tests {
         child
     }
 
-    fn told(child: &mut Child) -> Who {
+    fn told(child: &mut Child) -> HolderDetails {
         let mut holders = [holder(child.id())];
         describe(Path::new("/proc"), &mut holders);
         drop(child.stdin.take());
         child.wait().unwrap();
         let [holder] = holders;
-        holder.who
+        holder.details
     }
 
     #[test]
-    fn a_process_is_told_by_its_command_and_when_it_began() {
+    fn process_is_described_with_command_and_start_time() {
         let began = u64::try_from(jiff::Timestamp::now().as_second()).unwrap();
         let who = told(&mut waiting(&[]));
         assert_eq!(who.command.as_deref(), Some("cat -"));
@@ -129,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_gone_keeps_its_number_and_nothing_is_made_up() {
+    fn ended_process_keeps_its_id_only() {
         let mut child = waiting(&[]);
         drop(child.stdin.take());
         child.wait().unwrap();
@@ -142,11 +144,11 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_one_line_of_bounded_length() {
+    fn command_is_one_line_of_limited_length() {
         let long = "x".repeat(10_000);
         let who = told(&mut waiting(&["\u{1b}[31m\n", &long]));
         let command = who.command.unwrap();
         assert!(command.starts_with("cat - [31m xxx"), "{command}");
-        assert!(command.chars().count() <= LONGEST_COMMAND);
+        assert!(command.chars().count() <= MAX_COMMAND_CHARS);
     }
 }

@@ -56,12 +56,12 @@ fn not_found(path: &Path) -> LoadError {
     };
     LoadError::NotFound {
         name: words(path.file_name().map(Path::new)),
-        looked: words(path.parent()),
+        searched: words(path.parent()),
     }
 }
 
 /// Returns the searched directories for a message.
-pub(crate) fn looked_in(roots: &[PathBuf]) -> String {
+pub(crate) fn describe_search_path(roots: &[PathBuf]) -> String {
     let mut places: Vec<String> = roots
         .iter()
         .map(|root| root.display().to_string())
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn only_files_that_exist_are_tried_and_the_loader_last() {
+    fn existing_files_are_tried_before_the_dynamic_loader() {
         let root = tempfile::tempdir().unwrap();
         let there = root.path().join("usr/lib64/libnvidia-ml.so.1");
         std::fs::create_dir_all(there.parent().unwrap()).unwrap();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chosen_library_is_the_only_one() {
+    fn configured_library_is_the_only_candidate() {
         let error = find(Some(Path::new("/nowhere/libfoo.so")), &[PathBuf::from("/")]).unwrap_err();
         assert_eq!(
             error.to_string(),

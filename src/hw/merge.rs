@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{
-    Condition, Device, Inventory, Machine, Mig, NvmlState, PciIds, Problem, Vendor,
+    Condition, Device, Inventory, Machine, Mig, NvmlState, PciIds, ReadProblem, Vendor,
 };
-use crate::hw::amd::Told;
+use crate::hw::amd::AmdReading;
 use crate::hw::calls::InFlight;
 use crate::hw::pci::PciFunction;
-use crate::hw::{Observation, Unnamed};
+use crate::hw::{Observation, UnidentifiedDevice};
 
 /// NVIDIA's PCI vendor ID.
 const NVIDIA: u16 = 0x10de;
@@ -38,10 +38,10 @@ pub(crate) fn merge(
         };
         let on_bus = functions
             .iter()
-            .filter(|function| may_be_unnamed(function) && !is_named(function.address));
+            .filter(|function| may_be_unidentified(function) && !is_named(function.address));
         // Each matches one function. If the bus shows fewer, the other devices still exist and are failing.
-        for unnamed in observation.unnamed.iter().skip(on_bus.count()) {
-            let device = without_address(unnamed);
+        for unnamed in observation.unidentified.iter().skip(on_bus.count()) {
+            let device = device_without_address(unnamed);
             devices.insert(device.pci, device);
         }
     }
@@ -65,8 +65,8 @@ pub(crate) fn stalled(last: &Inventory, call: InFlight) -> Inventory {
         .iter_mut()
         .find(|device| Some(device.pci) == call.device);
     if let Some(device) = concerned {
-        device.problems.push(Problem {
-            what: call.function.to_owned(),
+        device.problems.push(ReadProblem {
+            source: call.function.to_owned(),
             error: "does not return".to_owned(),
         });
     }
@@ -75,14 +75,14 @@ pub(crate) fn stalled(last: &Inventory, call: InFlight) -> Inventory {
 
 /// Returns whether NVML may count this function without naming it: an NVIDIA device that is not bound to another kernel
 /// driver.
-fn may_be_unnamed(function: &PciFunction) -> bool {
+fn may_be_unidentified(function: &PciFunction) -> bool {
     let driver = function.kernel_driver.as_deref();
     Vendor::from_pci(function.ids.vendor) == Vendor::Nvidia
         && matches!(driver, None | Some("nvidia"))
 }
 
 /// Returns a device that NVML counts without an address and that is not on the bus.
-fn without_address(unnamed: &Unnamed) -> Device {
+fn device_without_address(unnamed: &UnidentifiedDevice) -> Device {
     let ids = PciIds {
         vendor: NVIDIA,
         device: 0,
@@ -102,9 +102,9 @@ fn without_address(unnamed: &Unnamed) -> Device {
 fn from_bus(function: &PciFunction, observation: Option<&Observation>) -> Device {
     let mut device = Device::new(function.address, function.ids);
     device.numa_node = function.numa_node;
-    let unnamed = observation.map_or(&[][..], |all| &all.unnamed);
+    let unnamed = observation.map_or(&[][..], |all| &all.unidentified);
     device.condition = match unnamed.first() {
-        Some(unnamed) if may_be_unnamed(function) => Condition::Failing {
+        Some(unnamed) if may_be_unidentified(function) => Condition::Failing {
             reason: unnamed.reason.clone(),
         },
         Some(_) | None => Condition::PciOnly {
@@ -112,13 +112,13 @@ fn from_bus(function: &PciFunction, observation: Option<&Observation>) -> Device
         },
     };
     if let Some(told) = &function.amd {
-        from_kernel(&mut device, told);
+        apply_amd_reading(&mut device, told);
     }
     device
 }
 
 /// Adds amdgpu's values, which are available wherever the driver is bound. AMD devices have no MIG.
-fn from_kernel(device: &mut Device, told: &Told) {
+fn apply_amd_reading(device: &mut Device, told: &AmdReading) {
     device.condition = match told.memory {
         Some(_) => Condition::Working,
         None => Condition::Failing {
@@ -190,7 +190,7 @@ mod tests {
     fn amd(memory: Option<u64>) -> PciFunction {
         PciFunction {
             ids: ids(0x1002, Some(0x12_0000)),
-            amd: Some(Told {
+            amd: Some(AmdReading {
                 amd: Amd::default(),
                 product_name: Some("AMD Instinct MI300X".to_owned()),
                 memory: memory.map(Mebibytes::new),
@@ -204,9 +204,9 @@ mod tests {
         let observation = Observation {
             driver: ready(),
             devices,
-            unnamed: (0..)
+            unidentified: (0..)
                 .zip(unnamed)
-                .map(|(index, &reason)| Unnamed {
+                .map(|(index, &reason)| UnidentifiedDevice {
                     index,
                     reason: reason.to_owned(),
                 })
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bus_adds_class_and_numa_node_to_what_nvml_says() {
+    fn bus_adds_class_and_numa_node() {
         let devices = merged(
             &[function("0000:3b:00.0", "nvidia")],
             vec![told("0000:3b:00.0")],
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_ordered_by_address_whoever_saw_them() {
+    fn devices_are_ordered_by_address() {
         let devices = merged(
             &[function("0000:86:00.0", "vfio-pci")],
             vec![told("0000:af:00.0"), told("0000:3b:00.0")],
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_nvml_counts_and_does_not_name_is_failing() {
+    fn unidentified_device_is_failing() {
         let devices = merged(
             &[
                 function("0000:3b:00.0", "nvidia"),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_amdgpu_says_is_the_device_s_own_word() {
+    fn amd_device_uses_amdgpu_values() {
         let devices = merged(&[amd(Some(196_592))], vec![], &["somebody else's trouble"]);
         let [device, _of_nvml] = devices.as_slice() else {
             panic!("{devices:?}");
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_whose_memory_amdgpu_does_not_tell_is_failing() {
+    fn amd_device_without_memory_is_failing() {
         let devices = merged(&[amd(None)], vec![], &[]);
         assert!(
             matches!(devices[0].condition, Condition::Failing { .. }),

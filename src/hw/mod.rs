@@ -16,6 +16,7 @@ mod amd;
 pub mod calls;
 pub mod control;
 pub mod device_files;
+pub mod driver_traces;
 mod elf;
 pub mod error;
 pub mod holders;
@@ -25,7 +26,6 @@ mod neuron;
 pub mod nvml;
 mod pci;
 mod sysfs;
-pub mod traces;
 pub mod worker;
 
 use std::path::{Path, PathBuf};
@@ -35,9 +35,11 @@ use std::time::Duration;
 pub use calls::CallWatch;
 pub use control::GpuControl;
 pub use error::{Code, DriverError, LoadError, Remedy};
-pub use worker::{Handle, Hints, NoDriver, Released, Unread, spawn};
+pub use worker::{
+    ChangeNotifications, DriverReleaseGuard, DriverUnavailable, Handle, ReadingsError, spawn,
+};
 
-use crate::domain::accelerators::Own;
+use crate::domain::accelerators::OverlayProducts;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Device, Driver};
 use crate::domain::reading::Reading;
@@ -55,7 +57,7 @@ pub struct Settings {
     /// The node's configuration file for logical `NeuronCore`s.
     pub neuron_logical_config: PathBuf,
     /// Products added by an administrator's catalog.
-    pub own: Arc<Own>,
+    pub custom_catalog: Arc<OverlayProducts>,
     /// After this time, a driver call that has not returned counts as stalled.
     pub call_deadline: Duration,
 }
@@ -67,7 +69,7 @@ impl Default for Settings {
             driver_roots: library::DRIVER_ROOTS.map(PathBuf::from).to_vec(),
             sys_root: PathBuf::from(sysfs::ROOT),
             neuron_logical_config: PathBuf::from(neuron::LOGICAL_CONFIG),
-            own: Arc::default(),
+            custom_catalog: Arc::default(),
             // Longer than the slowest call of a healthy driver: the first one without a persistence daemon.
             call_deadline: Duration::from_secs(10),
         }
@@ -83,12 +85,12 @@ pub struct Observation {
     /// (identity) are `None`.
     pub devices: Vec<Device>,
     /// Devices that the driver counts without a PCI address.
-    pub unnamed: Vec<Unnamed>,
+    pub unidentified: Vec<UnidentifiedDevice>,
 }
 
 /// A device that the driver counts without reporting its PCI address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unnamed {
+pub struct UnidentifiedDevice {
     /// The driver's index of the device.
     pub index: u32,
     /// The failed call and its error.
@@ -126,16 +128,16 @@ pub trait GpuDriver: Send {
 /// Waits for hardware events.
 pub trait EventSource: Send {
     /// Blocks until an event occurs or a few seconds have passed. Returns all pending events together, up to a limit.
-    fn wait(&mut self) -> Result<Heard, DriverError>;
+    fn wait(&mut self) -> Result<EventWait, DriverError>;
 }
 
 /// Result of a wait for events.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard {
+pub enum EventWait {
     /// A partition changed, or another event requires a new observation.
-    Something,
+    Changed,
     /// Xid errors in order of occurrence. Other events may have occurred, too.
     Xids(Vec<Xid>),
     /// The wait timed out.
-    Nothing,
+    TimedOut,
 }

@@ -22,13 +22,13 @@ use std::path::PathBuf;
 
 use crate::domain::accelerators;
 use crate::domain::inventory::{
-    DriverLayout, Neuron, NeuronDevice, NeuronErrors, PciIds, Problem, passes_on,
+    DriverLayout, Neuron, NeuronDevice, NeuronErrors, PciIds, ReadProblem, is_passthrough_driver,
 };
 use crate::domain::quantity::Mebibytes;
 use crate::hw::pci::PciFunction;
-use crate::hw::sysfs::{MOST_MEMORY, Sysfs};
+use crate::hw::sysfs::{MAX_DEVICE_MEMORY, Sysfs};
 
-use files::{Files, Place};
+use files::{AttributePath, Files};
 
 const MODULE: &str = "module/neuron";
 const VERSION: &str = "module/neuron/version";
@@ -37,13 +37,13 @@ const VERSION: &str = "module/neuron/version";
 pub(crate) const LOGICAL_CONFIG: &str = "/opt/aws/neuron/logical_nc_config";
 
 /// Directories of the devices. The first consists of links to the second.
-const CLASSES: [&str; 2] = ["class/neuron_device", "devices/virtual/neuron_device"];
+const DEVICE_DIRS: [&str; 2] = ["class/neuron_device", "devices/virtual/neuron_device"];
 
 /// The driver's own limit. The limit of devices is in `values`.
-const MOST_CORES: usize = 8;
+const MAX_CORES: usize = 8;
 
 /// Maximum number of entries named like devices, or like cores, that are read.
-const MOST_ENTRIES: usize = 1024;
+const MAX_ENTRIES: usize = 1024;
 
 const CORE_COUNT: &str = "core_count";
 const CONNECTED: &str = "connected_devices";
@@ -57,14 +57,14 @@ const SRAM_CORRECTED: &str = "stats/hardware/sram_ecc_corrected";
 const POWER: &str = "stats/power/utilization";
 const UNHEALTHY: &str = "stats/hardware/health_status/unhealthy_components";
 
-const CORE_ARCHITECTURE: Place = Place {
-    known: "info/architecture/arch_type",
-    name: "arch_type",
+const CORE_ARCHITECTURE: AttributePath = AttributePath {
+    path: "info/architecture/arch_type",
+    suffix: "arch_type",
 };
 /// Memory currently in use. The neighboring file `present` is the size of the last allocation or release.
-const CORE_MEMORY: Place = Place {
-    known: "stats/memory_usage/device_mem/total",
-    name: "device_mem/total",
+const CORE_MEMORY: AttributePath = AttributePath {
+    path: "stats/memory_usage/device_mem/total",
+    suffix: "device_mem/total",
 };
 
 /// Class attributes of a node that is part of an `UltraServer`: Trainium2's, then Trainium3's.
@@ -82,7 +82,7 @@ const AMAZON: u16 = 0x1d0f;
 
 /// Reads the Neuron driver's files of a machine.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub(crate) struct NeuronReader {
     sys: Sysfs,
     /// The configuration file with the number of physical cores per logical core.
     logical_config: PathBuf,
@@ -90,7 +90,7 @@ pub(crate) struct Reader {
     last: Vec<NeuronDevice>,
 }
 
-impl Reader {
+impl NeuronReader {
     pub(crate) fn new(sys: Sysfs, logical_config: PathBuf) -> Self {
         Self {
             sys,
@@ -106,8 +106,8 @@ impl Reader {
         // Require a readable directory: an inaccessible path may be anything.
         let is_loaded = [MODULE]
             .iter()
-            .chain(&CLASSES)
-            .any(|path| self.sys.is_folder(path));
+            .chain(&DEVICE_DIRS)
+            .any(|path| self.sys.is_dir(path));
         let is_hidden = listed.is_err() && !self.last.is_empty();
         if !is_loaded && !is_hidden {
             self.last.clear();
@@ -119,7 +119,7 @@ impl Reader {
         let mut driver_layout = DriverLayout::Known;
         match listed {
             Ok((class, numbers)) => {
-                let numbers = possible(numbers, &mut problems);
+                let numbers = within_device_limit(numbers, &mut problems);
                 self.last.clear();
                 for number in numbers {
                     let root = format!("{class}/neuron{number}");
@@ -129,11 +129,11 @@ impl Reader {
                     }
                     self.last.push(device(number, &mut files));
                 }
-                problems.extend(miscounted(self.last.len(), functions));
+                problems.extend(count_mismatch(self.last.len(), functions));
             }
             Err(error) => {
                 let error = format!("{error}; what is shown of devices was read before");
-                problems.push(problem(CLASSES[0], error));
+                problems.push(problem(DEVICE_DIRS[0], error));
             }
         }
         let devices = self.last.clone();
@@ -150,11 +150,11 @@ impl Reader {
 
     /// Returns the `UltraServer` attributes verbatim. They belong to the class and not to a device, so only the class
     /// directory has them.
-    fn ultraserver(&self, problems: &mut Vec<Problem>) -> BTreeMap<String, String> {
+    fn ultraserver(&self, problems: &mut Vec<ReadProblem>) -> BTreeMap<String, String> {
         let mut said = BTreeMap::new();
         for name in ULTRASERVER {
-            let path = format!("{}/{name}", CLASSES[0]);
-            match values::of(self.sys.told(&path), values::word) {
+            let path = format!("{}/{name}", DEVICE_DIRS[0]);
+            match values::parse_value(self.sys.told(&path), values::word) {
                 Ok(Some(word)) => {
                     said.insert(name.to_owned(), word);
                 }
@@ -168,7 +168,7 @@ impl Reader {
     /// Returns the device numbers and their directory. Fails if a directory that may contain devices cannot be read.
     fn numbers(&self) -> io::Result<(&'static str, Vec<u32>)> {
         let mut nothing = Ok(("", Vec::new()));
-        for class in CLASSES {
+        for class in DEVICE_DIRS {
             match numbered(&self.sys, class, "neuron") {
                 Ok(numbers) if numbers.is_empty() => {}
                 Ok(numbers) => return Ok((class, numbers)),
@@ -178,9 +178,9 @@ impl Reader {
         nothing
     }
 
-    fn version(&self, problems: &mut Vec<Problem>) -> Option<String> {
+    fn version(&self, problems: &mut Vec<ReadProblem>) -> Option<String> {
         let told = self.sys.told(VERSION);
-        let read = values::of(told, values::word);
+        let read = values::parse_value(told, values::word);
         read.unwrap_or_else(|error| {
             problems.push(problem(VERSION, error));
             None
@@ -191,19 +191,19 @@ impl Reader {
 /// Returns the numbers N of the subdirectories `<stem>N` in ascending order. Ignores other entries.
 fn numbered(sys: &Sysfs, folder: &str, stem: &str) -> io::Result<Vec<u32>> {
     let numbers = values::numbered(&sys.names(folder)?, stem).into_iter();
-    let is_folder = |number: &u32| sys.is_folder(&format!("{folder}/{stem}{number}"));
-    Ok(numbers.take(MOST_ENTRIES).filter(is_folder).collect())
+    let is_folder = |number: &u32| sys.is_dir(&format!("{folder}/{stem}{number}"));
+    Ok(numbers.take(MAX_ENTRIES).filter(is_folder).collect())
 }
 
 /// Returns the numbers within the driver's limit. Reports the others as a problem.
-fn possible(numbers: Vec<u32>, problems: &mut Vec<Problem>) -> Vec<u32> {
+fn within_device_limit(numbers: Vec<u32>, problems: &mut Vec<ReadProblem>) -> Vec<u32> {
     let (numbers, others): (Vec<u32>, Vec<u32>) = numbers
         .into_iter()
-        .partition(|number| *number < values::DEVICES);
+        .partition(|number| *number < values::MAX_DEVICES);
     if let Some(first) = others.first() {
         let error = format!(
             "neuron{first} is no device, nor is any from {} on",
-            values::DEVICES
+            values::MAX_DEVICES
         );
         problems.push(problem("neuron_device", error));
     }
@@ -216,18 +216,18 @@ fn device(number: u32, files: &mut Files<'_>) -> NeuronDevice {
     let most = device_name
         .as_deref()
         .and_then(accelerators::neuron_memory)
-        .unwrap_or(MOST_MEMORY);
+        .unwrap_or(MAX_DEVICE_MEMORY);
     let mut device = NeuronDevice {
         number,
         serial: files
             .value(SERIAL, values::serial)
-            .filter(|serial| values::is_given(serial)),
+            .filter(|serial| values::is_nonzero_serial(serial)),
         device_name,
         core_architecture: (0..files.cores())
             .find_map(|core| files.core_value(core, CORE_ARCHITECTURE, values::word)),
         cores,
         connected: files.list(CONNECTED, values::numbers),
-        memory_used: memory(files, cores).and_then(|used| within(used, most, files)),
+        memory_used: memory(files, cores).and_then(|used| checked_memory(used, most, files)),
         errors: NeuronErrors {
             memory_uncorrected: files.value(MEMORY_UNCORRECTED, values::count),
             memory_repairable: files.value(MEMORY_REPAIRABLE, values::count),
@@ -254,7 +254,7 @@ fn cores(files: &mut Files<'_>) -> Option<u32> {
         && told != folders
     {
         let error = format!("it says {told}, and there are folders of {folders}");
-        files.note(CORE_COUNT, error);
+        files.add_problem(CORE_COUNT, error);
     }
     told.or(folders)
 }
@@ -272,24 +272,21 @@ fn memory(files: &mut Files<'_>, cores: Option<u32>) -> Option<Mebibytes> {
     }
     if told.len() != all {
         let error = format!("{} of {all} cores tell it", told.len());
-        files.note(CORE_MEMORY.known, error);
+        files.add_problem(CORE_MEMORY.path, error);
         return None;
     }
     let sum = told.into_iter().try_fold(0_u64, u64::checked_add);
     if sum.is_none() {
-        files.note(
-            CORE_MEMORY.known,
-            "more than there can be in all".to_owned(),
-        );
+        files.add_problem(CORE_MEMORY.path, "more than there can be in all".to_owned());
     }
     sum.map(Mebibytes::from_bytes)
 }
 
 /// Rejects a value above the device's memory.
-fn within(used: Mebibytes, most: Mebibytes, files: &mut Files<'_>) -> Option<Mebibytes> {
+fn checked_memory(used: Mebibytes, most: Mebibytes, files: &mut Files<'_>) -> Option<Mebibytes> {
     if used > most {
         let error = format!("{used} in use, and there is no more than {most}");
-        files.note(CORE_MEMORY.known, error);
+        files.add_problem(CORE_MEMORY.path, error);
         return None;
     }
     Some(used)
@@ -297,22 +294,27 @@ fn within(used: Mebibytes, most: Mebibytes, files: &mut Files<'_>) -> Option<Meb
 
 /// Reports a difference between the device counts of the bus and the driver. The files do not show which function is
 /// which device, so only the counts are compared.
-fn miscounted(told: usize, functions: &[PciFunction]) -> Option<Problem> {
+fn count_mismatch(told: usize, functions: &[PciFunction]) -> Option<ReadProblem> {
     let is_ours = |ids: PciIds| ids.vendor == AMAZON;
     let on_bus = functions
         .iter()
         .filter(|function| is_ours(function.ids))
-        .filter(|function| !function.kernel_driver.as_deref().is_some_and(passes_on))
+        .filter(|function| {
+            !function
+                .kernel_driver
+                .as_deref()
+                .is_some_and(is_passthrough_driver)
+        })
         .count();
     (told != on_bus).then(|| {
         let error = format!("the driver has {told}, and {on_bus} are on the PCI bus");
-        problem(Neuron::MISCOUNTED, error)
+        problem(Neuron::COUNT_MISMATCH, error)
     })
 }
 
-fn problem(what: &str, error: String) -> Problem {
-    Problem {
-        what: what.to_owned(),
+fn problem(what: &str, error: String) -> ReadProblem {
+    ReadProblem {
+        source: what.to_owned(),
         error,
     }
 }

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::domain::accelerators::{self, Own};
+use crate::domain::accelerators::{self, OverlayProducts};
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Machine, PciIds, VgpuHost};
-use crate::hw::amd::{self, Told};
+use crate::hw::amd::{self, AmdReading};
 use crate::hw::sysfs::Sysfs;
 
 const DEVICES: &str = "bus/pci/devices";
@@ -19,7 +19,7 @@ const AMAZON: u16 = 0x1d0f;
 const NEURON_DRIVER: &str = "neuron";
 
 /// Maximum length of a product name in bytes.
-const LONGEST_NAME: usize = 128;
+const MAX_NAME_BYTES: usize = 128;
 
 /// A PCI function that is an accelerator.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,21 +30,21 @@ pub(crate) struct PciFunction {
     pub(crate) kernel_driver: Option<String>,
     pub(crate) vgpu: Option<VgpuHost>,
     /// Values from AMD's drivers, if they are bound to it.
-    pub(crate) amd: Option<Told>,
+    pub(crate) amd: Option<AmdReading>,
 }
 
 /// Classification of a function.
 #[derive(Debug)]
-enum Known {
+enum FunctionKind {
     Accelerator(Box<PciFunction>),
     Other,
     /// An Amazon function that is an accelerator only if bound to the Neuron driver. Its driver is checked in every
     /// scan.
-    Amazons,
+    AmazonFunction,
 }
 
 /// The function could not be read: its files do not exist yet, or it was just removed.
-struct Unread;
+struct IncompleteFunction;
 
 /// The PCI bus, with the cached classification of each function.
 ///
@@ -55,9 +55,9 @@ struct Unread;
 pub(crate) struct Bus {
     sys: Sysfs,
     /// Products added by an administrator's catalog.
-    own: Arc<Own>,
+    own: Arc<OverlayProducts>,
     /// By name in sysfs.
-    known: BTreeMap<String, Known>,
+    known: BTreeMap<String, FunctionKind>,
     /// The result of the last successful scan, retained while the bus cannot be read.
     last: Vec<PciFunction>,
     /// The error of the last scan.
@@ -65,7 +65,7 @@ pub(crate) struct Bus {
 }
 
 impl Bus {
-    pub(crate) fn new(sys: Sysfs, own: Arc<Own>) -> Self {
+    pub(crate) fn new(sys: Sysfs, own: Arc<OverlayProducts>) -> Self {
         Self {
             sys,
             own,
@@ -80,7 +80,7 @@ impl Bus {
     pub(crate) fn scan(&mut self) -> Vec<PciFunction> {
         match self.sys.names(DEVICES) {
             Ok(names) => {
-                self.last = self.look(names);
+                self.last = self.classify(names);
                 self.error = None;
             }
             Err(error) => self.error = Some(error.to_string()),
@@ -88,23 +88,23 @@ impl Bus {
         self.last.clone()
     }
 
-    fn look(&mut self, names: Vec<String>) -> Vec<PciFunction> {
+    fn classify(&mut self, names: Vec<String>) -> Vec<PciFunction> {
         let mut before = std::mem::take(&mut self.known);
         for name in names {
             let known = before.remove(&name).filter(|known| match known {
                 // A function can be identified by its IDs before its class is readable; read it again until it is.
-                Known::Accelerator(function) => function.ids.class.is_some(),
-                Known::Other => true,
-                Known::Amazons => !is_neurons(&self.sys, &name),
+                FunctionKind::Accelerator(function) => function.ids.class.is_some(),
+                FunctionKind::Other => true,
+                FunctionKind::AmazonFunction => !is_bound_to_neuron(&self.sys, &name),
             });
             let known = known.map(Ok);
-            if let Ok(known) = known.unwrap_or_else(|| function(&self.sys, &name, &self.own)) {
+            if let Ok(known) = known.unwrap_or_else(|| read_function(&self.sys, &name, &self.own)) {
                 self.known.insert(name, known);
             }
         }
         let mut functions = Vec::new();
         for (name, known) in &self.known {
-            if let Known::Accelerator(function) = known {
+            if let FunctionKind::Accelerator(function) = known {
                 functions.push(PciFunction {
                     kernel_driver: self.sys.link(&format!("{DEVICES}/{name}/driver")),
                     ..PciFunction::clone(function)
@@ -112,7 +112,7 @@ impl Bus {
             }
         }
         functions.sort_by_key(|function| function.address);
-        amd::look(&self.sys, &mut functions);
+        amd::scan_devices(&self.sys, &mut functions);
         functions
     }
 
@@ -120,7 +120,7 @@ impl Bus {
     pub(crate) fn machine(&self, functions: &[PciFunction]) -> Machine {
         let name = self.sys.text("class/dmi/id/product_name");
         Machine {
-            product_name: name.filter(|name| is_name(name)),
+            product_name: name.filter(|name| is_printable(name)),
             vgpu: functions
                 .iter()
                 .rev()
@@ -131,28 +131,32 @@ impl Bus {
 }
 
 /// Reads and classifies a function.
-fn function(sys: &Sysfs, name: &str, own: &Own) -> Result<Known, Unread> {
+fn read_function(
+    sys: &Sysfs,
+    name: &str,
+    own: &OverlayProducts,
+) -> Result<FunctionKind, IncompleteFunction> {
     let Ok(address) = name.parse() else {
-        return Ok(Known::Other);
+        return Ok(FunctionKind::Other);
     };
     let at = |file: &str| format!("{DEVICES}/{name}/{file}");
     let id = |file: &str| u16::try_from(sys.hex(&at(file))?).ok();
     let ids = PciIds {
-        vendor: id("vendor").ok_or(Unread)?,
-        device: id("device").ok_or(Unread)?,
+        vendor: id("vendor").ok_or(IncompleteFunction)?,
+        device: id("device").ok_or(IncompleteFunction)?,
         subsystem_vendor: id("subsystem_vendor").unwrap_or(0),
         subsystem_device: id("subsystem_device").unwrap_or(0),
         class: sys.hex(&at("class")),
     };
     // If the physical function of a virtual function is on this machine, both are the same device.
     let is_amazons = ids.vendor == AMAZON;
-    let is_one = is_accelerator(ids, own) || (is_amazons && is_neurons(sys, name));
+    let is_one = is_accelerator(ids, own) || (is_amazons && is_bound_to_neuron(sys, name));
     if !is_one || sys.link(&at("physfn")).is_some() {
-        ids.class.ok_or(Unread)?;
+        ids.class.ok_or(IncompleteFunction)?;
         return Ok(if is_amazons {
-            Known::Amazons
+            FunctionKind::AmazonFunction
         } else {
-            Known::Other
+            FunctionKind::Other
         });
     }
     let config = (ids.vendor == NVIDIA)
@@ -167,31 +171,31 @@ fn function(sys: &Sysfs, name: &str, own: &Own) -> Result<Known, Unread> {
         amd: None,
     };
     // A function that was removed while it was read may be incomplete.
-    let is_there = sys.is_there(&at("vendor"));
+    let is_there = sys.exists(&at("vendor"));
     is_there
-        .then_some(Known::Accelerator(Box::new(function)))
-        .ok_or(Unread)
+        .then_some(FunctionKind::Accelerator(Box::new(function)))
+        .ok_or(IncompleteFunction)
 }
 
 /// Returns whether the function is bound to the Neuron driver, which binds to nothing else. Identifies chips that are
 /// not yet in the catalog.
-fn is_neurons(sys: &Sysfs, name: &str) -> bool {
+fn is_bound_to_neuron(sys: &Sysfs, name: &str) -> bool {
     let driver = sys.link(&format!("{DEVICES}/{name}/driver"));
     driver.as_deref() == Some(NEURON_DRIVER)
 }
 
 /// Returns whether the text is printable. Invalid UTF-8 has become a replacement character by now.
-fn is_name(text: &str) -> bool {
+fn is_printable(text: &str) -> bool {
     let odd = |c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER;
-    text.len() <= LONGEST_NAME && !text.contains(odd)
+    text.len() <= MAX_NAME_BYTES && !text.contains(odd)
 }
 
 /// Returns whether a function is an accelerator. The catalog takes precedence over the class: Inferentia and Trainium
 /// report themselves as system peripherals. Otherwise the class decides. A VGA function is a console, integrated
 /// graphics or a desktop GPU and does not count, except for NVIDIA's, which all compute with the same driver.
-fn is_accelerator(ids: PciIds, own: &Own) -> bool {
-    let is_owns = own.lists(ids);
-    match accelerators::no_accelerator(ids) {
+fn is_accelerator(ids: PciIds, own: &OverlayProducts) -> bool {
+    let is_owns = own.contains_pci_ids(ids);
+    match accelerators::non_accelerator_with_ids(ids) {
         // A custom entry for one device is more specific than a catalog entry that excludes all displays of its vendor.
         // A device ID that is excluded itself cannot be in a custom catalog: its parser rejects it and reports the
         // position.
@@ -199,7 +203,7 @@ fn is_accelerator(ids: PciIds, own: &Own) -> bool {
         Some(_) => return false,
         None => {}
     }
-    if accelerators::is_listed(ids) || is_owns {
+    if accelerators::is_known_accelerator(ids) || is_owns {
         return true;
     }
     match ids.class.unwrap_or(0) >> 8 {

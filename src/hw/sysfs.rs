@@ -15,13 +15,13 @@ use crate::files::{self, ReadError};
 pub(crate) const ROOT: &str = "/sys";
 
 /// Size limit of an attribute in bytes; sysfs itself returns at most one page.
-const LONGEST_TEXT: u64 = 4096;
+const MAX_ATTRIBUTE_BYTES: u64 = 4096;
 
 /// Maximum number of directory entries: the number of addresses in a PCI segment.
-const MOST_NAMES: usize = 1 << 16;
+const MAX_ENTRIES: usize = 1 << 16;
 
 /// Upper bound of a device's memory: 16 TiB, more than a hundred times that of any device.
-pub(crate) const MOST_MEMORY: Mebibytes = Mebibytes::new(16 << 20);
+pub(crate) const MAX_DEVICE_MEMORY: Mebibytes = Mebibytes::new(16 << 20);
 
 /// A mounted sysfs.
 #[derive(Debug, Clone)]
@@ -29,12 +29,12 @@ pub(crate) struct Sysfs {
     root: PathBuf,
 }
 
-/// A file or directory found by [`Sysfs::below`].
+/// A file or directory found by [`Sysfs::walk`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Below {
+pub(crate) struct Entry {
     /// Relative to the sysfs root.
     pub(crate) path: String,
-    pub(crate) is_folder: bool,
+    pub(crate) is_dir: bool,
 }
 
 impl Sysfs {
@@ -49,7 +49,7 @@ impl Sysfs {
 
     /// Returns a trimmed text attribute, or the read error. `None` if the file is missing or empty.
     pub(crate) fn attribute(&self, path: &str) -> Result<Option<String>, ReadError> {
-        let bytes = match files::beginning(&self.root.join(path), LONGEST_TEXT) {
+        let bytes = match files::read_prefix(&self.root.join(path), MAX_ATTRIBUTE_BYTES) {
             Ok(bytes) => bytes,
             Err(ReadError::Missing(_)) => return Ok(None),
             Err(error) => return Err(error),
@@ -80,11 +80,11 @@ impl Sysfs {
 
     /// Returns a text attribute untrimmed, or the read error.
     pub(crate) fn told(&self, path: &str) -> Result<String, ReadError> {
-        files::text(&self.root.join(path), LONGEST_TEXT)
+        files::text(&self.root.join(path), MAX_ATTRIBUTE_BYTES)
     }
 
     /// Returns whether the path exists, readable or not.
-    pub(crate) fn is_there(&self, path: &str) -> bool {
+    pub(crate) fn exists(&self, path: &str) -> bool {
         match fs::metadata(self.root.join(path)) {
             Ok(_) => true,
             Err(error) => !files::is_missing(&error),
@@ -92,14 +92,14 @@ impl Sysfs {
     }
 
     /// Returns whether the path is a directory or a link to one.
-    pub(crate) fn is_folder(&self, path: &str) -> bool {
+    pub(crate) fn is_dir(&self, path: &str) -> bool {
         fs::metadata(self.root.join(path)).is_ok_and(|found| found.is_dir())
     }
 
     /// Returns the paths below a directory, limited in depth and number, shallowest first. Links are omitted, because
     /// in sysfs they lead to other devices.
-    pub(crate) fn below(&self, path: &str, depth: usize, most: usize) -> Vec<Below> {
-        let mut found: Vec<Below> = Vec::new();
+    pub(crate) fn walk(&self, path: &str, depth: usize, most: usize) -> Vec<Entry> {
+        let mut found: Vec<Entry> = Vec::new();
         let mut folders = VecDeque::from([(path.to_owned(), 1)]);
         while let Some((folder, level)) = folders.pop_front() {
             let left = most.saturating_sub(found.len());
@@ -107,7 +107,7 @@ impl Sysfs {
                 break;
             }
             let entries = fs::read_dir(self.root.join(&folder));
-            let mut here: Vec<Below> = entries
+            let mut here: Vec<Entry> = entries
                 .into_iter()
                 .flatten()
                 .take(left)
@@ -115,15 +115,15 @@ impl Sysfs {
                 .filter_map(|entry| {
                     let kind = entry.file_type().ok()?;
                     let name = entry.file_name().into_string().ok()?;
-                    (kind.is_dir() || kind.is_file()).then(|| Below {
+                    (kind.is_dir() || kind.is_file()).then(|| Entry {
                         path: format!("{folder}/{name}"),
-                        is_folder: kind.is_dir(),
+                        is_dir: kind.is_dir(),
                     })
                 })
                 .collect();
             here.sort_by(|one, other| one.path.cmp(&other.path));
             if level < depth {
-                let next = here.iter().filter(|entry| entry.is_folder);
+                let next = here.iter().filter(|entry| entry.is_dir);
                 folders.extend(next.map(|entry| (entry.path.clone(), level.saturating_add(1))));
             }
             found.append(&mut here);
@@ -137,9 +137,9 @@ impl Sysfs {
         Some(target.file_name()?.to_string_lossy().into_owned())
     }
 
-    /// Returns the sorted names in a directory, truncated at [`MOST_NAMES`] entries. Empty if there is no such
+    /// Returns the sorted names in a directory, truncated at [`MAX_ENTRIES`] entries. Empty if there is no such
     /// directory.
     pub(crate) fn names(&self, path: &str) -> io::Result<Vec<String>> {
-        files::names(&self.root.join(path), MOST_NAMES)
+        files::names(&self.root.join(path), MAX_ENTRIES)
     }
 }

@@ -12,8 +12,8 @@
 //! so it does so even while that one hangs. A library is opened again only after both threads have released it;
 //! otherwise the dynamic loader would return the old one.
 
-mod claim;
 mod events;
+mod exclusive;
 mod handle;
 mod xids;
 
@@ -26,11 +26,11 @@ use std::thread;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-pub use claim::{NoDriver, Released, Unread};
-pub use handle::{Handle, Hints};
+pub use exclusive::{DriverReleaseGuard, DriverUnavailable, ReadingsError};
+pub use handle::{ChangeNotifications, Handle};
 
-use crate::domain::accelerators::Naming;
-use crate::domain::driver_link::{Effect, Event, Past, State};
+use crate::domain::accelerators::TypeSources;
+use crate::domain::driver_link::{Effect, Event, LinkHistory, LinkState};
 use crate::domain::error::chain;
 use crate::domain::inventory::{Inventory, Machine, NvmlState};
 use crate::domain::reading::Reading;
@@ -38,14 +38,14 @@ use crate::domain::sharing::health::Xid;
 use crate::hw::calls::CallWatch;
 use crate::hw::error::{DriverError, Remedy};
 use crate::hw::merge::merge;
-use crate::hw::neuron::Reader;
+use crate::hw::neuron::NeuronReader;
 use crate::hw::pci::Bus;
 use crate::hw::sysfs::Sysfs;
 use crate::hw::{DriverLoader, GpuDriver, Observation, Settings};
 
-use claim::{Claim, Job, Release};
-use events::Events;
-use xids::Xids;
+use events::EventsThreadState;
+use exclusive::{DriverUser, Job, ReleaseState};
+use xids::XidBuffer;
 
 /// A message to the driver thread.
 enum Message {
@@ -54,31 +54,31 @@ enum Message {
     /// Run a unit of work with the driver.
     Work(Job),
     /// Take readings of the devices of the last observation.
-    Readings(oneshot::Sender<Result<Vec<Reading>, Unread>>),
+    Readings(oneshot::Sender<Result<Vec<Reading>, ReadingsError>>),
     /// Release the library and reply when neither thread uses it.
-    Release(oneshot::Sender<Result<Released, NoDriver>>),
+    Release(oneshot::Sender<Result<DriverReleaseGuard, DriverUnavailable>>),
     /// Open the library again.
     Resume,
-    /// The events thread of driver instance `life` has released the library.
+    /// The events thread of driver instance `driver_generation` has released the library.
     EventsEnded {
-        life: u64,
+        driver_generation: u64,
         error: Option<DriverError>,
     },
     /// The time to search for the driver has come.
-    Due,
+    TimerElapsed,
     /// All handles were dropped.
     Stop,
 }
 
 /// State of the driver thread, published to listeners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Pulse {
+struct WorkerState {
     /// Incremented when a new observation is needed.
-    news: u64,
+    changes: u64,
     /// Driver calls are being made, so one may stall.
-    busy: bool,
+    is_busy: bool,
     /// The current user of the driver.
-    claim: Claim,
+    driver_user: DriverUser,
 }
 
 /// State shared by the threads and the handles.
@@ -86,36 +86,36 @@ struct Pulse {
 struct Shared {
     calls: CallWatch,
     latest: watch::Sender<Arc<Inventory>>,
-    pulse: watch::Sender<Pulse>,
-    xids: Mutex<Xids>,
-    naming: Mutex<Naming>,
+    pulse: watch::Sender<WorkerState>,
+    xids: Mutex<XidBuffer>,
+    naming: Mutex<TypeSources>,
 }
 
 impl Shared {
     /// Stores the Xids before it notifies, so that a listener finds them.
-    fn say_xids(&self, heard: &[Xid]) {
-        self.xids().hear(heard);
-        self.say_news();
+    fn publish_xids(&self, heard: &[Xid]) {
+        self.xids().record(heard);
+        self.notify_change();
     }
 
-    fn xids(&self) -> MutexGuard<'_, Xids> {
+    fn xids(&self) -> MutexGuard<'_, XidBuffer> {
         // Every step leaves the data consistent, so it is valid even after a panic.
         self.xids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the current naming of devices.
-    fn naming(&self) -> Naming {
+    fn naming(&self) -> TypeSources {
         self.lock_naming().clone()
     }
 
-    fn lock_naming(&self) -> MutexGuard<'_, Naming> {
+    fn lock_naming(&self) -> MutexGuard<'_, TypeSources> {
         // The lock only guards single assignments.
         self.naming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn say_news(&self) {
+    fn notify_change(&self) {
         self.pulse
-            .send_modify(|pulse| pulse.news = pulse.news.wrapping_add(1));
+            .send_modify(|pulse| pulse.changes = pulse.changes.wrapping_add(1));
     }
 }
 
@@ -131,28 +131,28 @@ pub fn spawn(loader: Box<dyn DriverLoader>, settings: &Settings) -> io::Result<H
     let shared = Arc::new(Shared {
         calls: CallWatch::new(settings.call_deadline),
         latest: watch::Sender::new(Arc::new(first)),
-        pulse: watch::Sender::new(Pulse::default()),
+        pulse: watch::Sender::new(WorkerState::default()),
         xids: Mutex::default(),
-        naming: Mutex::new(Naming {
-            own: Arc::clone(&settings.own),
-            given: None,
+        naming: Mutex::new(TypeSources {
+            overlay_products: Arc::clone(&settings.custom_catalog),
+            type_override: None,
         }),
     });
     let sys = Sysfs::new(settings.sys_root.clone());
     let worker = Worker {
         loader,
-        neuron: Reader::new(sys.clone(), settings.neuron_logical_config.clone()),
-        bus: Bus::new(sys, Arc::clone(&settings.own)),
+        neuron: NeuronReader::new(sys.clone(), settings.neuron_logical_config.clone()),
+        bus: Bus::new(sys, Arc::clone(&settings.custom_catalog)),
         shared: Arc::clone(&shared),
-        outbox: outbox.clone(),
-        link: State::start().0,
-        due: None,
-        found: Vec::new(),
+        self_sender: outbox.clone(),
+        link: LinkState::start().0,
+        next_search: None,
+        candidates: Vec::new(),
         driver: None,
         observation: None,
         life: 0,
-        events: Events::None,
-        release: Release::No,
+        events: EventsThreadState::None,
+        release: ReleaseState::NotReleased,
     };
     thread::Builder::new()
         .name("nvml".to_owned())
@@ -163,79 +163,86 @@ pub fn spawn(loader: Box<dyn DriverLoader>, settings: &Settings) -> io::Result<H
 struct Worker {
     loader: Box<dyn DriverLoader>,
     bus: Bus,
-    neuron: Reader,
+    neuron: NeuronReader,
     shared: Arc<Shared>,
-    outbox: mpsc::Sender<Message>,
-    link: State,
+    self_sender: mpsc::Sender<Message>,
+    link: LinkState,
     /// When to search for the driver again.
-    due: Option<Instant>,
-    found: Vec<PathBuf>,
+    next_search: Option<Instant>,
+    candidates: Vec<PathBuf>,
     driver: Option<Box<dyn GpuDriver>>,
     observation: Option<Observation>,
     /// Number of drivers opened so far; identifies late messages about an earlier one.
     life: u64,
-    events: Events,
-    release: Release,
+    events: EventsThreadState,
+    release: ReleaseState,
 }
 
 impl Worker {
     fn run(mut self, inbox: &Receiver<Message>) {
         self.publish();
-        self.begin();
-        let (link, effects) = State::start();
+        self.mark_busy();
+        let (link, effects) = LinkState::start();
         self.link = link;
         self.perform(effects);
         self.publish();
-        self.rest();
+        self.mark_idle();
         while let Some(message) = self.next(inbox) {
-            self.begin();
+            self.mark_busy();
             match message {
-                Message::Observe(asker) => self.answer(asker, inbox),
+                Message::Observe(asker) => self.observe_and_reply(asker, inbox),
                 Message::Work(job) => self.work(job),
                 Message::Readings(asker) => self.readings(asker),
                 Message::Release(asker) => self.release(asker),
                 Message::Resume => self.resume(),
-                Message::EventsEnded { life, error } => self.events_ended(life, error),
-                Message::Due => self.due(),
+                Message::EventsEnded {
+                    driver_generation: life,
+                    error,
+                } => self.events_ended(life, error),
+                Message::TimerElapsed => self.on_timer(),
                 Message::Stop => break,
             }
-            self.rest();
+            self.mark_idle();
         }
         self.unload();
     }
 
     /// Marks the start of work in which a driver call may stall.
-    fn begin(&self) {
-        self.shared.pulse.send_modify(|pulse| pulse.busy = true);
+    fn mark_busy(&self) {
+        self.shared.pulse.send_modify(|pulse| pulse.is_busy = true);
     }
 
-    /// Marks the end of what [`Self::begin`] started. Notifies listeners if a call stalled and returned meanwhile.
-    fn rest(&self) {
+    /// Marks the end of what [`Self::mark_busy`] started. Notifies listeners if a call stalled and returned meanwhile.
+    fn mark_idle(&self) {
         self.shared.pulse.send_modify(|pulse| {
-            pulse.busy = false;
+            pulse.is_busy = false;
             if self.shared.calls.take_overran() {
-                pulse.news = pulse.news.wrapping_add(1);
+                pulse.changes = pulse.changes.wrapping_add(1);
             }
         });
     }
 
     /// Returns the next message; `None` when all senders are gone.
     fn next(&mut self, inbox: &Receiver<Message>) -> Option<Message> {
-        let Some(due) = self.due else {
+        let Some(due) = self.next_search else {
             return inbox.recv().ok();
         };
         match inbox.recv_timeout(due.saturating_duration_since(Instant::now())) {
             Ok(message) => Some(message),
             Err(RecvTimeoutError::Timeout) => {
-                self.due = None;
-                Some(Message::Due)
+                self.next_search = None;
+                Some(Message::TimerElapsed)
             }
             Err(RecvTimeoutError::Disconnected) => None,
         }
     }
 
     /// Observes once for all requests received before the observation starts.
-    fn answer(&mut self, asker: oneshot::Sender<Arc<Inventory>>, inbox: &Receiver<Message>) {
+    fn observe_and_reply(
+        &mut self,
+        asker: oneshot::Sender<Arc<Inventory>>,
+        inbox: &Receiver<Message>,
+    ) {
         let mut askers = vec![asker];
         let mut others = Vec::new();
         for message in inbox.try_iter() {
@@ -246,7 +253,7 @@ impl Worker {
                 | Message::Release(_)
                 | Message::Resume
                 | Message::EventsEnded { .. }
-                | Message::Due
+                | Message::TimerElapsed
                 | Message::Stop) => others.push(other),
             }
         }
@@ -257,7 +264,7 @@ impl Worker {
             let _gone = asker.send(Arc::clone(&inventory));
         }
         for other in others {
-            let _ours_and_open = self.outbox.send(other);
+            let _ours_and_open = self.self_sender.send(other);
         }
     }
 
@@ -268,26 +275,26 @@ impl Worker {
         match driver.observe(&self.shared.calls) {
             Ok(observation) => {
                 self.observation = Some(observation);
-                self.feed(Event::Answered);
-                self.listen();
+                self.apply_link_event(Event::Answered);
+                self.start_events_thread();
             }
             // The previous observation is still the best available.
             Err(error) if error.remedy() == Remedy::Retry && self.observation.is_some() => {}
-            Err(error) => self.feed(Event::Lost(error.to_string())),
+            Err(error) => self.apply_link_event(Event::Lost(error.to_string())),
         }
     }
 
     /// Applies an event to the link's state machine and performs the resulting effects.
-    fn feed(&mut self, event: Event) {
-        let was_ready = matches!(self.link, State::Ready { .. });
-        let link = std::mem::replace(&mut self.link, State::start().0);
+    fn apply_link_event(&mut self, event: Event) {
+        let was_ready = matches!(self.link, LinkState::Ready { .. });
+        let link = std::mem::replace(&mut self.link, LinkState::start().0);
         let (link, effects) = link.step(event);
         self.link = link;
         self.perform(effects);
-        let is_ready = matches!(self.link, State::Ready { .. });
+        let is_ready = matches!(self.link, LinkState::Ready { .. });
         if was_ready != is_ready && !self.is_released() {
             self.publish();
-            self.shared.say_news();
+            self.shared.notify_change();
         }
     }
 
@@ -295,33 +302,33 @@ impl Worker {
         for effect in effects {
             match effect {
                 Effect::Search => self.search(),
-                Effect::Initialise => self.initialise(),
+                Effect::Initialize => self.initialize(),
                 Effect::Unload => self.unload(),
-                Effect::WakeAfter(wait) => self.due = Some(Instant::now() + wait),
+                Effect::WakeAfter(wait) => self.next_search = Some(Instant::now() + wait),
             }
         }
     }
 
     fn search(&mut self) {
         // The search continues once the events thread has released the library.
-        if matches!(self.events, Events::Listening { .. }) {
+        if matches!(self.events, EventsThreadState::Listening { .. }) {
             return;
         }
         match self.loader.find() {
             Ok(found) => {
-                self.found = found;
-                self.feed(Event::Found);
+                self.candidates = found;
+                self.apply_link_event(Event::Found);
             }
-            Err(error) => self.feed(Event::Failed(chain(&error))),
+            Err(error) => self.apply_link_event(Event::Failed(chain(&error))),
         }
     }
 
     /// Tries the found files in turn until one is NVML: a library of another architecture may be next to the right one.
-    fn initialise(&mut self) {
+    fn initialize(&mut self) {
         self.publish();
         let mut reasons = Vec::new();
         let mut opened = None;
-        for path in std::mem::take(&mut self.found) {
+        for path in std::mem::take(&mut self.candidates) {
             match self.loader.open(&path, &self.shared.calls) {
                 Ok(driver) => {
                     opened = Some(driver);
@@ -329,7 +336,7 @@ impl Worker {
                 }
                 Err(error) => {
                     reasons.push(chain(&error));
-                    if !error.is_about_the_file() {
+                    if !error.is_file_error() {
                         break;
                     }
                 }
@@ -338,22 +345,22 @@ impl Worker {
         if let Some(driver) = opened {
             self.driver = Some(driver);
             self.life = self.life.wrapping_add(1);
-            self.feed(Event::Initialised);
+            self.apply_link_event(Event::Initialized);
         } else {
-            self.feed(Event::Failed(reasons.join("; ")));
+            self.apply_link_event(Event::Failed(reasons.join("; ")));
         }
     }
 
     fn unload(&mut self) {
         self.observation = None;
-        if let Events::Listening { thread } = &self.events {
+        if let EventsThreadState::Listening { thread } = &self.events {
             thread.stop();
         } else {
-            self.events = Events::None;
+            self.events = EventsThreadState::None;
         }
         let driver = self.driver.take();
         let calls = &self.shared.calls;
-        calls.during("nvmlShutdown", None, || drop(driver));
+        calls.record("nvmlShutdown", None, || drop(driver));
     }
 
     /// Publishes the current inventory. While the library is released, the previous inventory stays.
@@ -364,7 +371,7 @@ impl Worker {
         // Recorded like a driver call: reading a file of a failing device may not return either.
         let (bus, neuron) = (&mut self.bus, &mut self.neuron);
         let (functions, machine, neuron) =
-            self.shared.calls.during(NvmlState::READING_SYS, None, || {
+            self.shared.calls.record(NvmlState::READING_SYS, None, || {
                 let functions = bus.scan();
                 let machine = bus.machine(&functions);
                 let neuron = neuron.read(&functions);
@@ -382,15 +389,15 @@ impl Worker {
 
     fn nvml(&self) -> NvmlState {
         match (&self.link, &self.observation) {
-            (State::Ready { .. }, Some(observation)) => {
+            (LinkState::Ready { .. }, Some(observation)) => {
                 NvmlState::Ready(observation.driver.clone())
             }
-            (State::Ready { .. } | State::Loading { .. }, _) => NvmlState::Loading,
-            (State::Absent { reason, past, .. }, _) => {
+            (LinkState::Ready { .. } | LinkState::Loading { .. }, _) => NvmlState::Loading,
+            (LinkState::Absent { reason, past, .. }, _) => {
                 let reason = reason.clone();
                 match past {
-                    Past::NeverReady => NvmlState::Absent { reason },
-                    Past::WasReady => NvmlState::Lost { reason },
+                    LinkHistory::NeverReady => NvmlState::Absent { reason },
+                    LinkHistory::WasReady => NvmlState::Lost { reason },
                 }
             }
         }

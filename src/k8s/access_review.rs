@@ -13,20 +13,20 @@ use kube::{Api, Client};
 use tokio::time::timeout;
 
 use super::client::{ConnectError, Program, connect};
-use super::token_review::{DEADLINE, ReviewError};
-use crate::domain::access::{Caller, GROUP, Proof, Question};
+use super::token_review::{REVIEW_TIMEOUT, ReviewError};
+use crate::domain::access::{API_GROUP, AccessReview, Caller, UserTokenReview};
 use crate::domain::credential::{Audience, Token};
 use crate::domain::hardware_profile::ProfileKind;
 
 /// Client for reviews of users and programs.
 #[derive(Clone)]
-pub struct Asker {
+pub struct AccessReviewer {
     tokens: Api<TokenReview>,
-    rights: Api<SubjectAccessReview>,
+    access_reviews: Api<SubjectAccessReview>,
     audience: Option<Audience>,
 }
 
-impl Asker {
+impl AccessReviewer {
     /// Connects to the cluster of `kubeconfig`, or to the one of the current pod. Tokens must be for `audience` or,
     /// without it, for the API server. Sends no request yet.
     pub async fn connect(
@@ -36,13 +36,13 @@ impl Asker {
         let client: Client = connect(kubeconfig, Program::Aggregator).await?;
         Ok(Self {
             tokens: Api::all(client.clone()),
-            rights: Api::all(client),
+            access_reviews: Api::all(client),
             audience,
         })
     }
 
     /// Reviews a token, with one request and no retries.
-    pub async fn whose(&self, token: &Token) -> Result<Proof, ReviewError> {
+    pub async fn review_token(&self, token: &Token) -> Result<UserTokenReview, ReviewError> {
         let audience = self.audience.iter();
         let audiences = audience.map(|audience| audience.as_str().to_owned());
         let audiences: Vec<String> = audiences.collect();
@@ -54,30 +54,37 @@ impl Asker {
             ..TokenReview::default()
         };
         let options = PostParams::default();
-        let answer = timeout(DEADLINE, self.tokens.create(&options, &asked))
+        let answer = timeout(REVIEW_TIMEOUT, self.tokens.create(&options, &asked))
             .await
-            .map_err(|_late| ReviewError::Late)?
+            .map_err(|_late| ReviewError::TimedOut)?
             .map_err(|error| ReviewError::Api(Box::new(error)))?;
-        answer.status.map(of).ok_or(ReviewError::NoStatus)
+        answer
+            .status
+            .map(proof_from_status)
+            .ok_or(ReviewError::NoStatus)
     }
 
     /// Returns whether the caller is authorized, with one request and no retries.
-    pub async fn may(&self, caller: &Caller, question: &Question) -> Result<bool, ReviewError> {
+    pub async fn is_authorized(
+        &self,
+        caller: &Caller,
+        question: &AccessReview,
+    ) -> Result<bool, ReviewError> {
         let asked = SubjectAccessReview {
-            spec: asked(caller, question),
+            spec: review_spec(caller, question),
             ..SubjectAccessReview::default()
         };
         let options = PostParams::default();
-        let answer = timeout(DEADLINE, self.rights.create(&options, &asked))
+        let answer = timeout(REVIEW_TIMEOUT, self.access_reviews.create(&options, &asked))
             .await
-            .map_err(|_late| ReviewError::Late)?
+            .map_err(|_late| ReviewError::TimedOut)?
             .map_err(|error| ReviewError::Access(Box::new(error)))?;
         let status = answer.status.ok_or(ReviewError::NoStatus)?;
         Ok(status.allowed && status.denied != Some(true))
     }
 }
 
-impl std::fmt::Debug for Asker {
+impl std::fmt::Debug for AccessReviewer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Asker")
             .field("audience", &self.audience)
@@ -86,9 +93,9 @@ impl std::fmt::Debug for Asker {
 }
 
 /// Converts the API server's response. Missing fields get default values.
-fn of(status: TokenReviewStatus) -> Proof {
+fn proof_from_status(status: TokenReviewStatus) -> UserTokenReview {
     let user = status.user.unwrap_or_default();
-    Proof {
+    UserTokenReview {
         authenticated: status.authenticated.unwrap_or_default(),
         error: status.error.unwrap_or_default(),
         audiences: status.audiences.unwrap_or_default(),
@@ -101,7 +108,7 @@ fn of(status: TokenReviewStatus) -> Proof {
     }
 }
 
-fn asked(caller: &Caller, question: &Question) -> SubjectAccessReviewSpec {
+fn review_spec(caller: &Caller, question: &AccessReview) -> SubjectAccessReviewSpec {
     let mut spec = SubjectAccessReviewSpec {
         user: Some(caller.user.clone()),
         uid: (!caller.uid.is_empty()).then(|| caller.uid.clone()),
@@ -110,7 +117,7 @@ fn asked(caller: &Caller, question: &Question) -> SubjectAccessReviewSpec {
         ..SubjectAccessReviewSpec::default()
     };
     match question {
-        Question::Resource {
+        AccessReview::Resource {
             verb,
             resource,
             namespace,
@@ -118,14 +125,14 @@ fn asked(caller: &Caller, question: &Question) -> SubjectAccessReviewSpec {
         } => {
             spec.resource_attributes = Some(ResourceAttributes {
                 verb: Some(verb.as_str().to_owned()),
-                group: Some(GROUP.to_owned()),
+                group: Some(API_GROUP.to_owned()),
                 resource: Some(resource.as_str().to_owned()),
                 namespace: namespace.clone(),
                 name: name.clone(),
                 ..ResourceAttributes::default()
             });
         }
-        Question::Profile {
+        AccessReview::Profile {
             verb,
             namespace,
             name,
@@ -141,7 +148,7 @@ fn asked(caller: &Caller, question: &Question) -> SubjectAccessReviewSpec {
                 ..ResourceAttributes::default()
             });
         }
-        Question::Path(path) => {
+        AccessReview::Path(path) => {
             spec.non_resource_attributes = Some(NonResourceAttributes {
                 verb: Some("get".to_owned()),
                 path: Some((*path).to_owned()),
@@ -158,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_about_a_token_is_read_whole_and_an_empty_one_says_nothing() {
+    fn token_review_status_is_converted() {
         let status: TokenReviewStatus = from_value(json!({
             "authenticated": true,
             "user": {
@@ -168,7 +175,7 @@ mod tests {
             "audiences": ["octavo"],
         }))
         .unwrap();
-        let proof = of(status);
+        let proof = proof_from_status(status);
         assert!(proof.authenticated);
         assert_eq!(proof.audiences, ["octavo"]);
         assert_eq!(
@@ -177,21 +184,24 @@ mod tests {
         );
         assert_eq!(proof.caller.groups, ["team-a"]);
         assert_eq!(proof.caller.extra.len(), 1);
-        assert_eq!(of(TokenReviewStatus::default()), Proof::default());
+        assert_eq!(
+            proof_from_status(TokenReviewStatus::default()),
+            UserTokenReview::default()
+        );
     }
 
     #[test]
-    fn what_is_asked_names_the_person_whole_and_one_thing_to_do() {
-        let mut caller = Caller::forwarded("ada", &["team-a"]).unwrap();
+    fn access_review_names_caller_and_one_action() {
+        let mut caller = Caller::from_forwarded("ada", &["team-a"]).unwrap();
         caller.uid = "4e1d".to_owned();
         caller.extra.insert("a".to_owned(), vec!["b".to_owned()]);
-        let spec = asked(&caller, &Question::usage(Some("team-a")));
+        let spec = review_spec(&caller, &AccessReview::usage(Some("team-a")));
         let expected = json!({
             "user": "ada", "uid": "4e1d", "groups": ["system:authenticated", "team-a"], "extra": {"a": ["b"]},
             "resourceAttributes": {"verb": "list", "group": "octavo.dev", "resource": "usage", "namespace": "team-a"},
         });
         assert_eq!(to_value(spec).unwrap(), expected);
-        let spec = asked(&Caller::default(), &Question::new_profile("team-a"));
+        let spec = review_spec(&Caller::default(), &AccessReview::create_profile("team-a"));
         let expected = json!({
             "user": "", "groups": [],
             "resourceAttributes": {
@@ -200,7 +210,7 @@ mod tests {
             },
         });
         assert_eq!(to_value(spec).unwrap(), expected);
-        let spec = asked(&Caller::default(), &Question::Path("/metrics"));
+        let spec = review_spec(&Caller::default(), &AccessReview::Path("/metrics"));
         let expected = json!({
             "user": "", "groups": [], "nonResourceAttributes": {"verb": "get", "path": "/metrics"},
         });

@@ -18,9 +18,9 @@ use tower::limit::RateLimitLayer;
 use crate::domain::error::chain;
 
 /// Connection timeout.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of one request including its response; does not apply to watches.
-pub const REQUEST: Duration = Duration::from_secs(10);
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The program that sends requests, which is the `User-Agent` in the API server's audit log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,9 +63,9 @@ pub enum ConnectError {
 }
 
 /// Rate limit of an agent: number of requests per interval.
-const MOST: (u64, Duration) = (20, Duration::from_secs(4));
+const AGENT_RATE_LIMIT: (u64, Duration) = (20, Duration::from_secs(4));
 /// Read timeout. A watch is silent until an event occurs, and the server ends it before this time.
-const SILENCE: Duration = Duration::from_mins(5);
+const READ_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Creates a client for the cluster of `kubeconfig`, or for the one of the current pod. Sends no request yet, so the
 /// API server may be unavailable.
@@ -78,7 +78,7 @@ pub async fn connect(kubeconfig: Option<&Path>, program: Program) -> Result<Clie
 /// Creates a client with an agent's rate limit, which also bounds the requests to a server that ends every response
 /// immediately.
 pub async fn connect_agent(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
-    let (count, time) = MOST;
+    let (count, time) = AGENT_RATE_LIMIT;
     let limit = RateLimitLayer::new(count, time);
     let config = config(kubeconfig, Program::Agent).await?;
     let builder = ClientBuilder::try_from(config).map_err(unusable)?;
@@ -91,25 +91,25 @@ fn unusable(error: kube::Error) -> ConnectError {
 
 async fn config(kubeconfig: Option<&Path>, program: Program) -> Result<Config, ConnectError> {
     let mut config = match kubeconfig {
-        Some(path) => of_file(path).await?,
+        Some(path) => config_from_file(path).await?,
         None => Config::incluster_env().map_err(|error| ConnectError::InCluster(error.into()))?,
     };
-    config.connect_timeout = Some(CONNECT);
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.default_retry = false;
-    config.read_timeout = Some(SILENCE);
+    config.read_timeout = Some(READ_TIMEOUT);
     config.reset_reader_on_write = true;
     config.headers.push((USER_AGENT, program.user_agent()));
     Ok(config)
 }
 
-async fn of_file(path: &Path) -> Result<Config, ConnectError> {
+async fn config_from_file(path: &Path) -> Result<Config, ConnectError> {
     let unusable = |source| ConnectError::Kubeconfig {
         path: path.to_owned(),
         source: Box::new(source),
     };
     let options = KubeConfigOptions::default();
     let file = Kubeconfig::read_from(path).map_err(unusable)?;
-    let authority = authority(&file);
+    let authority = ca_file(&file);
     let mut config = Config::from_custom_kubeconfig(file, &options)
         .await
         .map_err(unusable)?;
@@ -119,7 +119,7 @@ async fn of_file(path: &Path) -> Result<Config, ConnectError> {
 }
 
 /// Returns the certificate authority file of the current context, if it has one.
-fn authority(file: &Kubeconfig) -> Option<PathBuf> {
+fn ca_file(file: &Kubeconfig) -> Option<PathBuf> {
     let context = file.current_context.as_ref()?;
     let context = file.contexts.iter().find(|one| one.name == *context)?;
     let cluster = &context.context.as_ref()?.cluster;

@@ -4,14 +4,14 @@
 //!  API server --> chase (list, watch) --> read (relevant fields) --> sight (batched changes) --> receivers
 //! ```
 //!
-//! A [`Follower`] runs in the aggregator and never writes to the cluster. Its snapshots are immutable and report their
+//! A [`ClusterWatcher`] runs in the aggregator and never writes to the cluster. Its snapshots are immutable and report their
 //! age; a cluster without changes is not stale.
 
-mod chase;
+mod extract;
+mod list_watcher;
 mod object;
-mod read;
-mod reckon;
-mod sight;
+mod pod_requests;
+mod snapshot_publisher;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ use kube::Client;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use self::chase::{Chase, Kind};
-use self::read::Read;
-use self::sight::Sight;
+use self::extract::Extracted;
+use self::list_watcher::{ListWatcher, WatchedKind};
+use self::snapshot_publisher::SnapshotPublisher;
 use super::client::{ConnectError, Program, connect};
 use crate::domain::cluster::{ClusterNode, ClusterPod, Sights};
 
@@ -32,44 +32,44 @@ pub struct Followed {
     /// Nodes and pods, without terminated pods.
     pub sights: Arc<Sights>,
     /// When both were last known to be complete and current; `None` before the first list.
-    pub heard: Option<Instant>,
+    pub current_at: Option<Instant>,
     /// Why the cluster is currently not watched; `None` if it is.
     pub trouble: Option<String>,
     /// Number of nodes and pods with unparsable fields. Their other fields count.
-    pub odd: usize,
+    pub invalid_objects: usize,
 }
 
 /// Channel capacity, half a page of objects, so that reading a page rarely waits.
-const WAITING: usize = 256;
+const CHANNEL_CAPACITY: usize = 256;
 /// The error before the first snapshot.
-const NOT_YET: &str = "the nodes and pods of the cluster have not been read yet";
+const NOT_READ_YET: &str = "the nodes and pods of the cluster have not been read yet";
 
 impl Default for Followed {
     fn default() -> Self {
         Self {
             sights: Arc::default(),
-            heard: None,
-            trouble: Some(NOT_YET.to_owned()),
-            odd: 0,
+            current_at: None,
+            trouble: Some(NOT_READ_YET.to_owned()),
+            invalid_objects: 0,
         }
     }
 }
 
 /// Watches a cluster.
-pub struct Follower {
+pub struct ClusterWatcher {
     client: Client,
     followed: watch::Sender<Arc<Followed>>,
 }
 
-impl std::fmt::Debug for Follower {
+impl std::fmt::Debug for ClusterWatcher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Follower")
-            .field(&self.followed.borrow().heard)
+            .field(&self.followed.borrow().current_at)
             .finish()
     }
 }
 
-impl Follower {
+impl ClusterWatcher {
     /// Connects to the cluster of `kubeconfig`, or to the one of the current pod. Sends no request yet.
     pub async fn connect(kubeconfig: Option<&Path>) -> Result<Self, ConnectError> {
         Ok(Self::new(connect(kubeconfig, Program::Aggregator).await?))
@@ -90,43 +90,43 @@ impl Follower {
 
     /// Runs forever.
     pub async fn run(self) {
-        let (nodes, of_nodes) = mpsc::channel(WAITING);
-        let (pods, of_pods) = mpsc::channel(WAITING);
-        let nodes: Chase<object::Node> = Chase::new(self.client.clone(), nodes);
-        let pods: Chase<object::Pod> = Chase::new(self.client, pods);
-        let sight = Sight::new(self.followed);
+        let (nodes, of_nodes) = mpsc::channel(CHANNEL_CAPACITY);
+        let (pods, of_pods) = mpsc::channel(CHANNEL_CAPACITY);
+        let nodes: ListWatcher<object::Node> = ListWatcher::new(self.client.clone(), nodes);
+        let pods: ListWatcher<object::Pod> = ListWatcher::new(self.client, pods);
+        let sight = SnapshotPublisher::new(self.followed);
         tokio::join!(nodes.run(), pods.run(), sight.run(of_nodes, of_pods));
     }
 }
 
-impl Kind for object::Node {
+impl WatchedKind for object::Node {
     const PATH: &str = "/api/v1/nodes";
     const NAME: &str = "nodes";
-    const FIELDS: Option<&str> = None;
-    type Kept = ClusterNode;
+    const FIELD_SELECTOR: Option<&str> = None;
+    type Extract = ClusterNode;
 
     fn version(&self) -> Option<String> {
         self.metadata.resource_version.clone()
     }
 
-    fn read(self) -> Read<ClusterNode> {
-        read::node(self)
+    fn read(self) -> Extracted<ClusterNode> {
+        extract::node(self)
     }
 }
 
-impl Kind for object::Pod {
+impl WatchedKind for object::Pod {
     const PATH: &str = "/api/v1/pods";
     const NAME: &str = "pods";
     // Terminated pods use no resources, and there can be many. They are removed as if deleted. Source: the scheduler's
     // informer.
-    const FIELDS: Option<&str> = Some("status.phase!=Succeeded,status.phase!=Failed");
-    type Kept = ClusterPod;
+    const FIELD_SELECTOR: Option<&str> = Some("status.phase!=Succeeded,status.phase!=Failed");
+    type Extract = ClusterPod;
 
     fn version(&self) -> Option<String> {
         self.metadata.resource_version.clone()
     }
 
-    fn read(self) -> Read<ClusterPod> {
-        read::pod(self)
+    fn read(self) -> Extracted<ClusterPod> {
+        extract::pod(self)
     }
 }

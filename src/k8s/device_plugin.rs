@@ -9,19 +9,19 @@
 //!
 //! Source: Kubernetes, "Device Plugins"; k8s.io/kubelet, `deviceplugin/v1beta1`.
 
-pub mod delivery;
-mod folder;
+pub mod allocation_response;
+mod competing_plugins;
 pub mod gate;
-mod kubelet;
-mod link;
-pub mod lists;
+mod kubelet_poller;
 mod manager;
-mod register;
-mod rivals;
+mod plugin_dir;
+mod register_request;
+mod registration;
+mod resource_server;
+pub mod responder;
 mod service;
-mod serving;
 
-pub use gate::{Closed, Gate, Refusal};
-pub use kubelet::Told;
-pub use lists::Answer;
-pub use manager::{Manager, Report, Settings, Standing};
+pub use gate::{AllocationBlock, AllocationError, AllocationGate};
+pub use kubelet_poller::KubeletReport;
+pub use manager::{DevicePluginReport, Manager, ResourceStatus, Settings};
+pub use responder::Answer;

@@ -17,16 +17,16 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, warn};
 
-use super::client::{REQUEST, told};
-use super::node::{LONGEST, Patience, patience};
+use super::client::{REQUEST_TIMEOUT, told};
+use super::node::{MAX_DELAY, ReconnectBackoff, patience};
 use crate::domain::id::NodeName;
+use crate::domain::node::event_deduplicator::Event;
 use crate::domain::node::event_queue::{EventQueue, InFlight};
-use crate::domain::node::telling::Event;
 use crate::domain::reason::Reason;
 use crate::domain::sharing::guard::PodRef;
 
 /// Namespace of events about cluster-scoped objects. Source: Kubernetes, `client-go/tools/record`.
-const DEFAULT: &str = "default";
+const DEFAULT_NAMESPACE: &str = "default";
 /// Maximum delay before the next attempt if the API server refuses events, which may take an administrator to fix.
 const MAX_REFUSED_WAIT: Duration = Duration::from_mins(5);
 /// Pod events are dropped after this time. Source: Kubernetes, kube-apiserver, default of `--event-ttl`.
@@ -34,7 +34,7 @@ const MAX_POD_EVENT_AGE: Duration = Duration::from_hours(1);
 
 /// The object of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum About {
+pub(super) enum EventObject {
     /// This machine's Node, by UID.
     Node(String),
     /// A pod on this machine.
@@ -42,10 +42,10 @@ pub(super) enum About {
 }
 
 /// Creates events about a machine and its pods.
-pub(super) struct Writer {
+pub(super) struct EventWriter {
     client: Client,
     node: String,
-    patience: Patience,
+    backoff: ReconnectBackoff,
     on_refusal: OnRefusal,
     refused: bool,
 }
@@ -59,35 +59,35 @@ pub(super) enum OnRefusal {
     Drop,
 }
 
-impl fmt::Debug for Writer {
+impl fmt::Debug for EventWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut told = f.debug_struct("Writer");
         told.field("node", &self.node).finish_non_exhaustive()
     }
 }
 
-impl Writer {
+impl EventWriter {
     pub(super) fn new(client: Client, node: &NodeName, on_refusal: OnRefusal) -> Self {
         Self {
             client,
             node: node.as_str().to_owned(),
-            patience: Patience::default(),
+            backoff: ReconnectBackoff::default(),
             on_refusal,
             refused: false,
         }
     }
 
     /// Creates the event. The error is the delay before the next attempt. An invalid event is dropped.
-    async fn create(&mut self, about: &About, event: &Event) -> Result<(), Duration> {
+    async fn create(&mut self, about: &EventObject, event: &Event) -> Result<(), Duration> {
         let Some(body) = body(&self.node, about, event) else {
             return Ok(());
         };
         let events: Api<ApiEvent> = Api::namespaced(self.client.clone(), about.namespace());
         let params = PostParams::default();
-        let error = match timeout(REQUEST, events.create(&params, &body)).await {
+        let error = match timeout(REQUEST_TIMEOUT, events.create(&params, &body)).await {
             Ok(Ok(_)) => {
                 self.refused = false;
-                self.patience = Patience::default();
+                self.backoff = ReconnectBackoff::default();
                 return Ok(());
             }
             Ok(Err(error)) => error,
@@ -96,23 +96,27 @@ impl Writer {
         let failure = Failure::of(&error);
         match failure {
             Failure::Invalid => {
-                warn!("event {} is dropped: {}", event.reason.word(), told(&error));
+                warn!(
+                    "event {} is dropped: {}",
+                    event.reason.as_str(),
+                    told(&error)
+                );
                 return Ok(());
             }
             Failure::Refused if !self.refused => {
                 self.refused = true;
                 warn!("events are refused: {}", told(&error));
             }
-            Failure::Refused | Failure::Away => debug!("event not sent: {}", told(&error)),
+            Failure::Refused | Failure::Unavailable => debug!("event not sent: {}", told(&error)),
         }
         if failure == Failure::Refused && self.on_refusal == OnRefusal::Drop {
             return Ok(());
         }
         let longest = match failure {
             Failure::Refused => MAX_REFUSED_WAIT,
-            Failure::Away | Failure::Invalid => LONGEST,
+            Failure::Unavailable | Failure::Invalid => MAX_DELAY,
         };
-        let wait = self.patience.up_to(longest);
+        let wait = self.backoff.next_delay(longest);
         Err(wait.max(patience(&error).unwrap_or_default()))
     }
 }
@@ -173,11 +177,15 @@ impl<S> Drop for Sender<S> {
 
 impl<S: Clone + Ord> Receiver<S> {
     /// Sends events until the sender is dropped. An event waits while its object does not exist.
-    pub(super) async fn send(self, mut writer: Writer, about: impl Fn(&S) -> Option<About>) {
+    pub(super) async fn send(
+        self,
+        mut writer: EventWriter,
+        about: impl Fn(&S) -> Option<EventObject>,
+    ) {
         while let Some(next) = self.next().await {
             let result = match about(&next.subject) {
                 Some(about) => writer.create(&about, &next.event).await,
-                None => Err(LONGEST),
+                None => Err(MAX_DELAY),
             };
             let now = self.0.began.elapsed();
             if let Some(queue) = &mut *self.0.lock() {
@@ -212,10 +220,10 @@ impl<S: Clone + Ord> Receiver<S> {
     }
 }
 
-impl About {
+impl EventObject {
     fn namespace(&self) -> &str {
         match self {
-            Self::Node(_) => DEFAULT,
+            Self::Node(_) => DEFAULT_NAMESPACE,
             Self::Pod(pod) => &pod.namespace,
         }
     }
@@ -225,7 +233,7 @@ impl About {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Failure {
     /// The API server does not respond or cannot serve the request now.
-    Away,
+    Unavailable,
     /// The API server refuses the request, which a configuration change can fix.
     Refused,
     /// The API server will never accept this event.
@@ -235,25 +243,25 @@ enum Failure {
 impl Failure {
     fn of(error: &kube::Error) -> Self {
         let kube::Error::Api(status) = error else {
-            return Self::Away;
+            return Self::Unavailable;
         };
         match status.code {
             400 | 413 | 422 => Self::Invalid,
-            401 | 409 | 429 => Self::Away,
+            401 | 409 | 429 => Self::Unavailable,
             400..500 => Self::Refused,
-            _ => Self::Away,
+            _ => Self::Unavailable,
         }
     }
 }
 
-fn body(node: &str, about: &About, event: &Event) -> Option<ApiEvent> {
+fn body(node: &str, about: &EventObject, event: &Event) -> Option<ApiEvent> {
     let now = Timestamp::now();
     let (name, object) = match about {
-        About::Node(uid) => (
+        EventObject::Node(uid) => (
             node,
             json!({"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}),
         ),
-        About::Pod(pod) => (
+        EventObject::Pod(pod) => (
             pod.name.as_str(),
             json!({"apiVersion": "v1", "kind": "Pod", "name": pod.name, "namespace": pod.namespace, "uid": pod.uid}),
         ),
@@ -294,25 +302,25 @@ enum PodFact {
 
 /// Reports events about pods of this machine. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct PodEvents(Arc<Sender<PodSubject>>);
+pub struct PodEventsHandle(Arc<Sender<PodSubject>>);
 
 /// Sends pod events; run it as a task.
 #[derive(Debug)]
-pub struct Herald {
-    writer: Writer,
+pub struct PodEventRecorder {
+    writer: EventWriter,
     queue: Receiver<PodSubject>,
 }
 
-impl PodEvents {
+impl PodEventsHandle {
     /// Creates a handle to report events and the task that sends them.
-    pub fn new(client: Client, node: &NodeName) -> (Self, Herald) {
+    pub fn new(client: Client, node: &NodeName) -> (Self, PodEventRecorder) {
         let (sender, queue) = channel(EventQueue::unlimited(MAX_POD_EVENT_AGE));
-        let writer = Writer::new(client, node, OnRefusal::Drop);
-        (Self(Arc::new(sender)), Herald { writer, queue })
+        let writer = EventWriter::new(client, node, OnRefusal::Drop);
+        (Self(Arc::new(sender)), PodEventRecorder { writer, queue })
     }
 
     /// Reports an event about a pod.
-    pub fn tell(&self, pod: &PodRef, event: &Event) {
+    pub fn report(&self, pod: &PodRef, event: &Event) {
         let is_share = matches!(
             event.reason,
             Reason::MemoryOverShare | Reason::MemoryWithinShare
@@ -326,11 +334,11 @@ impl PodEvents {
     }
 }
 
-impl Herald {
+impl PodEventRecorder {
     /// Sends events until all handles are dropped.
     pub async fn run(self) {
         let Self { writer, queue } = self;
-        let about = |(pod, _): &PodSubject| Some(About::Pod(pod.clone()));
+        let about = |(pod, _): &PodSubject| Some(EventObject::Pod(pod.clone()));
         queue.send(writer, about).await;
     }
 }
@@ -341,13 +349,13 @@ mod tests {
     use crate::domain::reason::Reason;
 
     #[test]
-    fn an_event_names_what_it_is_about_and_who_says_it() {
+    fn event_names_object_and_source() {
         let event = Event {
             reason: Reason::Blocked,
             message: "pid 7".to_owned(),
             unit: None,
         };
-        let of_node = body("n", &About::Node("u".to_owned()), &event).unwrap();
+        let of_node = body("n", &EventObject::Node("u".to_owned()), &event).unwrap();
         assert_eq!(of_node.involved_object.uid.as_deref(), Some("u"));
         assert_eq!(of_node.type_.as_deref(), Some("Warning"));
         assert_eq!(of_node.reason.as_deref(), Some("LayoutBlocked"));
@@ -362,7 +370,7 @@ mod tests {
             name: "train-0".to_owned(),
             uid: "v".to_owned(),
         };
-        let of_pod = body("n", &About::Pod(pod), &event).unwrap();
+        let of_pod = body("n", &EventObject::Pod(pod), &event).unwrap();
         assert_eq!(of_pod.metadata.namespace.as_deref(), Some("team-a"));
         assert_eq!(of_pod.metadata.generate_name.as_deref(), Some("train-0."));
         assert_eq!(of_pod.involved_object.kind.as_deref(), Some("Pod"));
@@ -373,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_invalid_event_is_dropped_and_one_that_is_refused_is_retried() {
+    fn invalid_event_is_dropped_and_refused_one_is_retried() {
         let of = |code| {
             let status = kube::core::Status::failure("m", "r").with_code(code);
             Failure::of(&kube::Error::Api(Box::new(status)))
@@ -382,12 +390,12 @@ mod tests {
             assert_eq!(of(code), Failure::Refused);
         }
         for code in [401, 409, 429, 500, 503] {
-            assert_eq!(of(code), Failure::Away);
+            assert_eq!(of(code), Failure::Unavailable);
         }
         for code in [400, 413, 422] {
             assert_eq!(of(code), Failure::Invalid);
         }
         let late = kube::Error::Service("no answer".into());
-        assert_eq!(Failure::of(&late), Failure::Away);
+        assert_eq!(Failure::of(&late), Failure::Unavailable);
     }
 }

@@ -1,7 +1,7 @@
 //! Lists and evicts the node's pods on request, through the Eviction API, which respects disruption budgets and each
 //! pod's termination grace period.
 //!
-//! Callers have a [`Door`] and never wait: they set the desired evictions and read the results. Only one request runs
+//! Callers have a [`EvictionHandle`] and never wait: they set the desired evictions and read the results. Only one request runs
 //! at a time, so that many pods do not delay the agent's other requests. Source: Kubernetes, "API-initiated Eviction".
 
 use std::collections::BTreeMap;
@@ -16,64 +16,68 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
 use crate::domain::id::NodeName;
-use crate::domain::node::drain::{Answer, Heard, Orders, Pod, PodId, Trouble};
-use crate::domain::node::pace::Pace;
-use crate::domain::node::{EFFECT, REPARTITIONING};
-use crate::k8s::client::{REQUEST, told};
+use crate::domain::node::drain::{Answer, ListError, Pod, PodId, PodObservations, PodRequests};
+use crate::domain::node::write_backoff::WriteBackoff;
+use crate::domain::node::{REPARTITIONING_TAINT, TAINT_EFFECT};
+use crate::k8s::client::{REQUEST_TIMEOUT, told};
 use crate::k8s::node::patience;
 
-/// Retry interval of a pod that its disruption budget protects; `EACH` per pod if there are many, to limit the load on
+/// Retry interval of a pod that its disruption budget protects; `RETRY_INTERVAL_PER_POD` per pod if there are many, to limit the load on
 /// the API server.
-const AGAIN: Duration = Duration::from_secs(5);
-const EACH: Duration = Duration::from_millis(500);
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+const RETRY_INTERVAL_PER_POD: Duration = Duration::from_millis(500);
 /// Maximum retry delay after any number of failures, because a drain has a deadline.
-const LONGEST: Duration = Duration::from_secs(30);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 
-/// Handle to an [`Usher`], which ends when the handle is dropped.
+/// Handle to an [`Evictor`], which ends when the handle is dropped.
 #[derive(Debug)]
-pub struct Door {
-    orders: watch::Sender<Orders>,
+pub struct EvictionHandle {
+    orders: watch::Sender<PodRequests>,
     /// The API server's responses.
-    pub heard: watch::Receiver<Heard>,
+    pub results: watch::Receiver<PodObservations>,
 }
 
 /// Lists and evicts pods; run it as a task.
 #[derive(Debug)]
-pub struct Usher {
+pub struct Evictor {
     pods: Api<ApiPod>,
     node: String,
-    orders: watch::Receiver<Orders>,
-    heard: watch::Sender<Heard>,
+    orders: watch::Receiver<PodRequests>,
+    heard: watch::Sender<PodObservations>,
     began: Instant,
     listed: Option<Duration>,
-    lists: Pace<()>,
+    lists: WriteBackoff<()>,
     /// Earliest time of the next list after a failure.
     not_listed_before: Duration,
-    asked: BTreeMap<PodId, Asked>,
+    asked: BTreeMap<PodId, EvictionState>,
 }
 
 /// State of a pod to evict.
 #[derive(Debug, Default)]
-struct Asked {
-    pace: Pace<()>,
+struct EvictionState {
+    pace: WriteBackoff<()>,
     /// When to retry; `None` after a final response.
     due: Option<Duration>,
 }
 
-impl Door {
+impl EvictionHandle {
     /// Creates a handle and the evictor's ends of its channels.
-    pub(crate) fn new() -> (Self, watch::Receiver<Orders>, watch::Sender<Heard>) {
-        let (order, orders) = watch::channel(Orders::default());
-        let (hear, heard) = watch::channel(Heard::default());
+    pub(crate) fn new() -> (
+        Self,
+        watch::Receiver<PodRequests>,
+        watch::Sender<PodObservations>,
+    ) {
+        let (order, orders) = watch::channel(PodRequests::default());
+        let (hear, heard) = watch::channel(PodObservations::default());
         let door = Self {
             orders: order,
-            heard,
+            results: heard,
         };
         (door, orders, hear)
     }
 
     /// Sets the desired lists and evictions.
-    pub fn order(&self, orders: Orders) {
+    pub fn set_orders(&self, orders: PodRequests) {
         self.orders.send_if_modified(|known| {
             let differs = *known != orders;
             *known = orders;
@@ -82,10 +86,10 @@ impl Door {
     }
 }
 
-impl Usher {
+impl Evictor {
     /// Creates an evictor for the pods of `node`. Sends no request before it runs and has orders.
-    pub fn new(client: Client, node: &NodeName) -> (Door, Self) {
-        let (door, orders, heard) = Door::new();
+    pub fn new(client: Client, node: &NodeName) -> (EvictionHandle, Self) {
+        let (door, orders, heard) = EvictionHandle::new();
         let usher = Self {
             pods: Api::all(client),
             node: node.as_str().to_owned(),
@@ -93,7 +97,7 @@ impl Usher {
             heard,
             began: Instant::now(),
             listed: None,
-            lists: Pace::default(),
+            lists: WriteBackoff::default(),
             not_listed_before: Duration::ZERO,
             asked: BTreeMap::new(),
         };
@@ -104,7 +108,7 @@ impl Usher {
     pub async fn run(mut self) {
         loop {
             let orders = self.orders.borrow_and_update().clone();
-            self.forget(&orders);
+            self.drop_unwanted(&orders);
             let wait = self.step(&orders).await;
             tokio::select! {
                 changed = self.orders.changed() => if changed.is_err() {
@@ -116,7 +120,7 @@ impl Usher {
     }
 
     /// Forgets results that are no longer wanted.
-    fn forget(&mut self, orders: &Orders) {
+    fn drop_unwanted(&mut self, orders: &PodRequests) {
         let is_on = orders.list.is_some();
         // A pod that was evicted must not be evicted again if the same order is repeated shortly after.
         let is_wanted = |id: &PodId, is_done: bool| orders.evict.contains(id) || (is_on && is_done);
@@ -139,7 +143,7 @@ impl Usher {
     }
 
     /// Sends one request that is due. Returns the delay until the next.
-    async fn step(&mut self, orders: &Orders) -> Option<Duration> {
+    async fn step(&mut self, orders: &PodRequests) -> Option<Duration> {
         let now = self.began.elapsed();
         let mut next: Option<Duration> = None;
         if let Some(every) = orders.list {
@@ -170,33 +174,33 @@ impl Usher {
         let params = ListParams::default()
             .fields(&format!("spec.nodeName={}", self.node))
             .match_any();
-        let answer = timeout(REQUEST, self.pods.list(&params)).await;
+        let answer = timeout(REQUEST_TIMEOUT, self.pods.list(&params)).await;
         let now = self.began.elapsed();
-        let asked = asks_for(&answer);
+        let asked = retry_after(&answer);
         let trouble = match answer {
             Ok(Ok(list)) => {
                 let mut all: Vec<Pod> = list.items.into_iter().map(pod).collect();
                 all.sort();
                 self.listed = Some(now);
-                self.lists = Pace::default();
-                self.hear(|heard| {
+                self.lists = WriteBackoff::default();
+                self.update_results(|heard| {
                     heard.pods = Some(all);
                     heard.trouble = None;
                 });
                 return;
             }
-            Ok(Err(kube::Error::Api(status))) if status.code == 403 => Trouble::Forbidden,
-            Ok(Err(error)) => Trouble::Other(told(&error)),
-            Err(_late) => Trouble::Other("the API server does not answer".to_owned()),
+            Ok(Err(kube::Error::Api(status))) if status.code == 403 => ListError::Forbidden,
+            Ok(Err(error)) => ListError::Other(told(&error)),
+            Err(_late) => ListError::Other("the API server does not answer".to_owned()),
         };
-        self.not_listed_before = after(&mut self.lists, now, asked);
+        self.not_listed_before = next_attempt(&mut self.lists, now, asked);
         if self.heard.borrow().trouble.as_ref() != Some(&trouble) {
             match &trouble {
-                Trouble::Forbidden => warn!("the node's pods cannot be listed: we may not"),
-                Trouble::Other(trouble) => warn!("the node's pods cannot be listed: {trouble}"),
+                ListError::Forbidden => warn!("the node's pods cannot be listed: we may not"),
+                ListError::Other(trouble) => warn!("the node's pods cannot be listed: {trouble}"),
             }
         }
-        self.hear(|heard| heard.trouble = Some(trouble));
+        self.update_results(|heard| heard.trouble = Some(trouble));
     }
 
     async fn evict(&mut self, id: &PodId, count: usize) {
@@ -204,11 +208,11 @@ impl Usher {
         let body = body(id);
         let params = PostParams::default();
         let request = pods.create_subresource::<Value, Value>("eviction", &id.name, &params, &body);
-        let reply = timeout(REQUEST, request).await;
-        let patience = asks_for(&reply);
+        let reply = timeout(REQUEST_TIMEOUT, request).await;
+        let patience = retry_after(&reply);
         let answer = match reply {
             Ok(Ok(_)) => Answer::Ending,
-            Ok(Err(error)) => answer(&error),
+            Ok(Err(error)) => classify_error(&error),
             Err(_late) => Answer::Refused("the API server does not answer".to_owned()),
         };
         let now = self.began.elapsed();
@@ -216,23 +220,24 @@ impl Usher {
         asked.due = match &answer {
             Answer::Ending | Answer::Gone => None,
             Answer::Budget | Answer::Forbidden => {
-                let many = EACH.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
-                let wait = AGAIN.max(many).max(patience.unwrap_or_default());
+                let many =
+                    RETRY_INTERVAL_PER_POD.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
+                let wait = RETRY_INTERVAL.max(many).max(patience.unwrap_or_default());
                 Some(now.saturating_add(wait))
             }
-            Answer::Refused(_) => Some(after(&mut asked.pace, now, patience)),
+            Answer::Refused(_) => Some(next_attempt(&mut asked.pace, now, patience)),
         };
         if answer == Answer::Ending {
             info!("pod {}: evicted", id.name());
         } else {
             debug!("pod {}: not evicted: {answer:?}", id.name());
         }
-        self.hear(|heard| {
+        self.update_results(|heard| {
             heard.answers.insert(id.clone(), answer);
         });
     }
 
-    fn hear(&self, change: impl FnOnce(&mut Heard)) {
+    fn update_results(&self, change: impl FnOnce(&mut PodObservations)) {
         self.heard.send_if_modified(|heard| {
             let before = heard.clone();
             change(heard);
@@ -242,16 +247,20 @@ impl Usher {
 }
 
 /// Returns the delay that the server requests.
-fn asks_for<T, E>(answer: &Result<kube::Result<T>, E>) -> Option<Duration> {
+fn retry_after<T, E>(answer: &Result<kube::Result<T>, E>) -> Option<Duration> {
     let Ok(Err(error)) = answer else { return None };
     patience(error)
 }
 
-/// Returns the next attempt's time after a failure. The delay is capped at `LONGEST` unless the server requests a
+/// Returns the next attempt's time after a failure. The delay is capped at `MAX_RETRY_DELAY` unless the server requests a
 /// longer one.
-fn after(pace: &mut Pace<()>, now: Duration, patience: Option<Duration>) -> Duration {
-    pace.failed(now, None);
-    let wait = pace.wait(now, &()).unwrap_or_default().min(LONGEST);
+fn next_attempt(
+    pace: &mut WriteBackoff<()>,
+    now: Duration,
+    patience: Option<Duration>,
+) -> Duration {
+    pace.record_failure(now, None);
+    let wait = pace.wait(now, &()).unwrap_or_default().min(MAX_RETRY_DELAY);
     now.saturating_add(wait.max(patience.unwrap_or_default()))
 }
 
@@ -267,7 +276,7 @@ fn body(id: &PodId) -> Value {
 
 /// Converts an error response. Source: Kubernetes, `pkg/registry/core/pod/storage/eviction.go`: the cause
 /// `DisruptionBudget` distinguishes a budget from other reasons for 429.
-fn answer(error: &kube::Error) -> Answer {
+fn classify_error(error: &kube::Error) -> Answer {
     let refused = || Answer::Refused(told(error));
     let kube::Error::Api(status) = error else {
         return refused();
@@ -324,7 +333,7 @@ fn tolerates(toleration: &Toleration) -> bool {
         None | Some("" | "Equal") => toleration.value.as_deref().unwrap_or_default().is_empty(),
         Some(_) => false,
     };
-    equal && all(&toleration.key, REPARTITIONING) && all(&toleration.effect, EFFECT)
+    equal && all(&toleration.key, REPARTITIONING_TAINT) && all(&toleration.effect, TAINT_EFFECT)
 }
 
 #[cfg(test)]
@@ -332,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_eviction_names_the_very_pod_and_leaves_its_time_to_end_to_it() {
+    fn eviction_has_uid_precondition_and_default_grace_period() {
         let id = PodId {
             namespace: "team-a".to_owned(),
             name: "notebook-7".to_owned(),
@@ -347,25 +356,25 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_tried_again_within_half_a_minute_or_when_the_server_wants_it() {
-        let mut pace = Pace::default();
+    fn retry_delay_is_capped_unless_server_requests_more() {
+        let mut pace = WriteBackoff::default();
         let mut last = Duration::ZERO;
         for _ in 0..20 {
-            let wait = after(&mut pace, last, None).saturating_sub(last);
-            assert!(!wait.is_zero() && wait <= LONGEST, "{wait:?}");
-            last = after(&mut pace, last, None);
+            let wait = next_attempt(&mut pace, last, None).saturating_sub(last);
+            assert!(!wait.is_zero() && wait <= MAX_RETRY_DELAY, "{wait:?}");
+            last = next_attempt(&mut pace, last, None);
         }
         let status = json!({"code": 429, "message": "", "details": {"retryAfterSeconds": 70}});
         let status: kube::core::Status = serde_json::from_value(status).unwrap();
         let reply: Result<kube::Result<()>, ()> = Ok(Err(kube::Error::Api(Box::new(status))));
-        let asked = asks_for(&reply);
-        let due = after(&mut pace, last, asked);
+        let asked = retry_after(&reply);
+        let due = next_attempt(&mut pace, last, asked);
         assert_eq!(due.saturating_sub(last), Duration::from_secs(70));
-        assert_eq!(asks_for::<(), ()>(&Ok(Ok(()))), None);
+        assert_eq!(retry_after::<(), ()>(&Ok(Ok(()))), None);
     }
 
     #[test]
-    fn every_answer_is_told_from_every_other() {
+    fn responses_are_classified() {
         let of = |code: u16, message: &str, cause: Option<&str>| {
             let causes: Vec<Value> = cause
                 .map(|cause| json!({"reason": cause}))
@@ -373,7 +382,7 @@ mod tests {
                 .collect();
             let status = json!({"code": code, "message": message, "details": {"causes": causes}});
             let status: kube::core::Status = serde_json::from_value(status).unwrap();
-            answer(&kube::Error::Api(Box::new(status)))
+            classify_error(&kube::Error::Api(Box::new(status)))
         };
         assert_eq!(of(404, "pods \"a\" not found", None), Answer::Gone);
         let other = "Precondition failed: UID in precondition: a, UID in object meta: b";
@@ -398,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_read_with_what_decides_whether_it_may_be_evicted() {
+    fn relevant_pod_fields_are_read() {
         let read = pod(serde_json::from_value(json!({
             "metadata": {"namespace": "a", "name": "b", "uid": "c", "deletionTimestamp": "2026-01-01T00:00:00Z",
                 "annotations": {"kubernetes.io/config.mirror": "d"},
@@ -425,18 +434,21 @@ mod tests {
         assert_eq!(read, expected);
         for (toleration, expected) in [
             (json!({"operator": "Exists"}), true),
-            (json!({"key": REPARTITIONING, "operator": "Exists"}), true),
             (
-                json!({"key": REPARTITIONING, "operator": "Exists", "effect": "NoSchedule"}),
+                json!({"key": REPARTITIONING_TAINT, "operator": "Exists"}),
                 true,
             ),
-            (json!({"key": REPARTITIONING}), true),
             (
-                json!({"key": REPARTITIONING, "operator": "Equal", "value": "now"}),
+                json!({"key": REPARTITIONING_TAINT, "operator": "Exists", "effect": "NoSchedule"}),
+                true,
+            ),
+            (json!({"key": REPARTITIONING_TAINT}), true),
+            (
+                json!({"key": REPARTITIONING_TAINT, "operator": "Equal", "value": "now"}),
                 false,
             ),
             (
-                json!({"key": REPARTITIONING, "operator": "Exists", "effect": "NoExecute"}),
+                json!({"key": REPARTITIONING_TAINT, "operator": "Exists", "effect": "NoExecute"}),
                 false,
             ),
             (

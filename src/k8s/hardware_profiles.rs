@@ -8,7 +8,7 @@
 //! A cluster without a kind is a normal state, which is checked again periodically. Watching never writes. Used by the
 //! aggregator. Profiles are created by the command line and, if enabled, by the aggregator.
 
-mod follow;
+mod profile_watcher;
 mod write;
 
 use std::collections::BTreeMap;
@@ -18,12 +18,13 @@ use std::sync::Arc;
 use kube::Client;
 use tokio::sync::watch;
 
-use self::follow::{profiles, queues};
+use self::profile_watcher::{watch_profiles, watch_queues};
 pub use self::write::{
-    Applied, DryRun, Existing, MANAGER, Outcome, Trouble, WriteError, Writer, key,
+    Applied, DryRun, ErrorCategory, Existing, FIELD_MANAGER, Outcome, ProfileWriter, WriteError,
+    key,
 };
 use super::client::{ConnectError, Program, connect};
-use crate::domain::hardware_profile::{HardwareProfile, ProfileKey, ProfileKind, Queues};
+use crate::domain::hardware_profile::{HardwareProfile, LocalQueues, ProfileKey, ProfileKind};
 
 /// Profiles and queues of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -33,9 +34,9 @@ pub struct Profiles {
     /// Whether the cluster has each kind.
     pub kinds: BTreeMap<ProfileKind, Presence>,
     /// Kueue's queues.
-    pub queues: Queues,
+    pub queues: LocalQueues,
     /// Errors that may make parts outdated, by the kind that cannot be watched.
-    pub troubles: BTreeMap<&'static str, String>,
+    pub errors: BTreeMap<&'static str, String>,
 }
 
 /// Whether a cluster has a kind of object.
@@ -44,16 +45,16 @@ pub enum Presence {
     /// It does not, so there are no objects.
     Absent,
     /// It does, and all objects are listed.
-    There,
+    Present,
 }
 
 /// Watches the profiles of a cluster; run it as a task.
-pub struct ProfileFollower {
+pub struct ProfileWatcher {
     client: Client,
     known: watch::Sender<Arc<Profiles>>,
 }
 
-impl std::fmt::Debug for ProfileFollower {
+impl std::fmt::Debug for ProfileWatcher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let count = self.known.borrow().all.len();
         write!(f, "ProfileFollower({count})")
@@ -69,7 +70,7 @@ impl Profiles {
     }
 }
 
-impl ProfileFollower {
+impl ProfileWatcher {
     /// Connects to the cluster of `kubeconfig`, or to the one of the current pod. Sends no request yet.
     pub async fn connect(kubeconfig: Option<&Path>) -> Result<Self, ConnectError> {
         Ok(Self::new(connect(kubeconfig, Program::Aggregator).await?))
@@ -91,12 +92,12 @@ impl ProfileFollower {
     /// Runs forever.
     pub async fn run(self) {
         let Self { client, known } = self;
-        let of = |kind| profiles(client.clone(), kind, &known);
+        let of = |kind| watch_profiles(client.clone(), kind, &known);
         tokio::join!(
             of(ProfileKind::Hardware),
             of(ProfileKind::Dashboard),
             of(ProfileKind::Accelerator),
-            queues(client.clone(), &known),
+            watch_queues(client.clone(), &known),
         );
     }
 }

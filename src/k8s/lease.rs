@@ -1,7 +1,7 @@
 //! Leader election with a Lease: acquires, renews and releases it.
 //!
-//! [`Election`] decides the next step, and this module sends the request. Started by the aggregator as a separate task,
-//! so that no slow operation delays a renewal. Writers have a [`Lead`] and check it before each write.
+//! [`LeaderElector`] decides the next step, and this module sends the request. Started by the aggregator as a separate task,
+//! so that no slow operation delays a renewal. Writers have a [`LeadershipHandle`] and check it before each write.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -19,30 +19,30 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
 use super::client::told;
-use crate::domain::lease::{DURATION, Election, Sight, Step};
+use crate::domain::lease::{LEASE_DURATION, LeaderElector, Sight, Step};
 
 /// Request timeout, shorter than the time until the Lease expires.
-const REQUEST: Duration = Duration::from_secs(3);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 /// Release timeout, which must not delay the program's shutdown.
-const GIVE_BACK: Duration = Duration::from_secs(2);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Holds the Lease; run it as a task.
-pub struct Keeper {
+pub struct LeaseHolder {
     leases: Api<Lease>,
     name: String,
     namespace: String,
-    election: Election,
+    election: LeaderElector,
     began: Instant,
     until: watch::Sender<Option<Instant>>,
     /// Number of transitions in the last read Lease.
     transitions: i32,
     was_held: bool,
-    trouble: Option<String>,
+    error: Option<String>,
 }
 
 /// Leadership state, with its expiry.
 #[derive(Debug, Clone)]
-pub struct Lead {
+pub struct LeadershipHandle {
     until: watch::Receiver<Option<Instant>>,
 }
 
@@ -53,17 +53,17 @@ enum LeaseError {
     #[error("{}", told(.0))]
     Refused(Box<kube::Error>),
     /// No response.
-    #[error("the API server does not answer within {REQUEST:?}")]
-    Late,
+    #[error("the API server does not answer within {REQUEST_TIMEOUT:?}")]
+    TimedOut,
 }
 
-impl fmt::Debug for Keeper {
+impl fmt::Debug for LeaseHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Keeper({}/{})", self.namespace, self.name)
     }
 }
 
-impl Lead {
+impl LeadershipHandle {
     /// Returns until when this process is the leader; `None` if it is not.
     pub fn until(&self) -> Option<Instant> {
         self.until.borrow().filter(|until| *until > Instant::now())
@@ -75,10 +75,14 @@ impl Lead {
     }
 }
 
-impl Keeper {
+impl LeaseHolder {
     /// Creates an elector for this Lease with a unique identity that starts with `who`. Sends no request before it
     /// runs.
-    pub fn new(client: Client, (namespace, name): (&str, &str), who: &str) -> (Lead, Self) {
+    pub fn new(
+        client: Client,
+        (namespace, name): (&str, &str),
+        who: &str,
+    ) -> (LeadershipHandle, Self) {
         let (until, lead) = watch::channel(None);
         // A restarted program needs a new identity, because the last request of its predecessor may still be in flight.
         let me = format!("{who}_{:016x}", RandomState::new().hash_one(0));
@@ -86,14 +90,14 @@ impl Keeper {
             leases: Api::namespaced(client, namespace),
             name: name.to_owned(),
             namespace: namespace.to_owned(),
-            election: Election::new(me),
+            election: LeaderElector::new(me),
             began: Instant::now(),
             until,
             transitions: 0,
             was_held: false,
-            trouble: None,
+            error: None,
         };
-        (Lead { until: lead }, keeper)
+        (LeadershipHandle { until: lead }, keeper)
     }
 
     /// Acquires and renews the Lease until `stop` is set, then releases it.
@@ -102,13 +106,13 @@ impl Keeper {
             tokio::select! {
                 biased;
                 _stopped = stop.wait_for(|stop| *stop) => break,
-                () = self.turn() => self.publish(),
+                () = self.step() => self.publish(),
             }
         }
-        self.give_back().await;
+        self.release_on_stop().await;
     }
 
-    async fn turn(&mut self) {
+    async fn step(&mut self) {
         let asked = self.began.elapsed();
         let step = self.election.step(asked);
         // Creation can only conflict with an existing Lease. A 404 on creation means that the namespace does not exist,
@@ -117,40 +121,43 @@ impl Keeper {
         let done = match step {
             Step::Wait(wait) => {
                 // An expiring leader publishes that at the expiry, not at its next request.
-                let left = self.election.holds(asked).unwrap_or(wait);
+                let left = self.election.remaining_hold(asked).unwrap_or(wait);
                 sleep(wait.min(left)).await;
                 return;
             }
             Step::Read => self.read().await,
             Step::Create => self.write(asked, None, true).await,
-            Step::Write { version, is_taken } => self.write(asked, Some(version), is_taken).await,
+            Step::Write {
+                version,
+                is_takeover: is_taken,
+            } => self.write(asked, Some(version), is_taken).await,
         };
         match done {
             Ok(()) => {
-                if self.trouble.take().is_some() {
+                if self.error.take().is_some() {
                     info!("{self:?}: the API server answers again");
                 }
             }
-            Err(LeaseError::Refused(error)) if is_race(&error, makes) => {
+            Err(LeaseError::Refused(error)) if is_conflict(&error, makes) => {
                 debug!("{self:?}: another one was faster");
-                self.election.outrun(self.began.elapsed());
+                self.election.record_conflict(self.began.elapsed());
             }
             Err(error) => {
-                self.election.failed(self.began.elapsed());
+                self.election.record_failure(self.began.elapsed());
                 let told = error.to_string();
-                if self.trouble.as_ref() != Some(&told) {
+                if self.error.as_ref() != Some(&told) {
                     warn!(
                         "the Lease {}/{}: {told}; it is tried again",
                         self.namespace, self.name
                     );
-                    self.trouble = Some(told);
+                    self.error = Some(told);
                 }
             }
         }
     }
 
     async fn read(&mut self) -> Result<(), LeaseError> {
-        let lease = answered(timeout(REQUEST, self.leases.get_opt(&self.name)).await)?;
+        let lease = answered(timeout(REQUEST_TIMEOUT, self.leases.get_opt(&self.name)).await)?;
         let sight = lease.map(|lease| {
             let spec = lease.spec.unwrap_or_default();
             self.transitions = spec.lease_transitions.unwrap_or_default();
@@ -162,7 +169,8 @@ impl Keeper {
                 version: lease.metadata.resource_version.unwrap_or_default(),
             }
         });
-        self.election.saw(self.began.elapsed(), sight);
+        self.election
+            .record_observation(self.began.elapsed(), sight);
         Ok(())
     }
 
@@ -175,8 +183,8 @@ impl Keeper {
     ) -> Result<(), LeaseError> {
         let now = MicroTime(Timestamp::now());
         let mut spec = LeaseSpec {
-            holder_identity: Some(self.election.me().to_owned()),
-            lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
+            holder_identity: Some(self.election.identity().to_owned()),
+            lease_duration_seconds: i32::try_from(LEASE_DURATION.as_secs()).ok(),
             renew_time: Some(now.clone()),
             ..LeaseSpec::default()
         };
@@ -189,7 +197,11 @@ impl Keeper {
             // A merge patch preserves other fields and annotations.
             let body = json!({"metadata": {"resourceVersion": version}, "spec": spec});
             let (params, patch) = (PatchParams::default(), Patch::Merge(body));
-            timeout(REQUEST, self.leases.patch(&self.name, &params, &patch)).await
+            timeout(
+                REQUEST_TIMEOUT,
+                self.leases.patch(&self.name, &params, &patch),
+            )
+            .await
         } else {
             let lease = Lease {
                 metadata: ObjectMeta {
@@ -198,21 +210,25 @@ impl Keeper {
                 },
                 spec: Some(spec),
             };
-            timeout(REQUEST, self.leases.create(&PostParams::default(), &lease)).await
+            timeout(
+                REQUEST_TIMEOUT,
+                self.leases.create(&PostParams::default(), &lease),
+            )
+            .await
         };
         let lease = answered(answer)?;
         let version = lease.metadata.resource_version.unwrap_or_default();
-        self.election.wrote(asked, version);
+        self.election.record_write(asked, version);
         Ok(())
     }
 
     /// Publishes the current leadership state.
     fn publish(&mut self) {
-        let left = self.election.holds(self.began.elapsed());
+        let left = self.election.remaining_hold(self.began.elapsed());
         let until = left.and_then(|left| Instant::now().checked_add(left));
         let is_held = until.is_some();
         if is_held != self.was_held {
-            let (namespace, name, me) = (&self.namespace, &self.name, self.election.me());
+            let (namespace, name, me) = (&self.namespace, &self.name, self.election.identity());
             if is_held {
                 info!("{me} holds the Lease {namespace}/{name} and writes");
             } else {
@@ -230,13 +246,13 @@ impl Keeper {
     }
 
     /// Releases the Lease, so that another process does not have to wait for its expiry.
-    async fn give_back(mut self) {
+    async fn release_on_stop(mut self) {
         let was_held = self.until.send_replace(None).is_some();
         let version = self.election.resign();
         if !was_held && version.is_none() {
             return;
         }
-        let answer = timeout(GIVE_BACK, self.released(version)).await;
+        let answer = timeout(RELEASE_TIMEOUT, self.release_if_held(version)).await;
         match answered(answer) {
             Ok(true) => info!("the Lease {}/{} was given back", self.namespace, self.name),
             Ok(false) => debug!("{self:?} is another's already"),
@@ -246,10 +262,10 @@ impl Keeper {
 
     /// Releases the Lease if we hold it and returns whether we did. A request that was canceled may have been
     /// processed, and then the Lease has a newer version than the last one read.
-    async fn released(&self, version: Option<String>) -> kube::Result<bool> {
+    async fn release_if_held(&self, version: Option<String>) -> kube::Result<bool> {
         if let Some(version) = version {
             match self.release(version).await {
-                Err(error) if is_race(&error, false) => {}
+                Err(error) if is_conflict(&error, false) => {}
                 done => return done.map(|()| true),
             }
         }
@@ -258,7 +274,7 @@ impl Keeper {
         };
         let holder = lease.spec.and_then(|spec| spec.holder_identity);
         match lease.metadata.resource_version {
-            Some(version) if holder.as_deref() == Some(self.election.me()) => {
+            Some(version) if holder.as_deref() == Some(self.election.identity()) => {
                 self.release(version).await.map(|()| true)
             }
             Some(_) | None => Ok(false),
@@ -277,12 +293,12 @@ impl Keeper {
 fn answered<T, E>(answer: Result<kube::Result<T>, E>) -> Result<T, LeaseError> {
     match answer {
         Ok(answer) => answer.map_err(|error| LeaseError::Refused(Box::new(error))),
-        Err(_late) => Err(LeaseError::Late),
+        Err(_late) => Err(LeaseError::TimedOut),
     }
 }
 
 /// Returns whether the request lost a race: the Lease was modified, created or deleted concurrently.
-fn is_race(error: &kube::Error, makes: bool) -> bool {
+fn is_conflict(error: &kube::Error, makes: bool) -> bool {
     let kube::Error::Api(status) = error else {
         return false;
     };
@@ -363,7 +379,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lease_is_given_back_also_while_it_is_being_renewed() {
+    async fn lease_is_released_during_renewal() {
         let server = Arc::new(Server::default());
         let asked = Arc::clone(&server);
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -371,7 +387,8 @@ mod tests {
             async move { Ok::<_, Infallible>(server.answer(request).await) }
         });
         let client = Client::new(service, "default");
-        let (mut lead, keeper) = Keeper::new(client, ("octavo-system", "octavo-aggregator"), "me");
+        let (mut lead, keeper) =
+            LeaseHolder::new(client, ("octavo-system", "octavo-aggregator"), "me");
         let (stop, stopped) = watch::channel(false);
         let keeper = tokio::spawn(keeper.run(stopped));
         let a_while = Duration::from_mins(5);

@@ -15,17 +15,17 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
 use crate::domain::id::NodeName;
-use crate::domain::node::MANAGER;
-use crate::domain::node::pace::Pace;
-use crate::k8s::client::{REQUEST, told};
+use crate::domain::node::FIELD_MANAGER;
+use crate::domain::node::write_backoff::WriteBackoff;
+use crate::k8s::client::{REQUEST_TIMEOUT, told};
 
 /// Interval of reading the object.
-const LOOK: Duration = Duration::from_mins(10);
+const READ_INTERVAL: Duration = Duration::from_mins(10);
 const NODE_NAME: &str = "nfd.node.kubernetes.io/node-name";
 
 /// Desired content of a node's object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Feature {
+pub struct NodeFeatureContent {
     /// Labels of the Node.
     pub labels: BTreeMap<String, String>,
     /// Attributes of each device.
@@ -34,14 +34,14 @@ pub struct Feature {
 
 /// Handle that sets the desired content.
 #[derive(Debug)]
-pub struct Post {
-    wanted: watch::Sender<(u64, Wanted)>,
-    said: watch::Receiver<Said>,
+pub struct NodeFeatureHandle {
+    wanted: watch::Sender<(u64, DesiredFeature)>,
+    said: watch::Receiver<NodeFeatureStatus>,
 }
 
 /// Progress and errors.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Said {
+pub struct NodeFeatureStatus {
     /// The last generation that was applied.
     pub turn: Option<u64>,
     /// The current error.
@@ -49,37 +49,37 @@ pub struct Said {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-enum Wanted {
+enum DesiredFeature {
     /// Nothing was set yet: leave the object unchanged.
     #[default]
-    Anything,
+    Unset,
     /// The object must not exist.
-    Nothing,
+    Absent,
     /// The object must have this content.
-    This(Feature),
+    Content(NodeFeatureContent),
 }
 
 /// Keeps the object in its desired state; run it as a task.
 #[derive(Debug)]
-pub struct Publisher {
+pub struct NodeFeatureWriter {
     objects: Api<DynamicObject>,
     node: String,
-    wanted: watch::Receiver<(u64, Wanted)>,
-    said: watch::Sender<Said>,
+    wanted: watch::Receiver<(u64, DesiredFeature)>,
+    said: watch::Sender<NodeFeatureStatus>,
 }
 
-impl Post {
+impl NodeFeatureHandle {
     /// Sets the desired content.
-    pub fn say(&self, feature: Feature) {
-        self.want(Wanted::This(feature));
+    pub fn say(&self, feature: NodeFeatureContent) {
+        self.update_desired(DesiredFeature::Content(feature));
     }
 
     /// Deletes the object.
-    pub fn unsay(&self) {
-        self.want(Wanted::Nothing);
+    pub fn delete(&self) {
+        self.update_desired(DesiredFeature::Absent);
     }
 
-    fn want(&self, new: Wanted) {
+    fn update_desired(&self, new: DesiredFeature) {
         self.wanted.send_if_modified(|(turn, wanted)| {
             let differs = *wanted != new;
             *turn = turn.saturating_add(u64::from(differs));
@@ -89,73 +89,73 @@ impl Post {
     }
 
     /// Waits until the API server has the desired state. Has no timeout.
-    pub async fn settled(&self) {
+    pub async fn wait_until_applied(&self) {
         let turn = self.wanted.borrow().0;
         let mut said = self.said.clone();
         let _gone = said.wait_for(|said| said.turn >= Some(turn)).await;
     }
 
     /// Returns progress and errors.
-    pub fn said(&self) -> Said {
+    pub fn said(&self) -> NodeFeatureStatus {
         self.said.borrow().clone()
     }
 }
 
-impl Publisher {
+impl NodeFeatureWriter {
     /// Creates a writer for the node in the client's own namespace. Sends no request before it runs.
-    pub fn new(client: Client, node: &NodeName) -> (Post, Self) {
+    pub fn new(client: Client, node: &NodeName) -> (NodeFeatureHandle, Self) {
         let kind = GroupVersionKind::gvk("nfd.k8s-sigs.io", "v1alpha1", "NodeFeature");
         let kind = ApiResource::from_gvk(&kind);
         let namespace = client.default_namespace().to_owned();
-        let (want, wanted) = watch::channel((0, Wanted::default()));
-        let (say, said) = watch::channel(Said::default());
+        let (want, wanted) = watch::channel((0, DesiredFeature::default()));
+        let (say, said) = watch::channel(NodeFeatureStatus::default());
         let publisher = Self {
             objects: Api::namespaced_with(client, &namespace, &kind),
             node: node.as_str().to_owned(),
             wanted,
             said: say,
         };
-        let post = Post { wanted: want, said };
+        let post = NodeFeatureHandle { wanted: want, said };
         (post, publisher)
     }
 
     /// Runs until the handle is dropped.
     pub async fn run(mut self) {
         let began = Instant::now();
-        let mut pace = Pace::default();
+        let mut pace = WriteBackoff::default();
         // The last known object, if it was read.
         let mut there: Option<Option<Value>> = None;
         // The last written content and the resulting object, to which others may have added fields.
-        let mut accepted: Option<(Want, Option<Value>)> = None;
+        let mut accepted: Option<(DesiredObject, Option<Value>)> = None;
         loop {
             let (turn, wanted) = self.wanted.borrow_and_update().clone();
             let wish = wanted.object(&self.node);
             let now = began.elapsed();
             let known = there.is_some();
             let wait = match (&there, &wish) {
-                (_, Want::Anything) => LOOK,
+                (_, DesiredObject::Anything) => READ_INTERVAL,
                 (Some(there), wish)
                     if wish.is(there.as_ref())
                         || accepted.as_ref() == Some(&(wish.clone(), there.clone())) =>
                 {
                     debug!("the NodeFeature is as it shall be");
-                    self.told(Some(turn), None);
-                    LOOK
+                    self.publish_status(Some(turn), None);
+                    READ_INTERVAL
                 }
                 (_, wish) => match pace.wait(now, wish) {
                     Some(wait) => wait,
                     None => match self.step(known, wish).await {
                         Ok(object) => {
                             if known {
-                                pace.written(began.elapsed(), wish.clone());
+                                pace.record_write(began.elapsed(), wish.clone());
                                 accepted = Some((wish.clone(), object.clone()));
                             }
                             there = Some(object);
                             Duration::ZERO
                         }
                         Err(trouble) => {
-                            pace.failed(began.elapsed(), None);
-                            self.told(None, Some(trouble));
+                            pace.record_failure(began.elapsed(), None);
+                            self.publish_status(None, Some(trouble));
                             there = None;
                             pace.wait(began.elapsed(), wish).unwrap_or_default()
                         }
@@ -166,7 +166,7 @@ impl Publisher {
                 changed = self.wanted.changed() => if changed.is_err() {
                     return;
                 },
-                () = sleep(wait) => if wait == LOOK {
+                () = sleep(wait) => if wait == READ_INTERVAL {
                     there = None;
                 },
             }
@@ -174,12 +174,12 @@ impl Publisher {
     }
 
     /// Reads or writes the object. Returns the current object.
-    async fn step(&self, known: bool, want: &Want) -> Result<Option<Value>, String> {
+    async fn step(&self, known: bool, want: &DesiredObject) -> Result<Option<Value>, String> {
         let name = name(&self.node);
         let asked = async {
             match want {
                 _ if !known => self.objects.get_opt(&name).await,
-                Want::Nothing => {
+                DesiredObject::Nothing => {
                     let gone = self.objects.delete(&name, &DeleteParams::default()).await;
                     match gone {
                         Ok(_) => Ok(None),
@@ -187,9 +187,9 @@ impl Publisher {
                         Err(error) => Err(error),
                     }
                 }
-                Want::Anything => Ok(None),
-                Want::This(body) => {
-                    let params = PatchParams::apply(MANAGER).force();
+                DesiredObject::Anything => Ok(None),
+                DesiredObject::This(body) => {
+                    let params = PatchParams::apply(FIELD_MANAGER).force();
                     let done = self
                         .objects
                         .patch(&name, &params, &Patch::Apply(body))
@@ -199,16 +199,16 @@ impl Publisher {
                 }
             }
         };
-        match timeout(REQUEST, asked).await {
-            Ok(Ok(object)) => Ok(object.map(essence)),
+        match timeout(REQUEST_TIMEOUT, asked).await {
+            Ok(Ok(object)) => Ok(object.map(compared_fields)),
             Ok(Err(error)) => Err(told(&error)),
             Err(_late) => Err("the API server does not answer".to_owned()),
         }
     }
 
-    fn told(&self, turn: Option<u64>, trouble: Option<String>) {
+    fn publish_status(&self, turn: Option<u64>, trouble: Option<String>) {
         self.said.send_if_modified(|said| {
-            let new = Said {
+            let new = NodeFeatureStatus {
                 turn: turn.or(said.turn),
                 trouble,
             };
@@ -226,13 +226,13 @@ impl Publisher {
 
 /// The desired object in the API's format.
 #[derive(Debug, Clone, PartialEq)]
-enum Want {
+enum DesiredObject {
     Anything,
     Nothing,
     This(Value),
 }
 
-impl Want {
+impl DesiredObject {
     fn is(&self, there: Option<&Value>) -> bool {
         match self {
             Self::Anything => true,
@@ -249,12 +249,12 @@ impl Want {
     }
 }
 
-impl Wanted {
-    fn object(&self, node: &str) -> Want {
+impl DesiredFeature {
+    fn object(&self, node: &str) -> DesiredObject {
         match self {
-            Self::Anything => Want::Anything,
-            Self::Nothing => Want::Nothing,
-            Self::This(feature) => Want::This(body(node, feature)),
+            Self::Unset => DesiredObject::Anything,
+            Self::Absent => DesiredObject::Nothing,
+            Self::Content(feature) => DesiredObject::This(body(node, feature)),
         }
     }
 }
@@ -263,7 +263,7 @@ fn name(node: &str) -> String {
     format!("octavo-{node}")
 }
 
-fn body(node: &str, feature: &Feature) -> Value {
+fn body(node: &str, feature: &NodeFeatureContent) -> Value {
     let devices: Vec<Value> = feature
         .devices
         .iter()
@@ -285,7 +285,7 @@ fn body(node: &str, feature: &Feature) -> Value {
 }
 
 /// Returns the compared parts of an object.
-fn essence(object: DynamicObject) -> Value {
+fn compared_fields(object: DynamicObject) -> Value {
     let labels = object.metadata.labels.unwrap_or_default();
     let spec = object.data.get("spec").cloned().unwrap_or_default();
     json!({"metadata": {"labels": labels}, "spec": spec})

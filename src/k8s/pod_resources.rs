@@ -18,8 +18,8 @@ use tonic::Code;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tower::service_fn;
 
-pub use crate::domain::holder::PodDevice;
-use crate::domain::sharing::ledger::UNHEARD;
+pub use crate::domain::holder::DeviceAllocation;
+use crate::domain::sharing::ledger::RESTART_TIMEOUT;
 use crate::proto::pod_resources::pod_resources_lister_client::PodResourcesListerClient;
 use crate::proto::pod_resources::{
     AllocatableResourcesRequest, ContainerResources, ListPodResourcesRequest,
@@ -27,19 +27,20 @@ use crate::proto::pod_resources::{
 };
 
 /// Prefix of NVIDIA's resource names, such as `nvidia.com/gpu` and `nvidia.com/mig-1g.10gb`.
-const RESOURCES: &str = "nvidia.com/";
+const NVIDIA_RESOURCE_PREFIX: &str = "nvidia.com/";
 /// NVIDIA's DRA driver, which allocates GPUs and partitions to resource claims. Source: dra-driver-nvidia-gpu.
-const DRIVER: &str = "gpu.nvidia.com";
+const NVIDIA_DRA_DRIVER: &str = "gpu.nvidia.com";
 /// Size limit of a response in bytes. A node's few hundred pods take some ten kilobytes. The socket belongs to root, so
 /// the limit protects against errors and not against attacks.
-const LONGEST_ANSWER: usize = 4 << 20;
+const MAX_RESPONSE_BYTES: usize = 4 << 20;
 /// Flow-control window in bytes.
-const WINDOW: u32 = 1 << 20;
+const WINDOW_BYTES: u32 = 1 << 20;
 /// Placeholder that is never used, because a Unix socket has no host name.
-const HOST: &str = "http://localhost";
+const PLACEHOLDER_URI: &str = "http://localhost";
 
-/// Message for a response from a kubelet that [`is_young`].
-pub const YOUNG: &str = "kubelet was started just now, and may not tell of all pods' devices yet";
+/// Message for a response from a kubelet that [`started_recently`].
+pub const YOUNG_KUBELET_MESSAGE: &str =
+    "kubelet was started just now, and may not tell of all pods' devices yet";
 
 /// IDs by resource name.
 pub type Allocatable = BTreeMap<String, BTreeSet<String>>;
@@ -97,8 +98,11 @@ pub enum PodResourcesError {
 /// An error means that the allocations are unknown, which counts as in use. The exception is
 /// [`PodResourcesError::Absent`], which means a machine without a kubelet. A missing socket in an existing directory is
 /// not such a case: the kubelet removes the socket when it ends, and its pods keep running.
-pub async fn list(socket: &Path, deadline: Duration) -> Result<Vec<PodDevice>, PodResourcesError> {
-    timeout(deadline, ask(socket))
+pub async fn list(
+    socket: &Path,
+    deadline: Duration,
+) -> Result<Vec<DeviceAllocation>, PodResourcesError> {
+    timeout(deadline, query(socket))
         .await
         .unwrap_or(Err(PodResourcesError::TimedOut { deadline }))
 }
@@ -107,14 +111,14 @@ pub async fn list(socket: &Path, deadline: Duration) -> Result<Vec<PodDevice>, P
 /// responds immediately, but gets its pods from the API server. Its start time is the creation time of its socket. If
 /// the clock was set in the meantime, the kubelet counts as old, because allocations would otherwise stay unknown until
 /// the clock is right again.
-pub fn is_young(socket: &Path) -> bool {
+pub fn started_recently(socket: &Path) -> bool {
     let made = fs::metadata(socket).and_then(|file| file.modified());
     made.is_ok_and(|made| is_recent(SystemTime::from(Timestamp::now()), made))
 }
 
 fn is_recent(now: SystemTime, made: SystemTime) -> bool {
     let apart = now.duration_since(made);
-    apart.unwrap_or_else(|ahead| ahead.duration()) < UNHEARD
+    apart.unwrap_or_else(|ahead| ahead.duration()) < RESTART_TIMEOUT
 }
 
 /// Returns the IDs that the kubelet may allocate under each of NVIDIA's resource names, which are those that a plugin
@@ -123,32 +127,32 @@ pub async fn allocatable(
     socket: &Path,
     deadline: Duration,
 ) -> Result<Option<Allocatable>, PodResourcesError> {
-    let all = allocatable_of_all(socket, deadline).await?;
+    let all = allocatable_of_all_vendors(socket, deadline).await?;
     Ok(all.map(|mut all| {
-        all.retain(|resource, _| is_of_nvidia(resource));
+        all.retain(|resource, _| is_nvidia_resource(resource));
         all
     }))
 }
 
 /// Like [`allocatable`], for the resource names of all vendors.
-pub async fn allocatable_of_all(
+pub async fn allocatable_of_all_vendors(
     socket: &Path,
     deadline: Duration,
 ) -> Result<Option<Allocatable>, PodResourcesError> {
-    timeout(deadline, ask_allocatable(socket))
+    timeout(deadline, query_allocatable(socket))
         .await
         .unwrap_or(Err(PodResourcesError::TimedOut { deadline }))
 }
 
 /// Returns whether a plugin's resource is NVIDIA's.
-pub(super) fn is_of_nvidia(resource: &str) -> bool {
-    resource.starts_with(RESOURCES)
+pub(super) fn is_nvidia_resource(resource: &str) -> bool {
+    resource.starts_with(NVIDIA_RESOURCE_PREFIX)
 }
 
-async fn ask_allocatable(socket: &Path) -> Result<Option<Allocatable>, PodResourcesError> {
+async fn query_allocatable(socket: &Path) -> Result<Option<Allocatable>, PodResourcesError> {
     let channel = connect(socket).await?;
     let mut kubelet =
-        PodResourcesListerClient::new(channel).max_decoding_message_size(LONGEST_ANSWER);
+        PodResourcesListerClient::new(channel).max_decoding_message_size(MAX_RESPONSE_BYTES);
     let answer = kubelet.get_allocatable_resources(AllocatableResourcesRequest {});
     let answer = match answer.await {
         Ok(answer) => answer.into_inner(),
@@ -163,15 +167,15 @@ async fn ask_allocatable(socket: &Path) -> Result<Option<Allocatable>, PodResour
     Ok(Some(all))
 }
 
-async fn ask(socket: &Path) -> Result<Vec<PodDevice>, PodResourcesError> {
+async fn query(socket: &Path) -> Result<Vec<DeviceAllocation>, PodResourcesError> {
     let channel = connect(socket).await?;
     let mut kubelet =
-        PodResourcesListerClient::new(channel).max_decoding_message_size(LONGEST_ANSWER);
+        PodResourcesListerClient::new(channel).max_decoding_message_size(MAX_RESPONSE_BYTES);
     match kubelet.list(ListPodResourcesRequest {}).await {
         Ok(answer) => Ok(devices(answer.into_inner())),
         // Source: tonic's decoder. The kubelet does not use this code.
         Err(status) if status.code() == Code::OutOfRange => Err(PodResourcesError::TooLarge {
-            limit: LONGEST_ANSWER,
+            limit: MAX_RESPONSE_BYTES,
         }),
         Err(status) => Err(PodResourcesError::Refused(Box::new(status))),
     }
@@ -188,9 +192,9 @@ async fn connect(socket: &Path) -> Result<Channel, PodResourcesError> {
         let stream = stream.take();
         async move { stream.ok_or_else(|| io::Error::other("the connection was used before")) }
     });
-    Endpoint::from_static(HOST)
-        .initial_stream_window_size(WINDOW)
-        .initial_connection_window_size(WINDOW)
+    Endpoint::from_static(PLACEHOLDER_URI)
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
         .connect_with_connector(connector)
         .await
         .map_err(|source| PodResourcesError::NotKubelet {
@@ -216,12 +220,12 @@ fn unreachable(socket: &Path, source: io::Error) -> PodResourcesError {
     }
 }
 
-fn devices(answer: ListPodResourcesResponse) -> Vec<PodDevice> {
+fn devices(answer: ListPodResourcesResponse) -> Vec<DeviceAllocation> {
     let mut all = Vec::new();
     for pod in answer.pod_resources {
         for container in pod.containers {
-            let given = given(&container);
-            all.extend(given.map(|(resource, device_id)| PodDevice {
+            let given = allocated_devices(&container);
+            all.extend(given.map(|(resource, device_id)| DeviceAllocation {
                 namespace: pod.namespace.clone(),
                 pod: pod.name.clone(),
                 container: container.name.clone(),
@@ -234,10 +238,10 @@ fn devices(answer: ListPodResourcesResponse) -> Vec<PodDevice> {
 }
 
 /// Returns resource and ID of every NVIDIA device allocated to the container.
-fn given(container: &ContainerResources) -> impl Iterator<Item = (&str, String)> {
+fn allocated_devices(container: &ContainerResources) -> impl Iterator<Item = (&str, String)> {
     let by_plugin = container.devices.iter();
     let by_plugin = by_plugin
-        .filter(|devices| is_of_nvidia(&devices.resource_name))
+        .filter(|devices| is_nvidia_resource(&devices.resource_name))
         .flat_map(|devices| {
             let ids = devices.device_ids.iter().cloned();
             ids.map(|id| (devices.resource_name.as_str(), id))
@@ -245,7 +249,7 @@ fn given(container: &ContainerResources) -> impl Iterator<Item = (&str, String)>
     let claimed = container.dynamic_resources.iter();
     let claimed = claimed
         .flat_map(|resource| &resource.claim_resources)
-        .filter(|claimed| claimed.driver_name == DRIVER)
+        .filter(|claimed| claimed.driver_name == NVIDIA_DRA_DRIVER)
         .map(|claimed| {
             let id = format!("{}/{}", claimed.pool_name, claimed.device_name);
             (claimed.driver_name.as_str(), id)

@@ -1,6 +1,6 @@
-//! Token authentication through the API server (`TokenReview`). [`Rule::judge`] decides on the result.
+//! Token authentication through the API server (`TokenReview`). [`AcceptanceRule::authenticate`] decides on the result.
 //!
-//! [`Rule::judge`]: crate::domain::credential::Rule::judge
+//! [`AcceptanceRule::authenticate`]: crate::domain::credential::AcceptanceRule::authenticate
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use thiserror::Error;
 use tokio::time::timeout;
 
 use super::client::{ConnectError, Program, connect};
-use crate::domain::credential::{Audience, NODE_CLAIM, Review, Token};
+use crate::domain::credential::{AgentTokenReview, Audience, NODE_CLAIM, Token};
 
 /// Timeout of a review. An agent waits for it while it connects.
-pub const DEADLINE: Duration = Duration::from_secs(5);
+pub const REVIEW_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reviews tokens for one audience.
 #[derive(Clone)]
-pub struct Reviewer {
+pub struct TokenReviewer {
     reviews: Api<TokenReview>,
     audience: Audience,
 }
@@ -34,14 +34,14 @@ pub enum ReviewError {
     #[error("the API server does not say what somebody may do")]
     Access(#[source] Box<kube::Error>),
     /// No response in time.
-    #[error("the API server has not answered within {DEADLINE:?}")]
-    Late,
+    #[error("the API server has not answered within {REVIEW_TIMEOUT:?}")]
+    TimedOut,
     /// The response has no status.
     #[error("the API server answered without saying what it was asked")]
     NoStatus,
 }
 
-impl Reviewer {
+impl TokenReviewer {
     /// Connects to the cluster of `kubeconfig`, or to the one of the current pod. Sends no request yet.
     pub async fn connect(
         kubeconfig: Option<&Path>,
@@ -55,7 +55,7 @@ impl Reviewer {
     }
 
     /// Reviews a token, with one request and no retries.
-    pub async fn review(&self, token: &Token) -> Result<Review, ReviewError> {
+    pub async fn review(&self, token: &Token) -> Result<AgentTokenReview, ReviewError> {
         let asked = TokenReview {
             spec: TokenReviewSpec {
                 token: Some(token.expose().to_owned()),
@@ -64,15 +64,18 @@ impl Reviewer {
             ..TokenReview::default()
         };
         let options = PostParams::default();
-        let answer = timeout(DEADLINE, self.reviews.create(&options, &asked))
+        let answer = timeout(REVIEW_TIMEOUT, self.reviews.create(&options, &asked))
             .await
-            .map_err(|_late| ReviewError::Late)?
+            .map_err(|_late| ReviewError::TimedOut)?
             .map_err(|error| ReviewError::Api(Box::new(error)))?;
-        answer.status.map(of).ok_or(ReviewError::NoStatus)
+        answer
+            .status
+            .map(review_from_status)
+            .ok_or(ReviewError::NoStatus)
     }
 }
 
-impl std::fmt::Debug for Reviewer {
+impl std::fmt::Debug for TokenReviewer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Reviewer")
             .field("audience", &self.audience)
@@ -81,10 +84,10 @@ impl std::fmt::Debug for Reviewer {
 }
 
 /// Converts the API server's response. Missing fields get default values.
-fn of(status: TokenReviewStatus) -> Review {
+fn review_from_status(status: TokenReviewStatus) -> AgentTokenReview {
     let user = status.user.unwrap_or_default();
     let mut extra = user.extra.unwrap_or_default();
-    Review {
+    AgentTokenReview {
         authenticated: status.authenticated.unwrap_or_default(),
         error: status.error.unwrap_or_default(),
         username: user.username.unwrap_or_default(),
@@ -100,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_of_the_api_server_is_read_whole_and_an_empty_one_says_nothing() {
+    fn token_review_status_is_converted() {
         let status: TokenReviewStatus = from_value(json!({
             "authenticated": true,
             "user": {
@@ -115,14 +118,17 @@ mod tests {
             "audiences": ["octavo"],
         }))
         .unwrap();
-        let review = Review {
+        let review = AgentTokenReview {
             authenticated: true,
             error: String::new(),
             username: "system:serviceaccount:octavo-system:octavo-agent".to_owned(),
             audiences: vec!["octavo".to_owned()],
             nodes: vec!["node-a".to_owned()],
         };
-        assert_eq!(of(status), review);
-        assert_eq!(of(TokenReviewStatus::default()), Review::default());
+        assert_eq!(review_from_status(status), review);
+        assert_eq!(
+            review_from_status(TokenReviewStatus::default()),
+            AgentTokenReview::default()
+        );
     }
 }

@@ -7,10 +7,11 @@ use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
 /// Source: Prometheus, "Exposition formats".
-const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+const PROMETHEUS_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Source: OpenMetrics 1.0, "Overall structure".
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const OPEN_METRICS_CONTENT_TYPE: &str =
+    "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Encodes all metrics of `registry` for a client with these `Accept` values. Returns the content type and the text.
 pub fn write<'a>(
@@ -32,16 +33,16 @@ pub fn write_all<'a, 'b>(
     text::encode_eof(&mut body)?;
     Ok(
         if accepted.any(|value| value.contains("application/openmetrics-text")) {
-            (OPEN_METRICS, body)
+            (OPEN_METRICS_CONTENT_TYPE, body)
         } else {
-            (TEXT, plain(&body))
+            (PROMETHEUS_CONTENT_TYPE, to_prometheus_text(&body))
         },
     )
 }
 
 /// Converts OpenMetrics text to the older Prometheus format, in which `TYPE` and `HELP` of a counter carry the suffix
 /// `_total`. `curl` and `promtool check metrics` expect that format.
-fn plain(open: &str) -> String {
+fn to_prometheus_text(open: &str) -> String {
     let described = |line: &'_ str| {
         let (what, rest) = line.strip_prefix("# ")?.split_once(' ')?;
         let (name, rest) = rest.split_once(' ')?;

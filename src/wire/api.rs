@@ -14,9 +14,9 @@ use utoipa::ToSchema;
 pub use self::progress::{ProgressJson, StepsJson};
 use super::inventory::Document;
 use super::sharing::SharingJson;
-use super::starting::StartingJson;
+use super::startup::StartingJson;
 use super::usage::UsageJson;
-use crate::domain::availability::Source;
+use crate::domain::availability::TypeSource;
 use crate::domain::fleet::{Counts, Partitions, TypeCounts};
 use crate::domain::id::TypeName;
 use crate::domain::quantity::Mebibytes;
@@ -58,9 +58,9 @@ pub struct NodeRow {
     /// Why it is not as it should be, in words for a person; absent where it is, and of a stale node, of which nobody knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Where its types and counts are from: `agent`; or, of a node of the cluster that no agent reports, the key of the label that
+    /// Where its types and counts are from: `default_source`; or, of a node of the cluster that no agent reports, the key of the label that
     /// names its type, and `nothing` where none does.
-    #[serde(default = "agent")]
+    #[serde(default = "default_source")]
     pub source: String,
     /// Whether its agent is connected now.
     pub connected: bool,
@@ -314,24 +314,24 @@ pub enum Event {
     },
 }
 
-/// Default of `source` for aggregators that predate the field.
-fn agent() -> String {
-    Source::Agent.as_str().to_owned()
+/// Default of `type_source` for aggregators that predate the field.
+fn default_source() -> String {
+    TypeSource::Agent.as_str().to_owned()
 }
 
 impl From<TypeCounts> for NodeType {
     fn from(counts: TypeCounts) -> Self {
         Self {
             type_name: counts.type_name.as_ref().map(TypeName::to_string),
-            type_source: counts.type_name.is_some().then(|| source(&counts)),
+            type_source: counts.type_name.is_some().then(|| type_source(&counts)),
             memory_mib: counts.memory.map(Mebibytes::get),
             devices: counts.counts.into(),
         }
     }
 }
 
-fn source(of: &TypeCounts) -> String {
-    let word = match of.by_hand {
+fn type_source(of: &TypeCounts) -> String {
+    let word = match of.manual {
         0 => "catalogue",
         some if some < of.counts.total() => "mixed",
         _ => "manual",
@@ -347,7 +347,7 @@ impl From<Counts> for CountsJson {
             in_use: counts.in_use,
             partitioned: counts.partitioned,
             unavailable: counts.unavailable,
-            set_aside: counts.set_aside,
+            set_aside: counts.reserved,
             unknown: counts.unknown,
             partitions: counts.partitions.into(),
         }
@@ -370,12 +370,12 @@ mod tests {
     use crate::domain::fleet::Occupancy;
 
     #[test]
-    fn who_says_the_type_is_the_catalogue_a_person_or_both() {
+    fn type_source_is_catalogue_manual_or_mixed() {
         let told = |type_name: Option<&str>, by_hand| {
             let free = Counts::default().with(Occupancy::Free);
             let row = NodeType::from(TypeCounts {
                 type_name: type_name.map(|name| name.parse().unwrap()),
-                by_hand,
+                manual: by_hand,
                 memory: None,
                 counts: free.with(Occupancy::Free),
             });

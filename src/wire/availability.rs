@@ -4,8 +4,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::starting::StartingJson;
-use crate::domain::availability::{Basis, Row, Source, Unusable, Wait, Why};
+use super::startup::StartingJson;
+use crate::domain::availability::{
+    CountBasis, Row, TypeSource, UnavailableReason, UnavailableUnits, Wait,
+};
 use crate::domain::quantity::Mebibytes;
 
 /// What is to be had, by type and resource.
@@ -40,7 +42,7 @@ pub struct AvailabilityList {
     pub items: Vec<AvailabilityRow>,
 }
 
-/// Units of one type and resource. What is taken, `free` and `unusable` add up to `capacity`.
+/// Units of one type and resource. What is taken, `free` and `unavailable` add up to `capacity`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AvailabilityRow {
@@ -142,17 +144,17 @@ pub struct WaitJson {
 
 impl AvailabilityRow {
     /// Converts a row that was counted on the given basis.
-    pub fn of(row: &Row, basis: Basis) -> Self {
+    pub fn from_row(row: &Row, basis: CountBasis) -> Self {
         let key = &row.key;
         let (requested, in_use) = match basis {
-            Basis::Cluster => (Some(row.taken), None),
-            Basis::Agents => (None, Some(row.taken)),
+            CountBasis::Cluster => (Some(row.taken), None),
+            CountBasis::Agents => (None, Some(row.taken)),
         };
-        let unusable = row.unusable.iter();
+        let unusable = row.unavailable.iter();
         let sources = row.sources.iter().copied();
         Self {
             type_name: key.kind.as_str().to_owned(),
-            title: key.kind.title(),
+            title: key.kind.display_name(),
             resource: key.resource.clone(),
             unit: key.shape.to_string(),
             exclusive: key.shape.is_exclusive(),
@@ -168,21 +170,23 @@ impl AvailabilityRow {
                 pods: row.pending.pods,
                 units: row.pending.units,
             },
-            could_become: row.could_become,
+            could_become: row.potential,
             wait: row.wait.into(),
-            sources: sources.map(|one: Source| one.as_str().to_owned()).collect(),
+            sources: sources
+                .map(|one: TypeSource| one.as_str().to_owned())
+                .collect(),
         }
     }
 
     /// Units that are allocated to pods, or in use if no cluster is watched.
-    pub fn taken(&self) -> u64 {
+    pub fn used_units(&self) -> u64 {
         self.requested.or(self.in_use).unwrap_or(0)
     }
 
     /// Units whose use is not reported.
     pub fn unknown_units(&self) -> u64 {
         let of = self.unusable.iter();
-        let unknown = of.filter(|one| one.reason == Why::UseUnknown.as_str());
+        let unknown = of.filter(|one| one.reason == UnavailableReason::UseUnknown.as_str());
         unknown.fold(0, |all, one| all.saturating_add(one.count))
     }
 
@@ -193,11 +197,11 @@ impl AvailabilityRow {
     }
 }
 
-impl From<(Why, Unusable)> for UnusableJson {
-    fn from((why, of): (Why, Unusable)) -> Self {
+impl From<(UnavailableReason, UnavailableUnits)> for UnusableJson {
+    fn from((why, of): (UnavailableReason, UnavailableUnits)) -> Self {
         Self {
             reason: why.as_str().to_owned(),
-            message: why.words().to_owned(),
+            message: why.description().to_owned(),
             count: of.count,
             nodes: of.nodes,
         }
@@ -212,17 +216,17 @@ impl From<Wait> for WaitJson {
         };
         match wait {
             Wait::Now => plain("free"),
-            Wait::Between {
+            Wait::Deadlines {
                 earliest,
                 latest,
                 of,
                 holders,
             } => Self {
-                from: told(earliest),
-                to: told(latest),
+                from: rfc3339(earliest),
+                to: rfc3339(latest),
                 of: Some(of),
                 holders: Some(holders),
-                reason: wait.words(),
+                reason: wait.description(),
                 ..plain("deadlines")
             },
             Wait::Likely {
@@ -233,24 +237,24 @@ impl From<Wait> for WaitJson {
                 of,
                 holders,
             } => Self {
-                from: told(from),
-                to: to.and_then(told),
+                from: rfc3339(from),
+                to: to.and_then(rfc3339),
                 samples: Some(samples),
-                since: told(since),
+                since: rfc3339(since),
                 of: (of > 0).then_some(of),
                 holders: Some(holders),
-                reason: wait.words(),
+                reason: wait.description(),
                 ..plain(match of {
                     0 => "history",
                     _ => "history-and-deadlines",
                 })
             },
             Wait::Unknown(why) => {
-                let watched = why.watched();
+                let watched = why.observations();
                 Self {
                     samples: watched.map(|(samples, _)| samples),
-                    since: watched.and_then(|(_, since)| told(since)),
-                    reason: wait.words(),
+                    since: watched.and_then(|(_, since)| rfc3339(since)),
+                    reason: wait.description(),
                     ..plain("unknown")
                 }
             }
@@ -259,7 +263,7 @@ impl From<Wait> for WaitJson {
 }
 
 /// RFC 3339 time. A value outside the supported range is omitted.
-fn told(seconds: i64) -> Option<String> {
+fn rfc3339(seconds: i64) -> Option<String> {
     let time = Timestamp::from_second(seconds).ok()?;
     Some(time.to_string())
 }

@@ -13,14 +13,15 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::domain::sharing::Unit;
-use crate::domain::sharing::delivery::{
-    DeviceFile, Files, KIND, NOTHING, PERMISSIONS, UndeliverableError, VISIBLE, cdi_name,
+use crate::domain::sharing::injection::{
+    CDI_KIND, DeviceFile, DeviceFiles, InjectionError, NO_DEVICES, PERMISSIONS,
+    VISIBLE_DEVICES_VARIABLE, cdi_name,
 };
 
 /// Kind of the devices described by `nvidia-ctk`.
-const NVIDIA: &str = "nvidia.com/gpu";
+const NVIDIA_KIND: &str = "nvidia.com/gpu";
 /// Lowest CDI version that supports everything we write.
-const LEAST: (u32, u32, u32) = (0, 3, 0);
+const MIN_CDI_VERSION: (u32, u32, u32) = (0, 3, 0);
 
 /// Global container edits of NVIDIA's specification, and the CDI version they require.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,7 +35,7 @@ pub struct DriverEdits {
 pub enum CdiError {
     /// A unit has no device file.
     #[error(transparent)]
-    Undeliverable(#[from] UndeliverableError),
+    MissingDeviceFile(#[from] InjectionError),
     /// The specification cannot be serialized.
     #[error("cannot write a CDI description as JSON")]
     Json(#[source] serde_json::Error),
@@ -42,7 +43,7 @@ pub enum CdiError {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Description {
+struct CdiSpec {
     cdi_version: String,
     kind: &'static str,
     devices: Vec<Device>,
@@ -53,17 +54,17 @@ struct Description {
 #[serde(rename_all = "camelCase")]
 struct Device {
     name: String,
-    container_edits: Edits,
+    container_edits: ContainerEdits,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Edits {
-    device_nodes: Vec<Node>,
+struct ContainerEdits {
+    device_nodes: Vec<DeviceNode>,
 }
 
 #[derive(Serialize)]
-struct Node {
+struct DeviceNode {
     path: String,
     #[serde(rename = "type")]
     kind: &'static str,
@@ -74,14 +75,14 @@ struct Node {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Foreign {
+struct NvidiaSpec {
     cdi_version: String,
     kind: String,
     #[serde(default)]
     container_edits: Map<String, Value>,
 }
 
-impl From<&DeviceFile> for Node {
+impl From<&DeviceFile> for DeviceNode {
     fn from(file: &DeviceFile) -> Self {
         Self {
             path: file.path.clone(),
@@ -95,12 +96,12 @@ impl From<&DeviceFile> for Node {
 
 impl DriverEdits {
     /// Parses NVIDIA's specification, in JSON or YAML. Returns `None` for anything else.
-    pub fn read(text: &str) -> Option<Self> {
-        let read: Foreign = serde_saphyr::from_str(text).ok()?;
+    pub fn parse(text: &str) -> Option<Self> {
+        let read: NvidiaSpec = serde_saphyr::from_str(text).ok()?;
         let mut parts = read.cdi_version.split('.').map(str::parse);
         let mut part = || parts.next()?.ok();
         let version = (part()?, part()?, part()?);
-        (read.kind == NVIDIA && parts.next().is_none()).then_some(Self {
+        (read.kind == NVIDIA_KIND && parts.next().is_none()).then_some(Self {
             version,
             edits: read.container_edits,
         })
@@ -108,9 +109,9 @@ impl DriverEdits {
 }
 
 /// Writes our specification of these units, without duplicates. The text ends with a line feed.
-pub fn describe(
+pub fn write_spec(
     units: &[Unit],
-    files: &Files,
+    files: &DeviceFiles,
     driver: Option<&DriverEdits>,
 ) -> Result<String, CdiError> {
     let mut devices: Vec<Device> = Vec::new();
@@ -119,19 +120,21 @@ pub fn describe(
         if devices.iter().any(|device| device.name == name) {
             continue;
         }
-        let device_nodes = files.of(unit)?.iter().map(Node::from).collect();
+        let device_nodes = files.of(unit)?.iter().map(DeviceNode::from).collect();
         devices.push(Device {
             name,
-            container_edits: Edits { device_nodes },
+            container_edits: ContainerEdits { device_nodes },
         });
     }
     devices.sort_by(|one, other| one.name.cmp(&other.name));
-    let (a, b, c) = driver.map_or(LEAST, |driver| driver.version.max(LEAST));
-    let description = Description {
+    let (a, b, c) = driver.map_or(MIN_CDI_VERSION, |driver| {
+        driver.version.max(MIN_CDI_VERSION)
+    });
+    let description = CdiSpec {
         cdi_version: format!("{a}.{b}.{c}"),
-        kind: KIND,
+        kind: CDI_KIND,
         devices,
-        container_edits: common(files, driver).map_err(CdiError::Json)?,
+        container_edits: common_edits(files, driver).map_err(CdiError::Json)?,
     };
     let mut text = serde_json::to_string_pretty(&description).map_err(CdiError::Json)?;
     text.push('\n');
@@ -139,8 +142,8 @@ pub fn describe(
 }
 
 /// Container edits for every container: NVIDIA's, and ours where they differ.
-fn common(
-    files: &Files,
+fn common_edits(
+    files: &DeviceFiles,
     driver: Option<&DriverEdits>,
 ) -> Result<Map<String, Value>, serde_json::Error> {
     let mut edits = driver
@@ -154,9 +157,9 @@ fn common(
     // Otherwise NVIDIA's runtime would add the devices requested by the image to the allocated ones.
     variables.retain(|variable| {
         let text = variable.as_str().unwrap_or_default();
-        text.split('=').next() != Some(VISIBLE)
+        text.split('=').next() != Some(VISIBLE_DEVICES_VARIABLE)
     });
-    variables.push(format!("{VISIBLE}={NOTHING}").into());
+    variables.push(format!("{VISIBLE_DEVICES_VARIABLE}={NO_DEVICES}").into());
     edits.insert("env".to_owned(), variables.into());
     let mut nodes = list(&mut edits, "deviceNodes");
     nodes.retain(|node| {
@@ -165,7 +168,7 @@ fn common(
         !ours.any(|file| Some(file.path.as_str()) == path)
     });
     for file in &files.common {
-        nodes.push(serde_json::to_value(Node::from(file))?);
+        nodes.push(serde_json::to_value(DeviceNode::from(file))?);
     }
     if !nodes.is_empty() {
         edits.insert("deviceNodes".to_owned(), nodes.into());
@@ -180,7 +183,7 @@ mod tests {
     use super::*;
     use crate::domain::id::PciAddress;
     use crate::domain::sharing::Partition;
-    use crate::domain::sharing::delivery::DeviceNumber;
+    use crate::domain::sharing::injection::DeviceNumber;
 
     fn file(path: &str, major: u32, minor: u32) -> DeviceFile {
         DeviceFile {
@@ -193,8 +196,8 @@ mod tests {
         PciAddress::new(0, 7, 0, 0).unwrap()
     }
 
-    fn files() -> Files {
-        Files {
+    fn files() -> DeviceFiles {
+        DeviceFiles {
             common: vec![file("/dev/nvidiactl", 195, 255)],
             devices: [(pci(), file("/dev/nvidia3", 195, 3))].into(),
             instances: [
@@ -228,11 +231,11 @@ mod tests {
     }
 
     fn told(units: &[Unit], driver: Option<&DriverEdits>) -> Value {
-        serde_json::from_str(&describe(units, &files(), driver).unwrap()).unwrap()
+        serde_json::from_str(&write_spec(units, &files(), driver).unwrap()).unwrap()
     }
 
     #[test]
-    fn each_unit_is_a_device_with_the_numbers_of_its_files() {
+    fn spec_lists_each_unit_once_with_its_device_numbers() {
         let units = [
             unit("MIG-1", Some((1, 0))),
             unit("GPU-1", None),
@@ -255,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nvidias_description_does_for_every_container_is_done_too() {
+    fn nvidia_container_edits_are_applied() {
         let text = "
 cdiVersion: 0.5.0
 kind: nvidia.com/gpu
@@ -266,7 +269,7 @@ containerEdits:
   hooks: [{hookName: createContainer, path: /usr/bin/nvidia-cdi-hook, args: [nvidia-cdi-hook, update-ldcache]}]
   mounts: [{hostPath: /usr/lib/libcuda.so.570, containerPath: /usr/lib/libcuda.so.570, options: [ro, bind]}]
 ";
-        let driver = DriverEdits::read(text).unwrap();
+        let driver = DriverEdits::parse(text).unwrap();
         let told = told(&[unit("GPU-1", None)], Some(&driver));
         assert_eq!(told["cdiVersion"], "0.5.0");
         let edits = &told["containerEdits"];
@@ -284,7 +287,7 @@ containerEdits:
     }
 
     #[test]
-    fn i12_what_is_no_description_of_nvidias_is_not_taken_over() {
+    fn i12_foreign_cdi_spec_is_ignored() {
         for text in [
             "",
             "{",
@@ -294,11 +297,11 @@ containerEdits:
             "kind: nvidia.com/gpu\n",
             "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ncontainerEdits: []\n",
         ] {
-            assert_eq!(DriverEdits::read(text), None, "{text}");
+            assert_eq!(DriverEdits::parse(text), None, "{text}");
         }
         let odd =
             "cdiVersion: 0.3.0\nkind: nvidia.com/gpu\ncontainerEdits: {env: 1, deviceNodes: no}\n";
-        let driver = DriverEdits::read(odd).unwrap();
+        let driver = DriverEdits::parse(odd).unwrap();
         let told = told(&[], Some(&driver));
         assert_eq!(
             told["containerEdits"]["env"],

@@ -11,7 +11,7 @@ use crate::domain::catalog::{GpuInstanceProfile, Placement};
 use crate::domain::inventory::{
     Completeness, ComputeInstance, Device, GpuInstance, Inventory, MigMode, MigState,
 };
-use crate::domain::layout::{DeviceTarget, InstanceTarget, MigTarget, Place, Targets};
+use crate::domain::layout::{DeviceTarget, InstanceTarget, MigTarget, SourcePosition, Targets};
 
 const VERSION: &str = "v1";
 
@@ -32,7 +32,7 @@ pub enum CheckpointError {
     NoSuchDevice(String),
     /// A GPU occurs twice.
     #[error("GPU {0} is in it twice")]
-    Twice(String),
+    DuplicateDevice(String),
     /// The GPU does not support MIG, or does not report whether it does.
     #[error("GPU {0} cannot be partitioned, or does not tell")]
     NotCapable(String),
@@ -48,7 +48,7 @@ pub enum CheckpointError {
     },
     /// The partitions of a GPU are not completely known.
     #[error("nobody tells all the partitions of the GPU at {0}")]
-    Untold(String),
+    IncompleteGeometry(String),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -105,7 +105,7 @@ pub fn write(inventory: &Inventory) -> Result<String, CheckpointError> {
         let Some(state) = device.mig.state() else {
             continue;
         };
-        let untold = || CheckpointError::Untold(device.pci.to_string());
+        let untold = || CheckpointError::IncompleteGeometry(device.pci.to_string());
         let uuid = device.uuid.as_ref().ok_or_else(untold)?;
         if state.geometry == Completeness::Partial {
             return Err(untold());
@@ -113,7 +113,7 @@ pub fn write(inventory: &Inventory) -> Result<String, CheckpointError> {
         let instances: Option<Vec<InstanceState>> = state
             .gpu_instances
             .iter()
-            .map(|instance| instance_out(state, instance))
+            .map(|instance| write_instance(state, instance))
             .collect();
         devices.push(DeviceState {
             uuid: uuid.to_string(),
@@ -140,9 +140,9 @@ pub fn read(text: &str, inventory: &Inventory) -> Result<Targets, CheckpointErro
     }
     let mut targets = Targets::default();
     for wanted in document.mig_state.devices.unwrap_or_default() {
-        let target = device_in(wanted, inventory)?;
+        let target = read_device(wanted, inventory)?;
         if targets.devices.iter().any(|known| known.pci == target.pci) {
-            return Err(CheckpointError::Twice(target.pci.to_string()));
+            return Err(CheckpointError::DuplicateDevice(target.pci.to_string()));
         }
         targets.devices.push(target);
     }
@@ -150,13 +150,13 @@ pub fn read(text: &str, inventory: &Inventory) -> Result<Targets, CheckpointErro
     Ok(targets)
 }
 
-fn instance_out(state: &MigState, instance: &GpuInstance) -> Option<InstanceState> {
+fn write_instance(state: &MigState, instance: &GpuInstance) -> Option<InstanceState> {
     let profile = state.catalog.by_id(instance.profile_id)?;
     let all = instance.compute_instances.iter();
     let computes: Option<Vec<ComputeState>> = all
         .map(|compute| {
             Some(ComputeState {
-                profile: compute_number(profile, compute)?,
+                profile: compute_profile_number(profile, compute)?,
                 engine: 0,
             })
         })
@@ -171,7 +171,7 @@ fn instance_out(state: &MigState, instance: &GpuInstance) -> Option<InstanceStat
     })
 }
 
-fn compute_number(profile: &GpuInstanceProfile, compute: &ComputeInstance) -> Option<u32> {
+fn compute_profile_number(profile: &GpuInstanceProfile, compute: &ComputeInstance) -> Option<u32> {
     let mut listed = profile.compute_profiles.iter();
     if let Some(known) = listed.find(|known| known.id == compute.profile_id) {
         return Some(known.index);
@@ -181,7 +181,10 @@ fn compute_number(profile: &GpuInstanceProfile, compute: &ComputeInstance) -> Op
     u32::try_from(at).ok()
 }
 
-fn device_in(wanted: DeviceState, inventory: &Inventory) -> Result<DeviceTarget, CheckpointError> {
+fn read_device(
+    wanted: DeviceState,
+    inventory: &Inventory,
+) -> Result<DeviceTarget, CheckpointError> {
     let named = |device: &&Device| {
         let uuid = device.uuid.as_ref().map(ToString::to_string);
         uuid.as_deref() == Some(&wanted.uuid)
@@ -198,7 +201,7 @@ fn device_in(wanted: DeviceState, inventory: &Inventory) -> Result<DeviceTarget,
     } else {
         let all = wanted.gpu_instances.unwrap_or_default().into_iter();
         let instances: Result<Vec<InstanceTarget>, CheckpointError> = all
-            .map(|instance| instance_in(state, instance, &wanted.uuid))
+            .map(|instance| read_instance(state, instance, &wanted.uuid))
             .collect();
         let mut instances = instances?;
         instances.sort();
@@ -206,13 +209,13 @@ fn device_in(wanted: DeviceState, inventory: &Inventory) -> Result<DeviceTarget,
     };
     Ok(DeviceTarget {
         pci: device.pci,
-        rule: Place::default(),
+        rule: SourcePosition::default(),
         mig: Some(mig),
         time_slicing: None,
     })
 }
 
-fn instance_in(
+fn read_instance(
     state: &MigState,
     instance: InstanceState,
     uuid: &str,

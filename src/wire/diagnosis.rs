@@ -105,7 +105,7 @@ mod tests {
     use crate::domain::doctor::{Check, Subject};
 
     #[test]
-    fn the_words_of_the_document_are_those_of_the_findings() {
+    fn json_verdicts_match_domain_verdicts() {
         for verdict in [
             Verdict::NotApplicable,
             Verdict::Ok,
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn i12_a_document_is_read_as_it_was_written_and_nothing_else_is() {
+    fn i12_document_round_trips_and_modified_documents_are_rejected() {
         let finding = Finding {
             check: Check::NeuronDriver,
             subject: Subject::Neuron(3),

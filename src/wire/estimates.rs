@@ -5,30 +5,33 @@
 //! figure, an interval whose bounds are reversed, or hardware that was not requested invalidates the whole response.
 
 mod engine;
-mod of_profile;
+mod profile_devices;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-pub use self::engine::{EngineAnswer, EngineItem, EngineQuestion, Lie, Said, believed};
-pub use self::of_profile::{NotOfProfile, of_profile, usual};
-use crate::domain::estimate::{
-    CostRange, Devices, Interval, MOST_DEVICES, Workload, batch, model, tokens_of, words,
+pub use self::engine::{
+    EngineEstimates, EngineItem, EngineRequest, EngineResponse, InvalidResponse, validate,
 };
-use crate::domain::matching::{RequestError, type_named};
+pub use self::profile_devices::{ProfileDevicesError, default_count, devices_of_profile};
+use crate::domain::estimate::{
+    CostRange, DeviceGroup, Interval, MAX_DEVICES, Workload, format, total_tokens, validate_batch,
+    validate_model_name,
+};
+use crate::domain::matching::{RequestError, resolve_type};
 use crate::domain::price::{self, PurchaseOption};
 
 /// Maximum number of device lines in a request, and of types in a response for the whole fleet.
-pub const MOST_ITEMS: usize = 64;
+pub const MAX_ITEMS: usize = 64;
 
 /// What shall be estimated.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EstimateRequest {
     /// What shall run.
-    #[serde(deserialize_with = "super::strict::tagged")]
+    #[serde(deserialize_with = "super::strict_json::object_only")]
     pub workload: WorkloadJson,
     /// On what; without it on one device of each type of the fleet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,7 +105,7 @@ pub struct EstimateAnswer {
     pub kind: String,
     /// Always true: nothing here was measured on this fleet.
     pub is_estimate: bool,
-    /// `estimated`, or `none` where who estimates is away or says what cannot be.
+    /// `format_estimate`, or `none` where who estimates is away or says what cannot be.
     pub times: String,
     /// Why there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -183,9 +186,9 @@ impl EstimateRequest {
                 batch: step,
                 precision,
             } => {
-                name.as_deref().map(model).transpose()?;
-                step.map(batch).transpose()?;
-                let tokens = tokens_said(*tokens, *samples, *tokens_per_sample)?;
+                name.as_deref().map(validate_model_name).transpose()?;
+                step.map(validate_batch).transpose()?;
+                let tokens = read_total_tokens(*tokens, *samples, *tokens_per_sample)?;
                 Workload::training(*parameters, tokens, precision.parse()?)
             }
             WorkloadJson::Decoding {
@@ -193,29 +196,29 @@ impl EstimateRequest {
                 parameters,
                 precision,
             } => {
-                name.as_deref().map(model).transpose()?;
+                name.as_deref().map(validate_model_name).transpose()?;
                 Workload::decoding(*parameters, precision.parse()?)
             }
         }
     }
 
     /// Converts and validates the requested devices, if any.
-    pub fn devices(&self) -> Result<Option<Vec<Devices>>, RequestError> {
+    pub fn devices(&self) -> Result<Option<Vec<DeviceGroup>>, RequestError> {
         let Some(lines) = &self.devices else {
             return Ok(None);
         };
         let wrong = |problem: String| RequestError::new("devices", problem);
-        if lines.is_empty() || lines.len() > MOST_ITEMS {
-            return Err(wrong(format!("devices has from 1 to {MOST_ITEMS} lines")));
+        if lines.is_empty() || lines.len() > MAX_ITEMS {
+            return Err(wrong(format!("devices has from 1 to {MAX_ITEMS} lines")));
         }
-        let mut all: Vec<Devices> = Vec::new();
+        let mut all: Vec<DeviceGroup> = Vec::new();
         for line in lines {
-            let type_name = type_named(&line.type_name).map_err(wrong)?;
+            let type_name = resolve_type(&line.type_name).map_err(wrong)?;
             let count = u32::try_from(line.count)
                 .ok()
-                .filter(|count| (1..=MOST_DEVICES).contains(count));
-            let count = count.ok_or_else(|| wrong(format!("count is from 1 to {MOST_DEVICES}")))?;
-            let one = Devices { type_name, count };
+                .filter(|count| (1..=MAX_DEVICES).contains(count));
+            let count = count.ok_or_else(|| wrong(format!("count is from 1 to {MAX_DEVICES}")))?;
+            let one = DeviceGroup { type_name, count };
             if all.contains(&one) {
                 return Err(wrong(format!("{count} x {} is there twice", one.type_name)));
             }
@@ -225,7 +228,7 @@ impl EstimateRequest {
     }
 
     /// The purchase option used to calculate costs.
-    pub fn option(&self) -> Result<PurchaseOption, RequestError> {
+    pub fn purchase_option(&self) -> Result<PurchaseOption, RequestError> {
         let parsed = self.purchase_option.as_deref().map(str::parse).transpose();
         let parsed = parsed.map_err(|error: crate::domain::price::PriceError| {
             RequestError::new("purchaseOption", error.to_string())
@@ -235,14 +238,14 @@ impl EstimateRequest {
 }
 
 /// Number of tokens, given either directly or as samples times tokens per sample.
-fn tokens_said(
+fn read_total_tokens(
     tokens: Option<f64>,
     samples: Option<f64>,
     each: Option<f64>,
 ) -> Result<f64, RequestError> {
     match (tokens, samples, each) {
         (Some(tokens), None, None) => Ok(tokens),
-        (None, Some(samples), Some(each)) => tokens_of(samples, each),
+        (None, Some(samples), Some(each)) => total_tokens(samples, each),
         _ => {
             let problem = "a training has either tokens, or samples and tokensPerSample";
             Err(RequestError::new("workload.tokens", problem))
@@ -253,7 +256,7 @@ fn tokens_said(
 impl WorkloadJson {
     /// Sets `tokens` to the number calculated in `meant`, so that an engine does not have to derive it from samples.
     #[must_use]
-    pub fn with_tokens_of(mut self, meant: &Workload) -> Self {
+    pub fn with_total_tokens(mut self, meant: &Workload) -> Self {
         if let (Self::Training { tokens, .. }, Workload::Training { tokens: all, .. }) =
             (&mut self, meant)
         {
@@ -263,7 +266,7 @@ impl WorkloadJson {
     }
 
     /// Lists the given fields that the built-in estimate ignores.
-    pub fn passed_over(&self) -> Vec<&'static str> {
+    pub fn ignored_fields(&self) -> Vec<&'static str> {
         let (name, step) = match self {
             Self::Training { model, batch, .. } => (model.is_some(), batch.is_some()),
             Self::Decoding { model, .. } => (model.is_some(), false),
@@ -279,16 +282,20 @@ impl EstimateRow {
     /// Formats the time or speed for display. Returns `None` if neither is a valid interval.
     pub fn said(&self) -> Option<String> {
         let interval = |told: IntervalJson| Interval::new(told.low, told.high).ok();
-        let time = self.seconds.and_then(interval).map(words::time);
-        time.or_else(|| self.tokens_per_second.and_then(interval).map(words::speed))
+        let time = self.seconds.and_then(interval).map(format::time);
+        time.or_else(|| {
+            self.tokens_per_second
+                .and_then(interval)
+                .map(format::format_speed)
+        })
     }
 }
 
 /// Formats a cost such as `4,000 to 9,600 USD a run`.
 impl fmt::Display for CostRangeJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (low, high) = price::estimated(&self.low, &self.high);
-        let range = words::range((low, &self.currency), (high, &self.currency));
+        let (low, high) = price::format_estimate(&self.low, &self.high);
+        let range = format::format_range((low, &self.currency), (high, &self.currency));
         match self.per.as_str() {
             "run" => write!(f, "{range} a run"),
             "million-tokens" => write!(f, "{range} per 10^6 tokens"),

@@ -12,10 +12,10 @@
 //! Profiles belong to other users. Unknown fields are ignored, and a field that cannot be parsed is reported with its
 //! path instead of hiding the profile. Only in a file, which Octavo is free to reject, is it an error.
 
+pub mod create_request;
 mod diff;
 pub mod document;
 pub mod events;
-pub mod order;
 mod read;
 mod write;
 
@@ -30,11 +30,11 @@ pub use self::write::{annotate, object, yaml};
 use crate::domain::hardware_profile::{HardwareProfile, ProfileKey, ProfileKind};
 
 /// Maximum number of profiles in a file.
-pub const MOST: usize = 2000;
+pub const MAX_PROFILES: usize = 2000;
 
 /// Error while loading a file of hardware profiles.
 #[derive(Debug, Error)]
-pub enum FileError {
+pub enum ProfileFileError {
     /// The text is not YAML.
     #[error("it is not YAML")]
     Syntax(#[source] Box<serde_saphyr::Error>),
@@ -65,23 +65,23 @@ pub enum FileError {
     NoName(usize),
     /// Two profiles have the same name.
     #[error("document {document} is {key} again")]
-    Twice {
+    Duplicate {
         /// Number of the document, from 1.
         document: usize,
         /// The profile.
         key: ProfileKey,
     },
     /// The file has too many profiles.
-    #[error("there are more than {MOST} profiles in it")]
+    #[error("there are more than {MAX_PROFILES} profiles in it")]
     TooMany,
 }
 
 /// Parses a file of profiles: YAML documents, each a Kubernetes object.
-pub fn parse(text: &str) -> Result<Vec<HardwareProfile>, FileError> {
+pub fn parse(text: &str) -> Result<Vec<HardwareProfile>, ProfileFileError> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text.trim_start_matches('\u{feff}'))
-        .map_err(|error| FileError::Syntax(Box::new(error)))?;
-    if documents.len() > MOST {
-        return Err(FileError::TooMany);
+        .map_err(|error| ProfileFileError::Syntax(Box::new(error)))?;
+    if documents.len() > MAX_PROFILES {
+        return Err(ProfileFileError::TooMany);
     }
     let mut names: BTreeSet<(ProfileKind, ProfileKey)> = BTreeSet::new();
     let mut profiles = Vec::new();
@@ -89,7 +89,7 @@ pub fn parse(text: &str) -> Result<Vec<HardwareProfile>, FileError> {
         .zip(&documents)
         .filter(|(_, document)| !document.is_null())
     {
-        let kind = kind(document).ok_or_else(|| FileError::Kind {
+        let kind = kind(document).ok_or_else(|| ProfileFileError::Kind {
             document: number,
             version: text_of(document, "apiVersion"),
             kind: text_of(document, "kind"),
@@ -97,17 +97,17 @@ pub fn parse(text: &str) -> Result<Vec<HardwareProfile>, FileError> {
         let profile = read(kind, document);
         let key = profile.key.clone();
         if key.name.is_empty() {
-            return Err(FileError::NoName(number));
+            return Err(ProfileFileError::NoName(number));
         }
         if let Some(problem) = profile.unreadable.first() {
-            return Err(FileError::Field {
+            return Err(ProfileFileError::Field {
                 document: number,
                 key,
                 problem: problem.clone(),
             });
         }
         if !names.insert((kind, key.clone())) {
-            return Err(FileError::Twice {
+            return Err(ProfileFileError::Duplicate {
                 document: number,
                 key,
             });

@@ -57,14 +57,14 @@ pub fn line(attempt: &Attempt) -> String {
 
 /// Parses all attempts in `text`, oldest first. Skips lines that are incomplete or were written by a later version.
 pub fn parse(text: &str) -> Vec<Attempt> {
-    text.lines().filter_map(read).collect()
+    text.lines().filter_map(parse_line).collect()
 }
 
 /// Parses only the last valid attempt in `text`.
 pub fn last(text: &str) -> Option<Attempt> {
-    text.lines().rev().find_map(read)
+    text.lines().rev().find_map(parse_line)
 }
 
-fn read(line: &str) -> Option<Attempt> {
+fn parse_line(line: &str) -> Option<Attempt> {
     serde_json::from_str(line).ok()
 }

@@ -13,7 +13,7 @@ const VERSION: &str = "v1";
 /// When a hook runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Moment {
+pub enum HookPoint {
     /// At the start of an apply.
     ApplyStart,
     /// Before a MIG mode change.
@@ -44,7 +44,7 @@ pub struct Hook {
 /// The hooks of a file, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Hooks {
-    moments: BTreeMap<Moment, Vec<Hook>>,
+    by_point: BTreeMap<HookPoint, Vec<Hook>>,
 }
 
 /// Error while parsing a hook file.
@@ -52,13 +52,13 @@ pub struct Hooks {
 pub enum HooksError {
     /// The text does not have the expected format.
     #[error("{0}")]
-    Form(String),
+    Malformed(String),
     /// The version is not supported.
     #[error("it is of version {0:?}, and this program knows {VERSION}")]
     Version(String),
     /// A hook has no program.
     #[error("a hook of {0} has no command")]
-    NoCommand(Moment),
+    NoCommand(HookPoint),
 }
 
 #[derive(Deserialize)]
@@ -67,14 +67,14 @@ struct Document {
     #[serde(default)]
     version: Option<String>,
     #[serde(default)]
-    hooks: Option<BTreeMap<Moment, Option<Vec<Hook>>>>,
+    hooks: Option<BTreeMap<HookPoint, Option<Vec<Hook>>>>,
 }
 
 impl Hooks {
     /// Parses a hook file.
     pub fn parse(text: &str) -> Result<Self, HooksError> {
-        let document: Document =
-            serde_saphyr::from_str(text).map_err(|error| HooksError::Form(error.to_string()))?;
+        let document: Document = serde_saphyr::from_str(text)
+            .map_err(|error| HooksError::Malformed(error.to_string()))?;
         if let Some(version) = document.version.filter(|version| version != VERSION) {
             return Err(HooksError::Version(version));
         }
@@ -86,16 +86,16 @@ impl Hooks {
             }
             moments.insert(moment, hooks);
         }
-        Ok(Self { moments })
+        Ok(Self { by_point: moments })
     }
 
     /// Returns the hooks that run at `moment`.
-    pub fn at(&self, moment: Moment) -> &[Hook] {
-        self.moments.get(&moment).map_or(&[], Vec::as_slice)
+    pub fn at(&self, moment: HookPoint) -> &[Hook] {
+        self.by_point.get(&moment).map_or(&[], Vec::as_slice)
     }
 }
 
-impl std::fmt::Display for Moment {
+impl std::fmt::Display for HookPoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
             Self::ApplyStart => "apply-start",
@@ -111,17 +111,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nvidias_own_form_is_read() {
+    fn mig_parted_hook_file_is_parsed() {
         let text = "version: v1\nhooks:\n  apply-start:\n  - workdir: /etc\n    command: /bin/bash\n    args: [-x, -c, 'true']\n    envs: {A: b, PORT: 8080}\n  apply-exit:\n  - command: /bin/true\n";
         let hooks = Hooks::parse(text).unwrap();
-        let [start] = hooks.at(Moment::ApplyStart) else {
+        let [start] = hooks.at(HookPoint::ApplyStart) else {
             panic!("{hooks:?}");
         };
         assert_eq!(start.command, "/bin/bash");
         assert_eq!(start.args.as_deref().unwrap().len(), 3);
         assert_eq!(start.envs.as_ref().unwrap()["PORT"], "8080");
-        assert_eq!(hooks.at(Moment::PreApplyMode), []);
-        assert_eq!(hooks.at(Moment::ApplyExit).len(), 1);
+        assert_eq!(hooks.at(HookPoint::PreApplyMode), []);
+        assert_eq!(hooks.at(HookPoint::ApplyExit).len(), 1);
         assert_eq!(
             Hooks::parse("version: v1\nhooks:\n").unwrap(),
             Hooks::default()
@@ -129,13 +129,13 @@ mod tests {
         assert_eq!(
             Hooks::parse("hooks: {apply-exit: }")
                 .unwrap()
-                .at(Moment::ApplyExit),
+                .at(HookPoint::ApplyExit),
             []
         );
     }
 
     #[test]
-    fn what_would_never_run_is_an_error() {
+    fn hook_that_would_never_run_is_an_error() {
         for (text, says) in [
             ("version: v2\nhooks: {}", "version \"v2\""),
             ("version: v1\nhooks: {pre-aply-mode: []}", "pre-aply-mode"),

@@ -12,10 +12,10 @@ use thiserror::Error;
 
 use crate::domain::catalog::Placement;
 use crate::domain::layout::{InstanceTarget, MigTarget};
-use crate::domain::reconcile::{Entry, Record};
+use crate::domain::reconcile::{ApplyRecord, ApplyRecordEntry};
 use crate::domain::stream::Digest;
 
-const NAME: &str = "octavo-journal";
+const MAGIC: &str = "octavo-journal";
 const VERSION: u32 = 1;
 
 /// Error while parsing a journal.
@@ -23,13 +23,13 @@ const VERSION: u32 = 1;
 pub enum JournalError {
     /// The first line is not a journal header.
     #[error("it does not begin as a journal does")]
-    NotAJournal,
+    BadHeader,
     /// The file was written by a later version.
     #[error("it is of version {0}, and this program knows version {VERSION}")]
     Version(u32),
     /// The length of the body differs from the header.
     #[error("it has {found} bytes after its first line instead of {wanted}: it was torn or cut")]
-    Length {
+    LengthMismatch {
         /// Expected length in bytes.
         wanted: usize,
         /// Actual length in bytes.
@@ -37,13 +37,13 @@ pub enum JournalError {
     },
     /// The hash of the body differs from the header.
     #[error("its content is not what was written: the hash differs")]
-    Hash,
+    HashMismatch,
     /// The body is intact but cannot be parsed.
     #[error("cannot read its content")]
-    Content(#[source] serde_json::Error),
+    MalformedContent(#[source] serde_json::Error),
     /// A value is invalid.
     #[error("its content has an impossible value: {0}")]
-    Value(String),
+    InvalidValue(String),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -90,78 +90,78 @@ struct InstanceJson {
 }
 
 /// Serializes a journal.
-pub fn write(record: &Record) -> String {
+pub fn write(record: &ApplyRecord) -> String {
     let body = RecordJson {
         plan: record.plan.clone(),
         layout: record.layout.clone(),
         devices: record
             .devices
             .iter()
-            .map(|entry| entry_out(record, entry))
+            .map(|entry| write_entry(record, entry))
             .collect(),
     };
     // Serialization cannot fail: the type contains only numbers, strings and lists.
     let body = serde_json::to_string(&body).unwrap_or_default();
-    let hash = Digest::of(body.as_bytes());
-    format!("{NAME} {VERSION} {} {hash:016x}\n{body}", body.len())
+    let hash = Digest::from_bytes(body.as_bytes());
+    format!("{MAGIC} {VERSION} {} {hash:016x}\n{body}", body.len())
 }
 
 /// Parses a journal.
-pub fn parse(bytes: &[u8]) -> Result<Record, JournalError> {
+pub fn parse(bytes: &[u8]) -> Result<ApplyRecord, JournalError> {
     let end = bytes.iter().position(|byte| *byte == b'\n');
-    let (head, rest) = bytes.split_at(end.ok_or(JournalError::NotAJournal)?);
+    let (head, rest) = bytes.split_at(end.ok_or(JournalError::BadHeader)?);
     let body = rest.get(1..).unwrap_or_default();
-    let head = std::str::from_utf8(head).map_err(|_| JournalError::NotAJournal)?;
+    let head = std::str::from_utf8(head).map_err(|_| JournalError::BadHeader)?;
     let mut words = head.split(' ');
-    let mut word = || words.next().ok_or(JournalError::NotAJournal);
-    if word()? != NAME {
-        return Err(JournalError::NotAJournal);
+    let mut word = || words.next().ok_or(JournalError::BadHeader);
+    if word()? != MAGIC {
+        return Err(JournalError::BadHeader);
     }
-    let version: u32 = number(word()?)?;
+    let version: u32 = parse_number(word()?)?;
     if version != VERSION {
         return Err(JournalError::Version(version));
     }
-    let wanted: usize = number(word()?)?;
+    let wanted: usize = parse_number(word()?)?;
     let hash = word()?;
     if body.len() != wanted {
         let found = body.len();
-        return Err(JournalError::Length { wanted, found });
+        return Err(JournalError::LengthMismatch { wanted, found });
     }
-    if format!("{:016x}", Digest::of(body)) != hash {
-        return Err(JournalError::Hash);
+    if format!("{:016x}", Digest::from_bytes(body)) != hash {
+        return Err(JournalError::HashMismatch);
     }
-    let body: RecordJson = serde_json::from_slice(body).map_err(JournalError::Content)?;
+    let body: RecordJson = serde_json::from_slice(body).map_err(JournalError::MalformedContent)?;
     let (plan, layout) = (&body.plan, &body.layout);
-    let devices: Result<Vec<Entry>, JournalError> = body
+    let devices: Result<Vec<ApplyRecordEntry>, JournalError> = body
         .devices
         .into_iter()
-        .map(|entry| entry_in(entry, (plan, layout)))
+        .map(|entry| read_entry(entry, (plan, layout)))
         .collect();
     let devices = devices?;
-    Ok(Record {
+    Ok(ApplyRecord {
         plan: body.plan,
         layout: body.layout,
         devices,
     })
 }
 
-fn number<T: std::str::FromStr>(text: &str) -> Result<T, JournalError> {
-    text.parse().map_err(|_| JournalError::NotAJournal)
+fn parse_number<T: std::str::FromStr>(text: &str) -> Result<T, JournalError> {
+    text.parse().map_err(|_| JournalError::BadHeader)
 }
 
-fn entry_out(record: &Record, entry: &Entry) -> EntryJson {
+fn write_entry(record: &ApplyRecord, entry: &ApplyRecordEntry) -> EntryJson {
     let other = |own: &str, common: &str| (own != common).then(|| own.to_owned());
     EntryJson {
         pci: entry.pci.to_string(),
         uuid: entry.uuid.as_ref().map(ToString::to_string),
         plan: other(&entry.plan, &record.plan),
         layout: other(&entry.layout, &record.layout),
-        previous: entry.previous.as_ref().map(target_out),
-        target: target_out(&entry.target),
+        previous: entry.previous.as_ref().map(write_target),
+        target: write_target(&entry.target),
     }
 }
 
-fn target_out(target: &MigTarget) -> TargetJson {
+fn write_target(target: &MigTarget) -> TargetJson {
     match target {
         MigTarget::Disabled => TargetJson::Disabled,
         MigTarget::Enabled(instances) => {
@@ -176,22 +176,25 @@ fn target_out(target: &MigTarget) -> TargetJson {
     }
 }
 
-fn entry_in(entry: EntryJson, (plan, layout): (&str, &str)) -> Result<Entry, JournalError> {
-    let value = |what: &str| JournalError::Value(what.to_owned());
+fn read_entry(
+    entry: EntryJson,
+    (plan, layout): (&str, &str),
+) -> Result<ApplyRecordEntry, JournalError> {
+    let value = |what: &str| JournalError::InvalidValue(what.to_owned());
     let uuid = entry
         .uuid
         .map(|uuid| uuid.parse().map_err(|_| value(&uuid)));
-    Ok(Entry {
+    Ok(ApplyRecordEntry {
         pci: entry.pci.parse().map_err(|_| value(&entry.pci))?,
         uuid: uuid.transpose()?,
         plan: entry.plan.unwrap_or_else(|| plan.to_owned()),
         layout: entry.layout.unwrap_or_else(|| layout.to_owned()),
-        previous: entry.previous.map(target_in),
-        target: target_in(entry.target),
+        previous: entry.previous.map(read_target),
+        target: read_target(entry.target),
     })
 }
 
-fn target_in(target: TargetJson) -> MigTarget {
+fn read_target(target: TargetJson) -> MigTarget {
     match target {
         TargetJson::Disabled => MigTarget::Disabled,
         TargetJson::Enabled(instances) => {
@@ -212,17 +215,17 @@ fn target_in(target: TargetJson) -> MigTarget {
 mod tests {
     use super::*;
 
-    fn record() -> Record {
+    fn record() -> ApplyRecord {
         let instance = |start| InstanceTarget {
             profile_id: 9,
             compute: vec![2, 1],
             placement: Some(Placement { start, size: 4 }),
         };
-        Record {
+        ApplyRecord {
             plan: "20261121T120000Z-1".to_owned(),
             layout: "serving".to_owned(),
             devices: vec![
-                Entry {
+                ApplyRecordEntry {
                     pci: "0000:07:00.0".parse().unwrap(),
                     uuid: "GPU-3f1c9a52-7d0b-4a6e-9c7f-0d3b8e5a1c24".parse().ok(),
                     plan: "20261121T120000Z-1".to_owned(),
@@ -230,7 +233,7 @@ mod tests {
                     previous: Some(MigTarget::Enabled(vec![instance(0), instance(4)])),
                     target: MigTarget::Disabled,
                 },
-                Entry {
+                ApplyRecordEntry {
                     pci: "0000:08:00.0".parse().unwrap(),
                     uuid: None,
                     plan: "20261121T110000Z-1".to_owned(),
@@ -246,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn journal_round_trips() {
         let text = write(&record());
         assert_eq!(parse(text.as_bytes()).unwrap(), record());
         assert!(record().devices[0].uuid.is_some());
@@ -256,8 +259,8 @@ mod tests {
     fn a_journal_of_an_earlier_version_has_one_plan_for_all_its_devices() {
         let body =
             r#"{"plan":"p","layout":"l","devices":[{"pci":"0000:07:00.0","target":"disabled"}]}"#;
-        let hash = Digest::of(body.as_bytes());
-        let text = format!("{NAME} {VERSION} {} {hash:016x}\n{body}", body.len());
+        let hash = Digest::from_bytes(body.as_bytes());
+        let text = format!("{MAGIC} {VERSION} {} {hash:016x}\n{body}", body.len());
         let record = parse(text.as_bytes()).unwrap();
         let entry = &record.devices[0];
         assert_eq!((entry.plan.as_str(), entry.layout.as_str()), ("p", "l"));
@@ -265,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn i3_every_prefix_and_every_changed_byte_is_told_from_a_whole_journal() {
+    fn i3_truncated_or_modified_journal_is_detected() {
         let text = write(&record());
         let bytes = text.as_bytes();
         for end in 0..bytes.len() {
@@ -273,7 +276,10 @@ mod tests {
         }
         let mut longer = bytes.to_vec();
         longer.push(b' ');
-        assert!(matches!(parse(&longer), Err(JournalError::Length { .. })));
+        assert!(matches!(
+            parse(&longer),
+            Err(JournalError::LengthMismatch { .. })
+        ));
         for at in 0..bytes.len() {
             for bit in [1, 0x20, 0x80] {
                 let mut other = bytes.to_vec();
@@ -285,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_version_is_told_by_its_number() {
+    fn later_version_is_reported_with_its_number() {
         let text = write(&record()).replacen("journal 1", "journal 7", 1);
         let error = parse(text.as_bytes()).unwrap_err();
         assert_eq!(
@@ -295,19 +301,19 @@ mod tests {
     }
 
     #[test]
-    fn i12_a_whole_file_of_nonsense_is_refused_with_its_place() {
+    fn i12_intact_file_with_invalid_content_is_rejected() {
         for body in [
             "",
             "[]",
             "{\"plan\":1}",
             "{\"plan\":\"\",\"layout\":\"\",\"devices\":[{\"pci\":\"x\",\"target\":\"disabled\"}]}",
         ] {
-            let hash = Digest::of(body.as_bytes());
-            let text = format!("{NAME} {VERSION} {} {hash:016x}\n{body}", body.len());
+            let hash = Digest::from_bytes(body.as_bytes());
+            let text = format!("{MAGIC} {VERSION} {} {hash:016x}\n{body}", body.len());
             assert!(
                 matches!(
                     parse(text.as_bytes()),
-                    Err(JournalError::Content(_) | JournalError::Value(_))
+                    Err(JournalError::MalformedContent(_) | JournalError::InvalidValue(_))
                 ),
                 "{body}"
             );

@@ -39,7 +39,7 @@ pub enum LabelsError {
     NoLabels,
     /// Two lines have the same key.
     #[error("line {line}: {key:?} is there twice")]
-    Twice {
+    DuplicateKey {
         /// Number of the second line, from 1.
         line: usize,
         /// Key of the label.
@@ -82,7 +82,7 @@ fn from_lines(text: &str) -> Result<BTreeMap<String, String>, LabelsError> {
             });
         }
         if labels.insert(key.to_owned(), value.to_owned()).is_some() {
-            return Err(LabelsError::Twice {
+            return Err(LabelsError::DuplicateKey {
                 line: line_number,
                 key: key.to_owned(),
             });
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_may_be_those_of_a_feature_file() {
+    fn feature_file_lines_are_parsed() {
         reads(
             "# +expiry-time=2026-11-21T10:00:00Z\n\noctavo.dev/count=8\nnvidia.com/mig.capable\n",
             &[
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_may_be_labels_or_a_node() {
+    fn label_objects_and_nodes_are_parsed() {
         let expected = [("a.dev/b", "8")];
         reads(r#"{"a.dev/b": "8"}"#, &expected);
         reads("a.dev/b: \"8\"\n", &expected);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_label_set_is_refused_with_its_place() {
+    fn invalid_label_set_is_rejected_with_its_line() {
         let said = |text| parse(text).unwrap_err().to_string();
         assert_eq!(
             said("a=1\nfoo bar=2\n"),

@@ -9,9 +9,10 @@ use utoipa::ToSchema;
 
 use super::api::API_VERSION;
 use super::slo::RowJson;
-use crate::domain::availability::Basis;
+use crate::domain::availability::CountBasis;
 use crate::domain::matching::{
-    Answer, Bytes, Free, Match, Offer, Picked, Refusal, Request, RequestError, Shape, Speed,
+    Answer, Bytes, FreeUnits, Match, Offer, ProfileInfo, Refusal, Request, RequestError, Shape,
+    Throughput,
 };
 use crate::domain::price::{Amount, Price};
 
@@ -213,8 +214,8 @@ impl TryFrom<MatchRequest> for Request {
             memory_total: memory("memoryTotalAtLeast", asked.memory_total_at_least)?,
             interconnect: parsed(asked.interconnect)?.unwrap_or_default(),
             isolation: parsed(asked.isolation)?.unwrap_or_default(),
-            ceiling: price("priceAtMostPerHour", asked.price_at_most_per_hour)?,
-            option: price("purchaseOption", asked.purchase_option)?.unwrap_or_default(),
+            max_price: price("priceAtMostPerHour", asked.price_at_most_per_hour)?,
+            purchase_option: price("purchaseOption", asked.purchase_option)?.unwrap_or_default(),
             ..Self::default()
         };
         if let Some(count) = asked.count {
@@ -260,7 +261,11 @@ fn price<T: std::str::FromStr<Err = crate::domain::price::PriceError>>(
 
 impl MatchAnswer {
     /// Creates the response for a fleet revision. `free_by` is the source of the free counts.
-    pub fn of(answer: Answer, (revision, free_by): (u64, Basis), notices: Vec<String>) -> Self {
+    pub fn new(
+        answer: Answer,
+        (revision, free_by): (u64, CountBasis),
+        notices: Vec<String>,
+    ) -> Self {
         Self {
             api_version: API_VERSION.to_owned(),
             kind: "MatchAnswer".to_owned(),
@@ -277,7 +282,7 @@ impl MatchAnswer {
 
 impl CostJson {
     /// Cost of all units together. `price` is the price of one unit.
-    pub fn of(all: Amount, price: &Price) -> Self {
+    pub fn new(all: Amount, price: &Price) -> Self {
         Self {
             per_hour: all.to_string(),
             currency: price.currency.to_string(),
@@ -295,7 +300,7 @@ impl From<Match> for MatchRow {
             memory,
             total,
             free,
-            could_become,
+            after_change: could_become,
             price,
             traits,
             resource,
@@ -310,15 +315,15 @@ impl From<Match> for MatchRow {
             type_name: type_name.to_string(),
             other_types: others.iter().map(ToString::to_string).collect(),
             resource,
-            shape: word(&shape),
+            shape: shape_name(&shape),
             count: found.count,
             standing: found.standing.as_str().to_owned(),
             memory_bytes: memory.map(Bytes::get),
             architecture: traits.architecture,
             total,
             free: match free {
-                Free::Unknown => None,
-                Free::Known { total, on_one_node } => Some(FreeJson { total, on_one_node }),
+                FreeUnits::Unknown => None,
+                FreeUnits::Known { total, on_one_node } => Some(FreeJson { total, on_one_node }),
             },
             could_become: could_become.map(|change| ChangeJson {
                 on_one_node: change.on_one_node,
@@ -327,7 +332,7 @@ impl From<Match> for MatchRow {
             cost: found
                 .per_hour
                 .zip(price)
-                .map(|(all, price)| CostJson::of(all, &price)),
+                .map(|(all, price)| CostJson::new(all, &price)),
             tokens_per_second: found.speed.as_ref().map(Into::into),
             reasons: found.reasons,
             warnings: found.warnings,
@@ -335,8 +340,8 @@ impl From<Match> for MatchRow {
     }
 }
 
-impl From<Picked> for PickedJson {
-    fn from(picked: Picked) -> Self {
+impl From<ProfileInfo> for PickedJson {
+    fn from(picked: ProfileInfo) -> Self {
         Self {
             namespace: picked.namespace,
             name: picked.name,
@@ -347,8 +352,8 @@ impl From<Picked> for PickedJson {
     }
 }
 
-impl From<&Speed> for SpeedJson {
-    fn from(speed: &Speed) -> Self {
+impl From<&Throughput> for SpeedJson {
+    fn from(speed: &Throughput) -> Self {
         let (low, high) = speed.tenths();
         Self {
             low: f64::from(low) / 10.0,
@@ -367,7 +372,7 @@ impl From<Refusal> for RefusalRow {
     }
 }
 
-fn word(shape: &Shape) -> String {
+fn shape_name(shape: &Shape) -> String {
     shape.as_str().to_owned()
 }
 
@@ -381,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_says_what_it_says_and_an_empty_one_nothing() {
+    fn request_fields_are_parsed_and_all_are_optional() {
         assert_eq!(read("{}"), Ok(Request::default()));
         let request = read(
             r#"{"count": 2, "memoryPerDeviceAtLeast": "80GB", "memoryTotalAtLeast": "150Gi", "architectureAtLeast": "ampere",
@@ -393,13 +398,13 @@ mod tests {
         assert_eq!(request.memory_total.map(Bytes::get), Some(150 << 30));
         assert_eq!(request.architecture.map(|one| one.name), Some("Ampere"));
         assert_eq!(
-            request.ceiling.map(|most| most.to_string()).as_deref(),
+            request.max_price.map(|most| most.to_string()).as_deref(),
             Some("12.50")
         );
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused_with_its_field() {
+    fn invalid_request_is_rejected_with_its_field() {
         for (text, said) in [
             (r#"{"memory": "80GB"}"#, "unknown field `memory`"),
             (r#"{"count": -1}"#, "line 1 column 12"),

@@ -6,21 +6,21 @@
 use serde::Serialize;
 
 use crate::domain::inventory::{Inventory, Mig, MigMode};
-use crate::domain::node::Yielded;
-use crate::domain::node::drain::{Name, Standing};
-use crate::domain::reconcile::{DeviceStatus, Status};
+use crate::domain::node::ConflictingKey;
+use crate::domain::node::drain::{BlockerName, DrainStatus};
+use crate::domain::reconcile::{DeviceStatus, NodeLayoutStatus};
 use crate::domain::sharing::SharingStatus;
 
 /// Maximum length of the annotation, in bytes.
-const LONGEST: usize = 16 << 10;
+const MAX_ANNOTATION_BYTES: usize = 16 << 10;
 /// Maximum number of characters of a device's message, decreased step by step if the annotation is too long.
-const MESSAGES: [usize; 3] = [600, 120, 0];
+const MESSAGE_CHAR_LIMITS: [usize; 3] = [600, 120, 0];
 /// Maximum number of blockers listed for a drain, and maximum number of characters of a reason.
-const MOST_WAITING: usize = 12;
-const LONGEST_REASON: usize = 200;
+const MAX_BLOCKERS: usize = 12;
+const MAX_REASON_CHARS: usize = 200;
 /// Maximum number of resources and of kept device IDs in the annotation.
-const MOST_RESOURCES: usize = 16;
-const MOST_KEPT: usize = 4;
+const MAX_RESOURCES: usize = 16;
+const MAX_KEPT_IDS: usize = 4;
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -40,7 +40,7 @@ struct NodeStatus<'a> {
     message: Option<String>,
     /// Label keys that another writer owns.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    left_to_others: Vec<Left<'a>>,
+    left_to_others: Vec<ConflictingKeyRow<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     drain: Option<Drain<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,7 +52,7 @@ struct NodeStatus<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct Left<'a> {
+struct ConflictingKeyRow<'a> {
     key: &'a str,
     owner: &'a str,
 }
@@ -64,7 +64,7 @@ struct Drain<'a> {
     phase: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
-    waits_for: Vec<Waiting>,
+    waits_for: Vec<Blocker>,
     /// Number of blockers omitted for size.
     #[serde(skip_serializing_if = "is_zero")]
     more_waits_for: usize,
@@ -96,7 +96,7 @@ struct Resource<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct Waiting {
+struct Blocker {
     #[serde(skip_serializing_if = "Option::is_none")]
     pod: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,21 +124,21 @@ fn is_zero(number: &usize) -> bool {
 /// Returns the value of the annotation. If even the shortest messages are too long, devices are omitted from the end
 /// and counted.
 pub fn annotation(
-    status: &Status,
+    status: &NodeLayoutStatus,
     inventory: &Inventory,
-    yielded: &[Yielded],
-    drain: Option<&Standing>,
+    yielded: &[ConflictingKey],
+    drain: Option<&DrainStatus>,
 ) -> String {
     let mut text = String::new();
     let said = (yielded, drain);
-    for longest in MESSAGES {
+    for longest in MESSAGE_CHAR_LIMITS {
         text = write(status, inventory, said, (longest, usize::MAX));
-        if text.len() <= LONGEST {
+        if text.len() <= MAX_ANNOTATION_BYTES {
             return text;
         }
     }
     let mut most = status.devices.len();
-    while text.len() > LONGEST && most > 0 {
+    while text.len() > MAX_ANNOTATION_BYTES && most > 0 {
         most /= 2;
         text = write(status, inventory, said, (0, most));
     }
@@ -146,9 +146,9 @@ pub fn annotation(
 }
 
 fn write(
-    status: &Status,
+    status: &NodeLayoutStatus,
     inventory: &Inventory,
-    (yielded, drain): (&[Yielded], Option<&Standing>),
+    (yielded, drain): (&[ConflictingKey], Option<&DrainStatus>),
     (longest, most): (usize, usize),
 ) -> String {
     let devices = status.devices.iter().take(most);
@@ -156,17 +156,17 @@ fn write(
     let status = NodeStatus {
         layout: status.layout.as_deref(),
         chosen_by: chosen_by(status),
-        layouts: status.layouts.as_deref(),
+        layouts: status.layouts_version.as_deref(),
         plan: status.plan.as_deref(),
         state: status.state,
-        message: status.notice.as_deref().map(|notice| cut(notice, 600)),
+        message: status.notice.as_deref().map(|notice| shorten(notice, 600)),
         left_to_others: left
-            .map(|one| Left {
+            .map(|one| ConflictingKeyRow {
                 key: &one.key,
                 owner: &one.owner,
             })
             .collect(),
-        drain: drain.map(draining),
+        drain: drain.map(drain_status),
         sharing: status.sharing.as_ref().map(sharing),
         devices: devices
             .map(|device| Device {
@@ -174,7 +174,7 @@ fn write(
                 pci: device.pci.to_string(),
                 state: device.state,
                 geometry: geometry(device, inventory),
-                message: cut(&device.message, longest),
+                message: shorten(&device.message, longest),
             })
             .collect(),
         more_devices: status.devices.len().saturating_sub(most),
@@ -183,12 +183,12 @@ fn write(
 }
 
 fn sharing(status: &SharingStatus) -> Sharing<'_> {
-    let resources = status.resources.iter().take(MOST_RESOURCES);
-    let kept = status.kept.iter().take(MOST_KEPT);
+    let resources = status.resources.iter().take(MAX_RESOURCES);
+    let kept = status.retained.iter().take(MAX_KEPT_IDS);
     Sharing {
         mode: status.mode.as_str(),
         state: status.state,
-        message: status.message.as_deref().map(|text| cut(text, 300)),
+        message: status.message.as_deref().map(|text| shorten(text, 300)),
         resources: resources
             .map(|resource| Resource {
                 name: resource.name.as_str(),
@@ -199,41 +199,41 @@ fn sharing(status: &SharingStatus) -> Sharing<'_> {
         kept: kept
             .map(|kept| {
                 let by = format!("{} of {}/{}", kept.id, kept.by.namespace, kept.by.pod);
-                cut(&by, LONGEST_REASON)
+                shorten(&by, MAX_REASON_CHARS)
             })
             .collect(),
-        more_kept: status.kept.len().saturating_sub(MOST_KEPT),
+        more_kept: status.retained.len().saturating_sub(MAX_KEPT_IDS),
     }
 }
 
-fn draining(standing: &Standing) -> Drain<'_> {
-    let named = standing.waits_for.iter().take(MOST_WAITING);
+fn drain_status(standing: &DrainStatus) -> Drain<'_> {
+    let named = standing.waits_for.iter().take(MAX_BLOCKERS);
     Drain {
         policy: standing.policy,
         phase: standing.phase.as_str(),
-        message: standing.message.as_deref().map(|text| cut(text, 600)),
+        message: standing.message.as_deref().map(|text| shorten(text, 600)),
         waits_for: named
             .map(|waiting| {
-                let (pod, process) = match &waiting.who {
-                    Name::Pod(name) => (Some(name), None),
-                    Name::Process(name) => (None, Some(name)),
+                let (pod, process) = match &waiting.name {
+                    BlockerName::Pod(name) => (Some(name), None),
+                    BlockerName::Process(name) => (None, Some(name)),
                 };
                 // A Kubernetes name with its namespace, or the path of a program.
-                let name = |name: Option<&String>| name.map(|name| cut(name, 320));
-                Waiting {
+                let name = |name: Option<&String>| name.map(|name| shorten(name, 320));
+                Blocker {
                     pod: name(pod),
                     process: name(process),
-                    reason: cut(&waiting.reason, LONGEST_REASON),
+                    reason: shorten(&waiting.reason, MAX_REASON_CHARS),
                 }
             })
             .collect(),
-        more_waits_for: standing.waits_for.len().saturating_sub(MOST_WAITING),
+        more_waits_for: standing.waits_for.len().saturating_sub(MAX_BLOCKERS),
     }
 }
 
-fn chosen_by(status: &Status) -> Option<&str> {
+fn chosen_by(status: &NodeLayoutStatus) -> Option<&str> {
     status.layout.as_ref()?;
-    Some(match (status.label, status.by_hand) {
+    Some(match (status.label, status.is_manual) {
         (Some(label), _) => label,
         (None, true) => "hand",
         (None, false) => "settings",
@@ -262,7 +262,7 @@ fn geometry(device: &DeviceStatus, inventory: &Inventory) -> Option<String> {
     Some(names.collect::<Vec<String>>().join(","))
 }
 
-fn cut(text: &str, longest: usize) -> String {
+fn shorten(text: &str, longest: usize) -> String {
     if text.chars().count() <= longest {
         return text.to_owned();
     }
@@ -276,11 +276,11 @@ fn cut(text: &str, longest: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::holder::PodDevice;
+    use crate::domain::holder::DeviceAllocation;
     use crate::domain::inventory::{Machine, NvmlState};
     use crate::domain::node::drain::Stage;
     use crate::domain::reason::Reason;
-    use crate::domain::sharing::status::{Kept, Mode, ResourceStatus};
+    use crate::domain::sharing::status::{ResourceStatus, RetainedId, SharingMode};
     use crate::domain::sharing::{ResourceName, ShareId};
 
     fn empty() -> Inventory {
@@ -292,7 +292,7 @@ mod tests {
         }
     }
 
-    fn status(devices: usize, message: &str) -> Status {
+    fn status(devices: usize, message: &str) -> NodeLayoutStatus {
         let device = |number: usize| DeviceStatus {
             pci: format!("0000:{number:02x}:00.0").parse().unwrap(),
             name: format!("GPU {number}"),
@@ -303,19 +303,19 @@ mod tests {
             waits_for_holders: false,
             progress: None,
         };
-        Status {
+        NodeLayoutStatus {
             layout: Some("night".to_owned()),
             label: Some("octavo.dev/layout"),
-            layouts: Some("0123456789ab".to_owned()),
+            layouts_version: Some("0123456789ab".to_owned()),
             state: Some("blocked"),
             devices: (0..devices).map(device).collect(),
-            ..Status::default()
+            ..NodeLayoutStatus::default()
         }
     }
 
     #[test]
-    fn it_says_what_was_chosen_by_whom_and_who_is_in_the_way() {
-        let yielded = [Yielded {
+    fn annotation_names_layout_source_and_blockers() {
+        let yielded = [ConflictingKey {
             key: "nvidia.com/gpu.count".to_owned(),
             owner: "nfd-master".to_owned(),
         }];
@@ -324,15 +324,15 @@ mod tests {
             text,
             r#"{"layout":"night","chosenBy":"octavo.dev/layout","layouts":"0123456789ab","state":"blocked","leftToOthers":[{"key":"nvidia.com/gpu.count","owner":"nfd-master"}],"devices":[{"name":"GPU 0","pci":"0000:00:00.0","state":"blocked","message":"pid 7"}]}"#
         );
-        let text = annotation(&Status::default(), &empty(), &[], None);
+        let text = annotation(&NodeLayoutStatus::default(), &empty(), &[], None);
         assert_eq!(text, r#"{"devices":[]}"#);
     }
 
     /// Sharing status with texts of this length and this number of kept device IDs.
     fn shared(length: usize, kept: usize) -> SharingStatus {
-        let kept_one = Kept {
+        let kept_one = RetainedId {
             id: ShareId::replica("GPU-5fd4087b-86f3-7a43-b711-4771313afc50", 5),
-            by: PodDevice {
+            by: DeviceAllocation {
                 namespace: "team-a".to_owned(),
                 pod: format!("notebook{}", "ö".repeat(length)),
                 container: "main".to_owned(),
@@ -347,21 +347,21 @@ mod tests {
             units: Vec::new(),
         };
         SharingStatus {
-            mode: Mode::Embedded,
-            state: Reason::SharingHeld.word(),
+            mode: SharingMode::Embedded,
+            state: Reason::SharingHeld.as_str(),
             message: Some(format!("one is held{}", "ö".repeat(length))),
             resources: vec![resource],
-            kept: vec![kept_one; kept],
+            retained: vec![kept_one; kept],
             hand_off: None,
             named: None,
         }
     }
 
     #[test]
-    fn it_says_how_far_what_is_given_out_is_what_shall_be() {
-        let status = Status {
+    fn annotation_contains_sharing_status() {
+        let status = NodeLayoutStatus {
             sharing: Some(shared(0, 1)),
-            ..Status::default()
+            ..NodeLayoutStatus::default()
         };
         assert_eq!(
             annotation(&status, &empty(), &[], None),
@@ -370,21 +370,27 @@ mod tests {
     }
 
     #[test]
-    fn it_says_whom_a_drain_waits_for_and_why() {
-        let waiting = |who, reason: &str| crate::domain::node::drain::Waiting {
-            who,
+    fn annotation_lists_drain_blockers_with_reasons() {
+        let waiting = |who, reason: &str| crate::domain::node::drain::Blocker {
+            name: who,
             reason: reason.to_owned(),
         };
-        let standing = Standing {
+        let standing = DrainStatus {
             policy: "affected",
-            phase: Stage::Emptying,
+            phase: Stage::Evicting,
             message: None,
             waits_for: vec![
-                waiting(Name::Pod("team-a/notebook-7".to_owned()), "is ending"),
-                waiting(Name::Process("pid 7, python".to_owned()), "it is no pod's"),
+                waiting(
+                    BlockerName::Pod("team-a/notebook-7".to_owned()),
+                    "is ending",
+                ),
+                waiting(
+                    BlockerName::Process("pid 7, python".to_owned()),
+                    "it is no pod's",
+                ),
             ],
         };
-        let text = annotation(&Status::default(), &empty(), &[], Some(&standing));
+        let text = annotation(&NodeLayoutStatus::default(), &empty(), &[], Some(&standing));
         assert_eq!(
             text,
             r#"{"drain":{"policy":"affected","phase":"emptying","waitsFor":[{"pod":"team-a/notebook-7","reason":"is ending"},{"process":"pid 7, python","reason":"it is no pod's"}]},"devices":[]}"#
@@ -392,22 +398,26 @@ mod tests {
     }
 
     #[test]
-    fn however_much_there_is_to_say_it_fits() {
+    fn annotation_never_exceeds_its_size_limit() {
         for (devices, length) in [(16, 5000), (64, 5000), (200, 5000), (16, 0)] {
-            let waiting = crate::domain::node::drain::Waiting {
-                who: Name::Pod("ö".repeat(length)),
+            let waiting = crate::domain::node::drain::Blocker {
+                name: BlockerName::Pod("ö".repeat(length)),
                 reason: "ü".repeat(length),
             };
-            let standing = Standing {
+            let standing = DrainStatus {
                 policy: "node",
-                phase: Stage::Emptying,
+                phase: Stage::Evicting,
                 message: Some("ä".repeat(length)),
                 waits_for: vec![waiting; 300],
             };
             let mut status = status(devices, &"ä".repeat(length));
             status.sharing = Some(shared(length, 300));
             let text = annotation(&status, &empty(), &[], Some(&standing));
-            assert!(text.len() <= LONGEST, "{devices}: {}", text.len());
+            assert!(
+                text.len() <= MAX_ANNOTATION_BYTES,
+                "{devices}: {}",
+                text.len()
+            );
             let read: serde_json::Value = serde_json::from_str(&text).unwrap();
             let told = read["devices"].as_array().unwrap().len();
             let left = usize::try_from(read["moreDevices"].as_u64().unwrap_or_default()).unwrap();

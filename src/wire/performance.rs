@@ -4,10 +4,10 @@
 //! one that Open Data Hub's dashboard reads (opendatahub-io/odh-dashboard, the table of hardware configurations).
 
 use super::slo::{RowJson, rows};
-use crate::domain::matching::{Measured, RequestError};
+use crate::domain::matching::{Measurement, RequestError};
 
 /// Returns the rows with a measured speed in tokens per second, skipping the others.
-pub fn measured(given: Vec<RowJson>) -> Result<Vec<Measured>, RequestError> {
+pub fn measured_speeds(given: Vec<RowJson>) -> Result<Vec<Measurement>, RequestError> {
     let field = "performance";
     let speeds: Vec<Option<serde_json::Value>> = given
         .iter()
@@ -25,7 +25,7 @@ pub fn measured(given: Vec<RowJson>) -> Result<Vec<Measured>, RequestError> {
         })?;
         // Zero means that the speed was not measured.
         if tokens_per_second > 0.0 {
-            all.push(Measured {
+            all.push(Measurement {
                 hardware: row.hardware,
                 count: row.count,
                 tokens_per_second,
@@ -41,7 +41,7 @@ mod tests {
 
     fn told(text: &str) -> Result<Vec<(String, u32, f64)>, String> {
         let rows = serde_json::from_str(text).unwrap();
-        let all = measured(rows).map_err(|error| format!("{}: {error}", error.field))?;
+        let all = measured_speeds(rows).map_err(|error| format!("{}: {error}", error.field))?;
         let all = all.into_iter();
         Ok(all
             .map(|one| (one.hardware, one.count, one.tokens_per_second))
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_is_read_and_what_was_not_is_passed_over() {
+    fn rows_without_speed_are_skipped() {
         let row = r#"{"hardware_type": "H200", "hardware_count": 2, "tps_mean": 120, "ttft_p90": 1, "use_case": "chat"}"#;
         let expected = Ok(vec![("H200".to_owned(), 2, 120.0)]);
         assert_eq!(told(&format!("[{row}]")), expected);
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn i12_what_is_no_row_is_refused_with_its_place() {
+    fn i12_invalid_row_is_rejected_with_its_number() {
         for (text, said) in [
             (
                 r#"[{"hardware_type": "H200", "hardware_count": 0}]"#,

@@ -5,8 +5,8 @@
 //! sentences and may change; all other fields are for programs. `docs/plan-document.md` describes the fields.
 
 mod blocked;
-mod refused;
 mod sharing;
+mod unsupported;
 mod write;
 
 use std::collections::BTreeMap;
@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use self::blocked::{CauseJson, CauseKind, HolderJson, PodJson};
-pub use self::refused::refused;
 pub use self::sharing::{ShareJson, TimeSlicingJson};
-pub use self::write::{Subject, document};
+pub use self::unsupported::refused;
+pub use self::write::{PlanInputs, document};
 use super::api::API_VERSION;
 
 /// A plan as a document.
@@ -100,10 +100,10 @@ pub struct DeviceJson {
     pub slices: Option<u32>,
     /// The GPU instances it has now, by place.
     #[serde(default)]
-    pub before: Vec<BeforeJson>,
+    pub before: Vec<PresentInstanceJson>,
     /// Those it would have; left out where it is blocked or infeasible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<Vec<AfterJson>>,
+    pub after: Option<Vec<PlannedInstanceJson>>,
     /// What would be done, in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepJson>,
@@ -154,7 +154,7 @@ pub struct PlacementJson {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = PresentInstance)]
-pub struct BeforeJson {
+pub struct PresentInstanceJson {
     /// The driver's id.
     pub gpu_instance: u32,
     /// The name of its profile; left out where the device does not offer it.
@@ -190,7 +190,7 @@ pub struct PresentComputeJson {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = PlannedInstance)]
-pub struct AfterJson {
+pub struct PlannedInstanceJson {
     /// The driver's id, of one that is there already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_instance: Option<u32>,

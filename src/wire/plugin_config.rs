@@ -15,35 +15,35 @@ use thiserror::Error;
 use crate::domain::labels::MigStrategy;
 use crate::domain::sharing::ResourceName;
 use crate::domain::sharing::diagnosis;
-use crate::domain::sharing::hand_off::{PluginConfig, Replicated};
+use crate::domain::sharing::hand_off::{PluginConfig, ReplicatedResource};
 
 /// Prefix of our keys.
-pub const PREFIX: &str = "octavo-";
+pub const KEY_PREFIX: &str = "octavo-";
 /// Maximum size of a configuration, in bytes: about sixty resources.
-pub const LONGEST: usize = 4096;
+pub const MAX_CONFIG_BYTES: usize = 4096;
 /// Maximum length of a label value. Source: Kubernetes.
-const LONGEST_KEY: usize = 63;
+const MAX_KEY_CHARS: usize = 63;
 /// Bytes of the digest in a key, each written as two digits.
-const DIGEST: usize = 4;
+const DIGEST_BYTES: usize = 4;
 
 /// Why a key and its configuration are rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum NotOurs {
+pub enum PluginConfigError {
     /// The key does not have our format.
     #[error("a key is called octavo-LAYOUT-DIGEST and has at most 63 characters")]
-    Key,
+    InvalidKey,
     /// The configuration is too long.
-    #[error("a configuration has at most {LONGEST} bytes, and this has {0}")]
-    Long(usize),
+    #[error("a configuration has at most {MAX_CONFIG_BYTES} bytes, and this has {0}")]
+    TooLong(usize),
     /// The configuration cannot be parsed.
     #[error("the configuration cannot be read: {0}")]
-    Form(String),
+    Malformed(String),
     /// The configuration contains more than sharing, or is formatted differently.
     #[error("the configuration is not what an agent would have written")]
-    Other,
+    NotCanonical,
     /// The digest in the key is that of another configuration.
     #[error("the key is not the one of this configuration")]
-    Digest,
+    DigestMismatch,
 }
 
 #[derive(Debug, Deserialize)]
@@ -91,7 +91,7 @@ pub fn text(config: &PluginConfig) -> String {
         config.rename_by_default,
         config.fail_requests_greater_than_one,
     );
-    for Replicated { name, replicas } in &config.resources {
+    for ReplicatedResource { name, replicas } in &config.resources {
         // Writing to a `String` cannot fail.
         let _written = writeln!(text, "    - name: {name}\n      replicas: {replicas}");
     }
@@ -101,30 +101,32 @@ pub fn text(config: &PluginConfig) -> String {
 /// Returns the key of a configuration that the layout requires. The key is also a valid label value.
 pub fn key(layout: &str, text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
-    let room = LONGEST_KEY.saturating_sub(PREFIX.len() + 1 + 2 * DIGEST);
+    let room = MAX_KEY_CHARS.saturating_sub(KEY_PREFIX.len() + 1 + 2 * DIGEST_BYTES);
     let safe = layout.chars().map(|c| if is_plain(c) { c } else { '-' });
     let safe: String = safe.take(room).collect();
-    format!("{PREFIX}{safe}-{}", digits(text))
+    format!("{KEY_PREFIX}{safe}-{}", short_digest(text))
 }
 
 /// Parses a configuration that an agent may have written.
-pub fn read(key: &str, text: &str) -> Result<PluginConfig, NotOurs> {
-    let name = key.strip_prefix(PREFIX).ok_or(NotOurs::Key)?;
-    let (layout, said) = name.rsplit_once('-').ok_or(NotOurs::Key)?;
-    if text.len() > LONGEST {
-        return Err(NotOurs::Long(text.len()));
+pub fn read(key: &str, text: &str) -> Result<PluginConfig, PluginConfigError> {
+    let name = key
+        .strip_prefix(KEY_PREFIX)
+        .ok_or(PluginConfigError::InvalidKey)?;
+    let (layout, said) = name.rsplit_once('-').ok_or(PluginConfigError::InvalidKey)?;
+    if text.len() > MAX_CONFIG_BYTES {
+        return Err(PluginConfigError::TooLong(text.len()));
     }
-    let document: Document =
-        serde_saphyr::from_str(text).map_err(|error| NotOurs::Form(first_line(&error)))?;
-    let config = config(document).ok_or(NotOurs::Other)?;
+    let document: Document = serde_saphyr::from_str(text)
+        .map_err(|error| PluginConfigError::Malformed(first_line(&error)))?;
+    let config = config(document).ok_or(PluginConfigError::NotCanonical)?;
     if self::text(&config) != text {
-        return Err(NotOurs::Other);
+        return Err(PluginConfigError::NotCanonical);
     }
-    if digits(text) != said {
-        return Err(NotOurs::Digest);
+    if short_digest(text) != said {
+        return Err(PluginConfigError::DigestMismatch);
     }
     if self::key(layout, text) != key {
-        return Err(NotOurs::Key);
+        return Err(PluginConfigError::InvalidKey);
     }
     Ok(config)
 }
@@ -134,7 +136,7 @@ fn config(document: Document) -> Option<PluginConfig> {
     let mut resources = Vec::new();
     for Resource { name, replicas } in sharing.resources {
         let name: ResourceName = name.parse().ok()?;
-        resources.push(Replicated { name, replicas });
+        resources.push(ReplicatedResource { name, replicas });
     }
     let strategies = [MigStrategy::None, MigStrategy::Single, MigStrategy::Mixed];
     let said = document.flags.mig_strategy;
@@ -152,10 +154,10 @@ fn config(document: Document) -> Option<PluginConfig> {
 }
 
 /// First digits of the text's SHA-256.
-fn digits(text: &str) -> String {
+fn short_digest(text: &str) -> String {
     let digest = digest(&SHA256, text.as_bytes());
     let mut digits = String::new();
-    for byte in digest.as_ref().iter().take(DIGEST) {
+    for byte in digest.as_ref().iter().take(DIGEST_BYTES) {
         let _written = write!(digits, "{byte:02x}");
     }
     digits
@@ -173,7 +175,7 @@ mod tests {
     use super::*;
 
     fn config() -> PluginConfig {
-        let replicated = |name: &str, replicas| Replicated {
+        let replicated = |name: &str, replicas| ReplicatedResource {
             name: name.parse().unwrap(),
             replicas,
         };
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_is_what_nvidias_plugin_reads_and_reads_back_as_what_it_was_written_from() {
+    fn written_config_matches_nvidia_format_and_round_trips() {
         let written = text(&config());
         let expected = "\
 version: v1
@@ -211,7 +213,7 @@ sharing:
     }
 
     #[test]
-    fn a_key_is_a_labels_value_and_a_config_maps_key_whatever_the_layout_is_called() {
+    fn key_is_valid_as_label_value_and_config_map_key() {
         let text = text(&config());
         for layout in [
             "notebooks",
@@ -222,7 +224,7 @@ sharing:
             "-.-",
         ] {
             let key = key(layout, &text);
-            assert!(key.len() <= LONGEST_KEY, "{key}");
+            assert!(key.len() <= MAX_KEY_CHARS, "{key}");
             assert!(key.starts_with("octavo-"), "{key}");
             assert!(key.ends_with(|c: char| c.is_ascii_hexdigit()), "{key}");
             let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
@@ -234,7 +236,7 @@ sharing:
     }
 
     #[test]
-    fn i12_whatever_an_agent_would_not_have_written_is_refused() {
+    fn i12_non_canonical_config_is_rejected() {
         let good = text(&config());
         let swapped = good.replace("replicas: 4", "replicas: 1");
         let mps = good.replace("timeSlicing", "mps");
@@ -250,7 +252,7 @@ sharing:
             resources: Vec::new(),
             ..config()
         });
-        let long = format!("{good}{}", "#".repeat(LONGEST));
+        let long = format!("{good}{}", "#".repeat(MAX_CONFIG_BYTES));
         let bomb = "a: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]\n".to_owned();
         for wrong in [
             swapped,
@@ -271,11 +273,14 @@ sharing:
             assert!(read(&key, &wrong).is_err(), "{wrong}");
         }
         let of_another = key("a", "something else");
-        assert_eq!(read(&of_another, &good), Err(NotOurs::Digest));
+        assert_eq!(
+            read(&of_another, &good),
+            Err(PluginConfigError::DigestMismatch)
+        );
         for wrong in ["default", "octavo-", "octavo-a", "../octavo-a-12345678", ""] {
             assert!(read(wrong, &good).is_err(), "{wrong}");
         }
         let spaced = key("a", &good).replace("octavo-a", "octavo-a b");
-        assert_eq!(read(&spaced, &good), Err(NotOurs::Key));
+        assert_eq!(read(&spaced, &good), Err(PluginConfigError::InvalidKey));
     }
 }

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use crate::domain::fleet::SharingReport;
 use crate::domain::sharing::health::Health;
-use crate::domain::sharing::status::{Kept, ResourceStatus, UnitStatus};
+use crate::domain::sharing::status::{ResourceStatus, RetainedId, UnitStatus};
 
 /// How far what a node gives out to pods is what shall be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -87,7 +87,7 @@ impl From<&SharingReport> for SharingJson {
                 .iter()
                 .map(SharedResourceJson::from)
                 .collect(),
-            kept: report.kept.iter().map(KeptJson::from).collect(),
+            kept: report.retained.iter().map(KeptJson::from).collect(),
             plugin_config_key: hand_off.map(|told| told.key.clone()),
         }
     }
@@ -117,8 +117,8 @@ impl From<&UnitStatus> for SharedUnitJson {
     }
 }
 
-impl From<&Kept> for KeptJson {
-    fn from(kept: &Kept) -> Self {
+impl From<&RetainedId> for KeptJson {
+    fn from(kept: &RetainedId) -> Self {
         Self {
             id: kept.id.to_string(),
             namespace: kept.by.namespace.clone(),

@@ -3,7 +3,7 @@
 //! Rows have the format of Open Data Hub's model catalog (`hardware_type`, `hardware_count`, `requests_per_second`, and
 //! latencies by name). Other fields belong to the catalog and are ignored. Objectives are parsed strictly.
 
-mod catalogue;
+mod rows_file;
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-pub use self::catalogue::{Found, RowsError, parse};
+pub use self::rows_file::{MeasuredRows, RowsError, parse};
 use super::api::API_VERSION;
 use crate::domain::matching::RequestError;
 use crate::domain::price::{Currency, PriceError, shown};
-use crate::domain::slo::{Hardware, Judged, Objectives, Row};
+use crate::domain::slo::{Hardware, MeasuredRow, Objectives, RowEvaluation};
 
 /// Maximum number of rows in a request.
-pub const MOST_ROWS: usize = 1000;
+pub const MAX_ROWS: usize = 1000;
 /// Maximum number of latency objectives.
-const MOST_LATENCIES: usize = 32;
+const MAX_LATENCIES: usize = 32;
 /// Maximum length of a hardware name.
-const LONGEST_NAME: usize = 64;
+const MAX_HARDWARE_NAME_BYTES: usize = 64;
 /// Maximum number of devices per replica of the service.
-const MOST_DEVICES: u64 = 100_000;
+const MAX_DEVICES: u64 = 100_000;
 /// Prefixes of latency names.
-const LATENCIES: [&str; 3] = ["ttft_", "itl_", "e2e_"];
+const LATENCY_PREFIXES: [&str; 3] = ["ttft_", "itl_", "e2e_"];
 
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -149,7 +149,7 @@ impl SloProfile {
 
 impl SloRow {
     /// Describes the matching profiles: `Premium GPU (opendatahub/premium) - 4 available - 5.00 USD/h - keeps all`.
-    pub fn offers(&self) -> Vec<String> {
+    pub fn profile_descriptions(&self) -> Vec<String> {
         let cost = match (&self.per_hour, &self.currency) {
             (Some(price), Some(currency)) => format!("{} {currency}/h", shown(price)),
             (Some(price), None) => format!("{}/h", shown(price)),
@@ -179,12 +179,12 @@ impl TryFrom<ObjectivesJson> for Objectives {
 
     fn try_from(asked: ObjectivesJson) -> Result<Self, RequestError> {
         let field = "objectives.latenciesAtMost";
-        if asked.latencies_at_most.len() > MOST_LATENCIES {
-            let problem = format!("at most {MOST_LATENCIES} latencies can be asked for");
+        if asked.latencies_at_most.len() > MAX_LATENCIES {
+            let problem = format!("at most {MAX_LATENCIES} latencies can be asked for");
             return Err(RequestError::new(field, problem));
         }
         for (name, most) in &asked.latencies_at_most {
-            let known = LATENCIES.iter().any(|start| name.starts_with(start));
+            let known = LATENCY_PREFIXES.iter().any(|start| name.starts_with(start));
             if !known || name.len() > 40 {
                 let name: String = name.chars().take(40).collect();
                 let problem = format!(
@@ -192,13 +192,13 @@ impl TryFrom<ObjectivesJson> for Objectives {
                 );
                 return Err(RequestError::new(field, problem));
             }
-            positive(field, *most)?;
+            require_positive(field, *most)?;
         }
         let price = |field: &'static str| {
             move |error: PriceError| RequestError::new(field, error.to_string())
         };
         if let Some(asked) = asked.requests_per_second_at_least {
-            positive("objectives.requestsPerSecondAtLeast", asked)?;
+            require_positive("objectives.requestsPerSecondAtLeast", asked)?;
         }
         let ceiling = asked.price_at_most_per_hour.map(|text| text.parse());
         let option = asked.purchase_option.map(|text| text.parse());
@@ -217,31 +217,30 @@ impl TryFrom<ObjectivesJson> for Objectives {
 }
 
 /// Validates and converts measured rows.
-pub fn rows(given: Vec<RowJson>) -> Result<Vec<Row>, RequestError> {
-    if given.len() > MOST_ROWS {
-        let problem = format!("at most {MOST_ROWS} rows are judged at once");
+pub fn rows(given: Vec<RowJson>) -> Result<Vec<MeasuredRow>, RequestError> {
+    if given.len() > MAX_ROWS {
+        let problem = format!("at most {MAX_ROWS} rows are judged at once");
         return Err(RequestError::new("rows", problem));
     }
     let numbered = (1..).zip(given);
-    numbered.map(|(at, row)| read(at, row)).collect()
+    numbered.map(|(at, row)| read_row(at, row)).collect()
 }
 
 /// Validates and converts a row. `at` is its number, from 1.
-fn read(at: usize, row: RowJson) -> Result<Row, RequestError> {
+fn read_row(at: usize, row: RowJson) -> Result<MeasuredRow, RequestError> {
     let wrong = |problem: String| RequestError::new("rows", format!("row {at}: {problem}"));
-    if row.hardware_type.trim().is_empty() || row.hardware_type.len() > LONGEST_NAME {
+    if row.hardware_type.trim().is_empty() || row.hardware_type.len() > MAX_HARDWARE_NAME_BYTES {
         return Err(wrong(format!(
-            "hardware_type has from 1 to {LONGEST_NAME} characters"
+            "hardware_type has from 1 to {MAX_HARDWARE_NAME_BYTES} characters"
         )));
     }
-    let count = Some(row.hardware_count).filter(|count| (1..=MOST_DEVICES).contains(count));
+    let count = Some(row.hardware_count).filter(|count| (1..=MAX_DEVICES).contains(count));
     let count = count.and_then(|count| u32::try_from(count).ok());
-    let count =
-        count.ok_or_else(|| wrong(format!("hardware_count is from 1 to {MOST_DEVICES}")))?;
+    let count = count.ok_or_else(|| wrong(format!("hardware_count is from 1 to {MAX_DEVICES}")))?;
     let mut latencies = BTreeMap::new();
     for (name, value) in row.more {
         // Null means that the latency was not measured.
-        if !LATENCIES.iter().any(|start| name.starts_with(start)) || value.is_null() {
+        if !LATENCY_PREFIXES.iter().any(|start| name.starts_with(start)) || value.is_null() {
             continue;
         }
         let number = value.as_f64().filter(|number| *number >= 0.0);
@@ -254,7 +253,7 @@ fn read(at: usize, row: RowJson) -> Result<Row, RequestError> {
     }
     // Zero means that the throughput was not measured.
     let rps = rps.filter(|rps| *rps > 0.0);
-    Ok(Row {
+    Ok(MeasuredRow {
         hardware: row.hardware_type,
         count,
         requests_per_second: rps,
@@ -262,7 +261,7 @@ fn read(at: usize, row: RowJson) -> Result<Row, RequestError> {
     })
 }
 
-fn positive(field: &'static str, number: f64) -> Result<(), RequestError> {
+fn require_positive(field: &'static str, number: f64) -> Result<(), RequestError> {
     if number.is_finite() && number > 0.0 {
         Ok(())
     } else {
@@ -275,12 +274,12 @@ fn positive(field: &'static str, number: f64) -> Result<(), RequestError> {
 
 impl SloAnswer {
     /// Creates the response from the evaluated `rows`. `here` lists the accelerator types of the fleet.
-    pub fn of(
-        rows: &[Row],
-        judged: Vec<Judged>,
+    pub fn new(
+        rows: &[MeasuredRow],
+        judged: Vec<RowEvaluation>,
         (here, currency): (&[String], Option<&Currency>),
     ) -> Self {
-        let met = judged.iter().filter(|one| one.misses.is_empty()).count();
+        let met = judged.iter().filter(|one| one.unmet.is_empty()).count();
         let items = judged.into_iter().filter_map(|one| {
             let row = rows.get(one.row)?;
             let types: Vec<String> = match &one.hardware {
@@ -300,7 +299,7 @@ impl SloAnswer {
                 replicas: one.replicas,
                 currency: one.per_hour.and(currency).map(ToString::to_string),
                 per_hour: one.per_hour.map(|price| price.to_string()),
-                misses: one.misses,
+                misses: one.unmet,
                 profiles: Vec::new(),
             })
         });

@@ -23,7 +23,7 @@ use prost::Message;
 
 pub use self::error::{StatusError, StatusProblem};
 use crate::domain::catalog::ProfileCatalog;
-use crate::domain::fleet::{LARGEST_USAGE, LayoutStatus, SharingReport};
+use crate::domain::fleet::{LayoutStatus, MAX_USAGE_BYTES, SharingReport};
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Device, Inventory, Machine, Neuron, NvmlState};
 use crate::domain::labels::LabelSet;
@@ -33,21 +33,21 @@ use crate::proto::v1;
 
 /// Maximum length of every list of a device: many times the number of instances, profiles, placements, links or
 /// problems of any device.
-pub const MOST: usize = 256;
+pub const MAX_LIST_ITEMS: usize = 256;
 /// Maximum number of processes of a device.
-pub const MOST_PROCESSES: usize = 4096;
+pub const MAX_PROCESSES: usize = 4096;
 
 /// Maximum number of Neuron devices of a node. Source: the driver supports 64.
-pub const MOST_NEURON: usize = 64;
+pub const MAX_NEURON_DEVICES: usize = 64;
 
-const DEVICE: &str = "device/";
-const NEURON: &str = "neuron";
-const NEURON_DEVICE: &str = "neuron/";
-const PROFILES: &str = "profiles/";
+const DEVICE_PREFIX: &str = "device/";
+const NEURON_KEY: &str = "neuron";
+const NEURON_DEVICE_PREFIX: &str = "neuron/";
+const PROFILES_PREFIX: &str = "profiles/";
 
 /// The status reported by a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Status {
+pub struct NodeStatus {
     /// The devices of the node.
     pub inventory: Inventory,
     /// The node labels.
@@ -60,7 +60,7 @@ pub struct Status {
     pub usage: Option<Usage>,
 }
 
-impl Status {
+impl NodeStatus {
     /// Status of a node without an agent: its individual devices are unknown.
     pub fn without_agent() -> Self {
         Self {
@@ -95,7 +95,10 @@ pub fn encode(inventory: &Inventory, labels: &LabelSet, layout: Option<&LayoutSt
     ];
     parts.extend(layout.map(|one| (PartKey::layout(), content(&write::layout(one)))));
     for device in &inventory.devices {
-        let offer = device.mig.state().and_then(|state| offer(&state.catalog));
+        let offer = device
+            .mig
+            .state()
+            .and_then(|state| profiles_part(&state.catalog));
         let profiles = offer.as_ref().map(|(key, _)| key.to_string());
         let message = write::device(device, profiles.unwrap_or_default());
         parts.push((PartKey::device(device.pci), content(&message)));
@@ -116,13 +119,13 @@ pub fn encode_sharing(report: &SharingReport) -> (PartKey, Content) {
     (PartKey::sharing(), content(&sharing::write(report)))
 }
 
-/// Encodes the part `usage`, to be added to the others. The decoder accepts at most [`LARGEST_USAGE`] bytes.
+/// Encodes the part `usage`, to be added to the others. The decoder accepts at most [`MAX_USAGE_BYTES`] bytes.
 pub fn encode_usage(usage: &Usage) -> (PartKey, Content) {
     (PartKey::usage(), content(&usage::write(usage)))
 }
 
 /// Encodes the part with a device's profile catalog. Returns `None` for an empty catalog.
-fn offer(catalog: &ProfileCatalog) -> Option<(PartKey, Content)> {
+fn profiles_part(catalog: &ProfileCatalog) -> Option<(PartKey, Content)> {
     if catalog.profiles().is_empty() {
         return None;
     }
@@ -135,7 +138,7 @@ fn content(message: &impl Message) -> Content {
 }
 
 /// Decodes a status.
-pub fn decode(parts: &Parts) -> Result<Status, StatusError> {
+pub fn decode(parts: &Parts) -> Result<NodeStatus, StatusError> {
     let key = PartKey::node();
     let node = parts.get(key.as_str());
     let node = node.ok_or_else(|| StatusError::part(&key, StatusProblem::MissingPart))?;
@@ -156,7 +159,7 @@ pub fn decode(parts: &Parts) -> Result<Status, StatusError> {
     let layout = layout.map(decode_layout).transpose()?;
     let sharing = sharing.map(decode_sharing).transpose()?;
     let usage = usage.map(decode_usage).transpose()?;
-    Ok(Status {
+    Ok(NodeStatus {
         inventory: Inventory {
             machine,
             nvml,
@@ -194,7 +197,7 @@ pub fn decode_sharing(content: &Content) -> Result<SharingReport, StatusError> {
 pub fn decode_usage(content: &Content) -> Result<Usage, StatusError> {
     let key = PartKey::usage();
     let length = content.bytes().len();
-    if length > LARGEST_USAGE {
+    if length > MAX_USAGE_BYTES {
         return Err(StatusError::part(&key, StatusProblem::TooLong { length }));
     }
     decode_part(&key, content, usage::read)
@@ -205,8 +208,8 @@ pub fn decode_neuron(parts: &Parts) -> Result<Option<Neuron>, StatusError> {
     let key = PartKey::neuron();
     let devices = || neuron_parts(parts).filter(|(found, _)| **found != key);
     let count = devices().count();
-    if count > MOST_NEURON {
-        let limit = MOST_NEURON;
+    if count > MAX_NEURON_DEVICES {
+        let limit = MAX_NEURON_DEVICES;
         return Err(StatusError::part(
             &key,
             StatusProblem::TooMany { count, limit },
@@ -229,12 +232,15 @@ pub fn decode_neuron(parts: &Parts) -> Result<Option<Neuron>, StatusError> {
 
 /// Returns the Neuron device number in a key.
 fn neuron_number(key: &PartKey) -> Result<u32, StatusError> {
-    let text = key.as_str().strip_prefix(NEURON_DEVICE).unwrap_or_default();
+    let text = key
+        .as_str()
+        .strip_prefix(NEURON_DEVICE_PREFIX)
+        .unwrap_or_default();
     let number = text.parse().ok();
     // A number can be spelled in several ways, but each device has only one part.
     number
         .filter(|number| PartKey::neuron_device(*number) == *key)
-        .ok_or_else(|| StatusError::part(key, StatusProblem::Number))
+        .ok_or_else(|| StatusError::part(key, StatusProblem::NonCanonicalNumber))
 }
 
 /// Decodes a part `device/<PCI address>`, using the profile catalogs of the same status.
@@ -252,12 +258,12 @@ pub fn decode_device(
 /// Parts that are devices.
 pub fn device_parts(parts: &Parts) -> impl Iterator<Item = (&PartKey, &Content)> {
     let parts = parts.iter();
-    parts.filter(|(key, _)| key.as_str().starts_with(DEVICE))
+    parts.filter(|(key, _)| key.as_str().starts_with(DEVICE_PREFIX))
 }
 
 /// Parts of the Neuron driver and its devices.
 pub fn neuron_parts(parts: &Parts) -> impl Iterator<Item = (&PartKey, &Content)> {
-    let is_neurons = |key: &str| key == NEURON || key.starts_with(NEURON_DEVICE);
+    let is_neurons = |key: &str| key == NEURON_KEY || key.starts_with(NEURON_DEVICE_PREFIX);
     let parts = parts.iter();
     parts.filter(move |(key, _)| is_neurons(key.as_str()))
 }
@@ -265,18 +271,18 @@ pub fn neuron_parts(parts: &Parts) -> impl Iterator<Item = (&PartKey, &Content)>
 /// Parts that are profile catalogs.
 pub fn profile_parts(parts: &Parts) -> impl Iterator<Item = (&PartKey, &Content)> {
     let parts = parts.iter();
-    parts.filter(|(key, _)| key.as_str().starts_with(PROFILES))
+    parts.filter(|(key, _)| key.as_str().starts_with(PROFILES_PREFIX))
 }
 
 /// Returns the PCI address in a key.
 pub fn device_address(key: &PartKey) -> Result<PciAddress, StatusError> {
-    let address = key.as_str().strip_prefix(DEVICE).unwrap_or_default();
+    let address = key.as_str().strip_prefix(DEVICE_PREFIX).unwrap_or_default();
     let pci = address
         .parse::<PciAddress>()
         .map_err(|error| StatusError::part(key, error))?;
     // An address can be spelled in several ways, but each device has only one part.
     if PartKey::device(pci) != *key {
-        return Err(StatusError::part(key, StatusProblem::Spelling));
+        return Err(StatusError::part(key, StatusProblem::NonCanonicalAddress));
     }
     Ok(pci)
 }

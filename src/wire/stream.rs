@@ -15,23 +15,23 @@ use bytes::Bytes;
 pub use self::error::{StreamError, StreamProblem};
 use crate::domain::id::NodeName;
 use crate::domain::stream::{
-    Change, Content, Digest, FromAgent, Hello, PartKey, Parts, Run, ToAgent,
+    AggregatorMessage, Change, Content, Digest, FromAgent, Hello, PartKey, Parts, Run,
 };
 use crate::proto::v1;
 use crate::proto::v1::from_agent::Message as Said;
 use crate::proto::v1::to_agent::Message as Answer;
 
 /// Maximum number of parts of a message and of a status: more than the number of devices of any node.
-pub const MOST_PARTS: usize = 1024;
+pub const MAX_PARTS: usize = 1024;
 /// Maximum size of a status in bytes, counting keys and contents ([`Parts::size`]), and of the message that carries it.
 /// An agent stays below it; an aggregator rejects anything above it.
-pub const LARGEST_STATUS: usize = 256 * 1024;
+pub const MAX_STATUS_BYTES: usize = 256 * 1024;
 /// Maximum number of characters of a boot ID, a version, and a stored reason.
-const LONGEST: usize = 128;
+const MAX_TEXT_CHARS: usize = 128;
 /// Maximum length of a node name, in bytes.
-const LONGEST_NAME: usize = 253;
+const MAX_NODE_NAME_BYTES: usize = 253;
 /// Minimum and maximum delay that an agent can be asked to wait. Other values are clamped.
-const HOLD_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(10));
+const HOLD_OFF_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(10));
 
 /// Identity of the sender, apart from the run of the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub struct Identity {
 
 /// A message from an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Incoming {
+pub enum ReceivedMessage {
     /// The first message of every connection.
     Hello {
         /// The claimed identity.
@@ -120,13 +120,13 @@ pub fn part((key, content): (&PartKey, &Content)) -> v1::Part {
 }
 
 /// Encodes a message of the aggregator.
-pub fn encode_to_agent(message: &ToAgent) -> v1::ToAgent {
+pub fn encode_to_agent(message: &AggregatorMessage) -> v1::ToAgent {
     let answer = match message {
-        ToAgent::Ack { seq } => Answer::Ack(v1::Ack { seq: *seq }),
-        ToAgent::Resync { reason } => Answer::Resync(v1::Resync {
+        AggregatorMessage::Ack { seq } => Answer::Ack(v1::Ack { seq: *seq }),
+        AggregatorMessage::Resync { reason } => Answer::Resync(v1::Resync {
             reason: reason.clone().into_owned(),
         }),
-        ToAgent::HoldOff {
+        AggregatorMessage::HoldOff {
             retry_after,
             reason,
         } => Answer::HoldOff(v1::HoldOff {
@@ -140,37 +140,37 @@ pub fn encode_to_agent(message: &ToAgent) -> v1::ToAgent {
 }
 
 /// Parses a message of an agent.
-pub fn parse_from_agent(message: v1::FromAgent) -> Result<Incoming, StreamError> {
+pub fn parse_from_agent(message: v1::FromAgent) -> Result<ReceivedMessage, StreamError> {
     let said = message
         .message
-        .ok_or_else(|| StreamError::new("message", StreamProblem::Empty))?;
+        .ok_or_else(|| StreamError::new("message", StreamProblem::UnknownMessage))?;
     match said {
         Said::Hello(hello) => incoming_hello(hello).map_err(|error| error.within("hello")),
         Said::Snapshot(snapshot) => {
             incoming_snapshot(snapshot).map_err(|error| error.within("snapshot"))
         }
         Said::Delta(delta) => incoming_delta(delta).map_err(|error| error.within("delta")),
-        Said::Heartbeat(heartbeat) => Ok(Incoming::Heartbeat {
-            seq: numbered(heartbeat.seq).map_err(|error| error.within("heartbeat"))?,
+        Said::Heartbeat(heartbeat) => Ok(ReceivedMessage::Heartbeat {
+            seq: check_seq(heartbeat.seq).map_err(|error| error.within("heartbeat"))?,
             hash: Digest::from_number(heartbeat.state_hash),
         }),
     }
 }
 
-fn incoming_hello(hello: v1::Hello) -> Result<Incoming, StreamError> {
-    if hello.node.len() > LONGEST_NAME {
+fn incoming_hello(hello: v1::Hello) -> Result<ReceivedMessage, StreamError> {
+    if hello.node.len() > MAX_NODE_NAME_BYTES {
         return Err(StreamError::new("node", StreamProblem::TooLong));
     }
     let node = hello.node.parse();
-    Ok(Incoming::Hello {
+    Ok(ReceivedMessage::Hello {
         identity: Identity {
             node: node.map_err(|error| StreamError::new("node", error))?,
-            agent_version: short("agent_version", hello.agent_version)?,
+            agent_version: check_text("agent_version", hello.agent_version)?,
         },
         hello: Hello {
             run: Run {
                 epoch: hello.epoch,
-                boot_id: short("boot_id", hello.boot_id)?,
+                boot_id: check_text("boot_id", hello.boot_id)?,
             },
             seq: hello.seq,
             hash: Digest::from_number(hello.state_hash),
@@ -178,26 +178,26 @@ fn incoming_hello(hello: v1::Hello) -> Result<Incoming, StreamError> {
     })
 }
 
-fn incoming_snapshot(snapshot: v1::Snapshot) -> Result<Incoming, StreamError> {
-    few("parts", snapshot.parts.len())?;
-    Ok(Incoming::Snapshot {
-        seq: numbered(snapshot.seq)?,
+fn incoming_snapshot(snapshot: v1::Snapshot) -> Result<ReceivedMessage, StreamError> {
+    check_count("parts", snapshot.parts.len())?;
+    Ok(ReceivedMessage::Snapshot {
+        seq: check_seq(snapshot.seq)?,
         parts: incoming_parts("parts", snapshot.parts)?
             .into_iter()
             .collect(),
     })
 }
 
-fn incoming_delta(delta: v1::Delta) -> Result<Incoming, StreamError> {
-    few("changed", delta.changed.len())?;
-    few("removed", delta.removed.len())?;
+fn incoming_delta(delta: v1::Delta) -> Result<ReceivedMessage, StreamError> {
+    check_count("changed", delta.changed.len())?;
+    check_count("removed", delta.removed.len())?;
     let removed = delta.removed.iter().enumerate();
     let removed = removed.map(|(number, text)| {
         text.parse()
             .map_err(|error| StreamError::new(&format!("removed[{number}]"), error))
     });
-    Ok(Incoming::Delta {
-        seq: numbered(delta.seq)?,
+    Ok(ReceivedMessage::Delta {
+        seq: check_seq(delta.seq)?,
         change: Change {
             removed: removed.collect::<Result<_, _>>()?,
             changed: incoming_parts("changed", delta.changed)?,
@@ -220,52 +220,52 @@ fn incoming_parts(
     parts.collect()
 }
 
-fn few(field: &str, count: usize) -> Result<(), StreamError> {
-    if count > MOST_PARTS {
+fn check_count(field: &str, count: usize) -> Result<(), StreamError> {
+    if count > MAX_PARTS {
         return Err(StreamError::new(field, StreamProblem::TooMany { count }));
     }
     Ok(())
 }
 
 /// Checks that a sequence number is at least 1.
-fn numbered(seq: u64) -> Result<u64, StreamError> {
+fn check_seq(seq: u64) -> Result<u64, StreamError> {
     if seq == 0 {
-        return Err(StreamError::new("seq", StreamProblem::Unnumbered));
+        return Err(StreamError::new("seq", StreamProblem::ZeroSequenceNumber));
     }
     Ok(seq)
 }
 
-fn short(field: &str, text: String) -> Result<String, StreamError> {
-    if text.chars().nth(LONGEST).is_some() {
+fn check_text(field: &str, text: String) -> Result<String, StreamError> {
+    if text.chars().nth(MAX_TEXT_CHARS).is_some() {
         return Err(StreamError::new(field, StreamProblem::TooLong));
     }
     if text.chars().any(char::is_control) {
-        return Err(StreamError::new(field, StreamProblem::Control));
+        return Err(StreamError::new(field, StreamProblem::ControlCharacters));
     }
     Ok(text)
 }
 
 /// Parses a message of the aggregator. Reasons are sanitized for logging.
-pub fn parse_to_agent(message: v1::ToAgent) -> Result<ToAgent, StreamError> {
+pub fn parse_to_agent(message: v1::ToAgent) -> Result<AggregatorMessage, StreamError> {
     let answer = message
         .message
-        .ok_or_else(|| StreamError::new("message", StreamProblem::Empty))?;
+        .ok_or_else(|| StreamError::new("message", StreamProblem::UnknownMessage))?;
     Ok(match answer {
-        Answer::Ack(ack) => ToAgent::Ack { seq: ack.seq },
-        Answer::Resync(resync) => ToAgent::Resync {
-            reason: Cow::Owned(tamed(&resync.reason)),
+        Answer::Ack(ack) => AggregatorMessage::Ack { seq: ack.seq },
+        Answer::Resync(resync) => AggregatorMessage::Resync {
+            reason: Cow::Owned(sanitize(&resync.reason)),
         },
-        Answer::HoldOff(hold_off) => ToAgent::HoldOff {
+        Answer::HoldOff(hold_off) => AggregatorMessage::HoldOff {
             retry_after: Duration::from_millis(hold_off.retry_after_ms)
-                .clamp(HOLD_OFF.0, HOLD_OFF.1),
-            reason: tamed(&hold_off.reason),
+                .clamp(HOLD_OFF_RANGE.0, HOLD_OFF_RANGE.1),
+            reason: sanitize(&hold_off.reason),
         },
     })
 }
 
 /// Shortens a text and replaces control characters, which a terminal could interpret.
-fn tamed(text: &str) -> String {
-    let text = text.chars().take(LONGEST);
+fn sanitize(text: &str) -> String {
+    let text = text.chars().take(MAX_TEXT_CHARS);
     text.map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 

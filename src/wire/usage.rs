@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use crate::domain::id::TypeName;
 use crate::domain::quantity::Mebibytes;
 use crate::domain::sharing::usage::{DeviceUsage, MemoryUse, Tenant, UnitUsage, Usage};
-use crate::domain::workload::Held;
+use crate::domain::workload::HoldingCounts;
 
 /// Who has what of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
@@ -189,7 +189,7 @@ pub struct UsageSum {
 
 impl UsageSum {
     /// Creates the sum from the counted allocations.
-    pub fn new(namespace: &str, type_name: Option<&TypeName>, held: Held) -> Self {
+    pub fn new(namespace: &str, type_name: Option<&TypeName>, held: HoldingCounts) -> Self {
         Self {
             namespace: namespace.to_owned(),
             type_name: type_name.map(ToString::to_string),
@@ -246,7 +246,7 @@ pub struct UsageRow {
 impl UsageRow {
     /// Removes everything that identifies the node and the device, for clients that are not authorized to read nodes.
     /// The number of allocated shares is preserved.
-    pub fn hide_where(&mut self) {
+    pub fn redact_location(&mut self) {
         for text in [
             &mut self.node,
             &mut self.device,
@@ -262,13 +262,13 @@ impl UsageRow {
     }
 
     /// Fair share of memory in MiB, summed over all allocated IDs.
-    pub fn share_mib(&self) -> Option<u64> {
+    pub fn total_fair_share_mib(&self) -> Option<u64> {
         let given = u64::try_from(self.tenant.ids.len()).unwrap_or(u64::MAX);
         Some(self.fair_share_mib?.saturating_mul(given.max(1)))
     }
 
     /// Sort key of the rows of a node: equal for the same container and unit.
-    pub fn key(&self) -> String {
+    pub fn sort_key(&self) -> String {
         let tenant = &self.tenant;
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let first = tenant.processes.first().copied().unwrap_or_default();
@@ -364,13 +364,13 @@ impl From<&Tenant> for TenantJson {
         Self {
             namespace: tenant.namespace.clone(),
             pod: tenant.pod.clone(),
-            unnamed_pod: tenant.unnamed(),
+            unnamed_pod: tenant.unnamed_pod_uid(),
             container: tenant.container.clone(),
             ids: tenant.ids.iter().map(ToString::to_string).collect(),
             memory_mib: tenant.memory.map(Mebibytes::get),
             utilization_percent: tenant.utilization.map(|percent| percent.0),
             processes: tenant.processes.clone(),
-            over: tenant.is_over,
+            over: tenant.is_over_share,
         }
     }
 }

@@ -6,9 +6,11 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use octavo::domain::id::PciAddress;
-use octavo::domain::sharing::delivery::{DeviceFile, DeviceNumber, Files, Way, deliver};
+use octavo::domain::sharing::injection::{
+    DeviceFile, DeviceFiles, DeviceNumber, InjectionMethod, inject,
+};
 use octavo::domain::sharing::{Partition, Unit};
-use octavo::wire::cdi::{DriverEdits, describe};
+use octavo::wire::cdi::{DriverEdits, write_spec};
 use serde_json::{Value, json};
 
 use crate::patience::Finish;
@@ -52,9 +54,9 @@ fn file(path: &str, major: u32, minor: u32) -> DeviceFile {
     }
 }
 
-fn files() -> Files {
+fn files() -> DeviceFiles {
     let cap = |minor: u32| file(&format!("/dev/nvidia-caps/nvidia-cap{minor}"), 235, minor);
-    Files {
+    DeviceFiles {
         common: vec![
             file("/dev/nvidiactl", 195, 255),
             file("/dev/nvidia-uvm", 510, 0),
@@ -92,7 +94,7 @@ fn units() -> Vec<Unit> {
 
 /// What a runtime makes of a container that is given these units.
 fn runtime(folder: &Path, units: &[Unit]) -> Output {
-    let given = deliver(units, &BTreeSet::from([Way::Cdi]), &files()).unwrap();
+    let given = inject(units, &BTreeSet::from([InjectionMethod::Cdi]), &files()).unwrap();
     let mut runtime = Command::new(RUNTIME.build());
     runtime.arg(folder).args(given.cdi).finish()
 }
@@ -123,7 +125,7 @@ fn nodes(container: &Value) -> Vec<String> {
 #[test]
 fn a_runtime_gives_a_container_the_files_of_its_units_and_may_it_read_and_write_them() {
     let folder = tempfile::tempdir().unwrap();
-    let text = describe(&units(), &files(), None).unwrap();
+    let text = write_spec(&units(), &files(), None).unwrap();
     fs::write(folder.path().join("octavo.dev-gpu.json"), text).unwrap();
     let whole = container(folder.path(), &units()[..1]);
     assert_eq!(
@@ -156,8 +158,8 @@ fn a_runtime_gives_a_container_the_files_of_its_units_and_may_it_read_and_write_
 fn a_runtime_brings_the_drivers_libraries_as_nvidias_description_does() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("nvidia.yaml"), NVIDIA).unwrap();
-    let driver = DriverEdits::read(NVIDIA).unwrap();
-    let text = describe(&units(), &files(), Some(&driver)).unwrap();
+    let driver = DriverEdits::parse(NVIDIA).unwrap();
+    let text = write_spec(&units(), &files(), Some(&driver)).unwrap();
     fs::write(folder.path().join("octavo.dev-gpu.json"), text).unwrap();
     let container = container(folder.path(), &units());
     let mounts = container["mounts"].as_array().unwrap();
@@ -176,7 +178,7 @@ fn a_runtime_brings_the_drivers_libraries_as_nvidias_description_does() {
 #[test]
 fn a_runtime_that_finds_no_such_device_makes_no_container() {
     let folder = tempfile::tempdir().unwrap();
-    let text = describe(&units()[..1], &files(), None).unwrap();
+    let text = write_spec(&units()[..1], &files(), None).unwrap();
     fs::write(folder.path().join("octavo.dev-gpu.json"), &text).unwrap();
     let output = runtime(folder.path(), &units());
     assert!(!output.status.success());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nvml_sim::model::Slot;
-use octavo::domain::call::{Call, Done, Failure, FailureKind};
+use octavo::domain::call::{CallFailure, CallResult, DriverCall, FailureKind};
 use octavo::domain::catalog::Placement;
 use octavo::domain::inventory::MigMode;
 use octavo::hw::{CallWatch, GpuControl, GpuDriver, Handle};
@@ -23,24 +23,24 @@ const THREE: u32 = 9;
 
 const CREATE: &str = "nvmlDeviceCreateGpuInstanceWithPlacement";
 
-type Outcome = Result<Done, Failure>;
+type Outcome = Result<CallResult, CallFailure>;
 
-fn gpu_instance(profile_id: u32, start: u32, size: u32) -> Call {
-    Call::CreateGpuInstance {
+fn gpu_instance(profile_id: u32, start: u32, size: u32) -> DriverCall {
+    DriverCall::CreateGpuInstance {
         profile_id,
         placement: Placement { start, size },
     }
 }
 
-fn compute(gpu_instance: u32, slices: u32) -> Call {
-    Call::CreateComputeInstance {
+fn compute(gpu_instance: u32, slices: u32) -> DriverCall {
+    DriverCall::CreateComputeInstance {
         gpu_instance,
         slices,
     }
 }
 
-fn mode(to: MigMode) -> Call {
-    Call::SetMigMode { to }
+fn mode(to: MigMode) -> DriverCall {
+    DriverCall::SetMigMode { to }
 }
 
 /// Works on the GPU with this index.
@@ -58,7 +58,7 @@ async fn with<T: Send + 'static>(
     handle.work(work).await.unwrap()
 }
 
-async fn make(handle: &Handle, gpu: usize, calls: Vec<Call>) -> Vec<Outcome> {
+async fn make(handle: &Handle, gpu: usize, calls: Vec<DriverCall>) -> Vec<Outcome> {
     with(handle, gpu, |control, watch| {
         let made = calls.into_iter().map(|call| control.call(call, watch));
         made.collect()
@@ -66,13 +66,13 @@ async fn make(handle: &Handle, gpu: usize, calls: Vec<Call>) -> Vec<Outcome> {
     .await
 }
 
-async fn make_one(handle: &Handle, call: Call) -> Outcome {
+async fn make_one(handle: &Handle, call: DriverCall) -> Outcome {
     make(handle, 0, vec![call]).await.remove(0)
 }
 
 /// The id of the instance that was made where it was asked for.
 fn created(outcome: &Outcome, start: u32, size: u32) -> u32 {
-    let Ok(Done::Created { id, placement }) = outcome else {
+    let Ok(CallResult::Created { id, placement }) = outcome else {
         panic!("{outcome:?}");
     };
     assert_eq!(*placement, Placement { start, size });
@@ -109,14 +109,14 @@ async fn instances_are_made_where_they_were_asked_for_and_taken_away_again() {
         let three = call(gpu_instance(THREE, 4, 4));
         let id = created(&three, 4, 4);
         for slices in [2, 1] {
-            assert_eq!(call(compute(id, slices)), Ok(Done::AsAsked));
+            assert_eq!(call(compute(id, slices)), Ok(CallResult::Completed));
         }
         let two = call(gpu_instance(TWO, 2, 2));
         let other = created(&two, 2, 2);
-        assert_eq!(call(compute(other, 2)), Ok(Done::AsAsked));
+        assert_eq!(call(compute(other, 2)), Ok(CallResult::Completed));
         // Not the one that was made last.
         let full = call(compute(id, 1));
-        assert_eq!(failure(full).0, FailureKind::NoRoom);
+        assert_eq!(failure(full).0, FailureKind::InsufficientResources);
         let device = control.read(calls).unwrap();
         let told = device.mig.state().unwrap().gpu_instances.len();
         assert_eq!(told, 2);
@@ -130,7 +130,7 @@ async fn instances_are_made_where_they_were_asked_for_and_taken_away_again() {
     assert_eq!(state.gpu_instances.len(), 2);
     assert_eq!(latest.devices[0].problems, []);
 
-    let in_use = Call::DestroyGpuInstance {
+    let in_use = DriverCall::DestroyGpuInstance {
         gpu_instance: made.0,
     };
     assert_eq!(
@@ -140,20 +140,24 @@ async fn instances_are_made_where_they_were_asked_for_and_taken_away_again() {
             "nvmlGpuInstanceDestroy: in use (19)".to_owned()
         )
     );
-    let destroy = |compute_instance| Call::DestroyComputeInstance {
+    let destroy = |compute_instance| DriverCall::DestroyComputeInstance {
         gpu_instance: made.0,
         compute_instance,
     };
     let outcomes = make(&handle, 0, vec![destroy(0), destroy(1), in_use, in_use]).await;
     assert_eq!(
         outcomes[..3],
-        [Ok(Done::AsAsked), Ok(Done::AsAsked), Ok(Done::AsAsked)]
+        [
+            Ok(CallResult::Completed),
+            Ok(CallResult::Completed),
+            Ok(CallResult::Completed)
+        ]
     );
     let again = failure(outcomes[3].clone());
     assert_eq!(
         again,
         (
-            FailureKind::Gone,
+            FailureKind::NotFound,
             "nvmlDeviceGetGpuInstanceById: not found (6)".to_owned()
         )
     );
@@ -216,14 +220,14 @@ async fn a_refused_call_says_what_it_calls_for() {
         ("IN_USE", FailureKind::InUse, "in use (19)"),
         (
             "INSUFFICIENT_RESOURCES",
-            FailureKind::NoRoom,
+            FailureKind::InsufficientResources,
             "insufficient resources (23)",
         ),
-        ("TIMEOUT", FailureKind::Again, "timeout (10)"),
-        ("NO_PERMISSION", FailureKind::Refused, "no permission (4)"),
+        ("TIMEOUT", FailureKind::Temporary, "timeout (10)"),
+        ("NO_PERMISSION", FailureKind::Rejected, "no permission (4)"),
         (
             "INVALID_ARGUMENT",
-            FailureKind::Refused,
+            FailureKind::Rejected,
             "invalid argument (2)",
         ),
         ("GPU_IS_LOST", FailureKind::DeviceLost, "GPU is lost (15)"),
@@ -247,7 +251,8 @@ async fn where_the_driver_put_an_instance_is_told() {
     let machine = Machine::new(A100S);
     let handle = machine.spawn();
     machine.faults(&format!("- {{call: {CREATE}, wrong_placement: true}}"));
-    let Ok(Done::Created { placement, .. }) = make_one(&handle, gpu_instance(THREE, 0, 4)).await
+    let Ok(CallResult::Created { placement, .. }) =
+        make_one(&handle, gpu_instance(THREE, 0, 4)).await
     else {
         panic!("it is made");
     };
@@ -263,7 +268,7 @@ async fn an_instance_is_never_made_at_a_place_that_nobody_chose() {
     let words = format!(
         "cannot say where a GPU instance shall lie: {CREATE}: not in this driver's library"
     );
-    assert_eq!(told, (FailureKind::Refused, words));
+    assert_eq!(told, (FailureKind::Rejected, words));
     assert_eq!(real(&machine), []);
 }
 
@@ -279,7 +284,7 @@ async fn a_split_that_the_driver_does_not_offer_is_refused() {
     assert_eq!(
         failure(outcome),
         (
-            FailureKind::Refused,
+            FailureKind::Rejected,
             format!("GPU instance {id} offers no compute instance of 7 slices")
         )
     );
@@ -300,7 +305,7 @@ async fn an_instance_that_somebody_destroyed_meanwhile_is_gone() {
     assert_eq!(
         failure(outcome.await.unwrap()),
         (
-            FailureKind::Gone,
+            FailureKind::NotFound,
             "nvmlDeviceGetGpuInstanceById: not found (6)".to_owned()
         )
     );
@@ -320,12 +325,12 @@ async fn a_mode_that_is_taken_in_and_not_in_force_is_pending_with_the_reason() {
             "- {{call: nvmlDeviceSetMigMode, activation: {status}}}"
         ));
         let done = make_one(&handle, enable).await;
-        assert_eq!(done, Ok(Done::Pending(words.to_owned())));
+        assert_eq!(done, Ok(CallResult::Pending(words.to_owned())));
         assert!(!current());
     }
     // A driver that says that all is well and has done nothing: what was read says so.
     machine.faults("- {call: nvmlDeviceSetMigMode, activation: SUCCESS}");
-    assert_eq!(make_one(&handle, enable).await, Ok(Done::AsAsked));
+    assert_eq!(make_one(&handle, enable).await, Ok(CallResult::Completed));
     let read = handle.latest();
     let read = read.devices[0].mig.state().unwrap();
     assert_eq!(read.current, MigMode::Disabled);
@@ -338,8 +343,11 @@ async fn a_mode_that_is_taken_in_and_not_in_force_is_pending_with_the_reason() {
         let id = created(&three, 0, 4);
         [enabled, control.call(compute(id, 3), calls)]
     });
-    assert_eq!(outcomes.await, [Ok(Done::AsAsked), Ok(Done::AsAsked)]);
+    assert_eq!(
+        outcomes.await,
+        [Ok(CallResult::Completed), Ok(CallResult::Completed)]
+    );
     assert_eq!(real(&machine), [(THREE, 0, vec![3])]);
     let disable = make_one(&handle, mode(MigMode::Disabled)).await;
-    assert_eq!(disable, Ok(Done::Pending("in use (19)".to_owned())));
+    assert_eq!(disable, Ok(CallResult::Pending("in use (19)".to_owned())));
 }

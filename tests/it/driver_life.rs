@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nvml_sim::model::Slot;
 use octavo::domain::inventory::{
-    Completeness, Condition, Device, Inventory, Mig, NvmlState, Problem, Usage,
+    Completeness, Condition, Device, DeviceProcesses, Inventory, Mig, NvmlState, ReadProblem,
 };
 use octavo::hw::Settings;
 
@@ -89,26 +89,26 @@ async fn a_device_whose_processes_are_not_told_does_not_look_idle() {
     for function in [compute, graphics] {
         let machine = Machine::new(H100S).without(&[function]);
         for device in &machine.observe().await.devices {
-            let problem = Problem {
-                what: function.to_owned(),
+            let problem = ReadProblem {
+                source: function.to_owned(),
                 error: "not in this driver's library".to_owned(),
             };
             assert_eq!(device.problems, [problem]);
-            assert_eq!(device.usage(), Usage::Unknown);
+            assert_eq!(device.usage(), DeviceProcesses::Unknown);
         }
     }
     let machine = Machine::new(H100S);
     let handle = machine.spawn();
     machine.faults(&format!("- {{call: {compute}, return: NOT_SUPPORTED}}"));
     let device = &handle.observe().await.devices[0];
-    assert_eq!(device.usage(), Usage::Unknown);
+    assert_eq!(device.usage(), DeviceProcesses::Unknown);
     assert_eq!(device.problems[0].error, "not supported (3)");
     // A device without graphics has no graphics contexts.
     machine.faults(&format!("- {{call: {graphics}, return: NOT_SUPPORTED}}"));
     let device = &handle.observe().await.devices[0];
     assert_eq!(
         (device.usage(), &device.problems[..]),
-        (Usage::Known(&[]), &[][..])
+        (DeviceProcesses::Known(&[]), &[][..])
     );
 }
 
@@ -124,8 +124,8 @@ async fn a_right_that_is_missing_is_named() {
     assert_eq!(state.geometry, Completeness::Partial);
     assert_eq!(
         device.problems,
-        [Problem {
-            what: "nvmlDeviceGetGpuInstances".to_owned(),
+        [ReadProblem {
+            source: "nvmlDeviceGetGpuInstances".to_owned(),
             error:
                 "no permission (4): needs root and, in a container, NVIDIA_MIG_MONITOR_DEVICES=all"
                     .to_owned(),
@@ -180,7 +180,7 @@ async fn a_library_for_another_architecture_does_not_hide_the_right_one() {
 async fn without_a_driver_the_bus_shows_what_is_there() {
     let machine = Machine::new(&format!("{H100S}driver_loaded: false\n"));
     let handle = machine.spawn();
-    let mut hints = handle.hints();
+    let mut hints = handle.changes();
     let inventory = handle.observe().await;
     let NvmlState::Absent { reason } = &inventory.nvml else {
         panic!("{:?}", inventory.nvml);
@@ -206,7 +206,7 @@ async fn without_a_driver_the_bus_shows_what_is_there() {
 async fn a_replaced_driver_is_read_from_the_new_library() {
     let machine = Machine::new(H100S);
     let handle = machine.spawn();
-    let mut hints = handle.hints();
+    let mut hints = handle.changes();
     follow(&handle, &mut hints, is_ready).await;
     machine.change(|world| world.reload_driver(Some("590.44.01")));
     let lost = handle.observe().await;
@@ -231,7 +231,7 @@ async fn a_hanging_call_is_named_and_the_last_reading_stays() {
     let mut settings = machine.settings();
     settings.call_deadline = Duration::from_secs(2);
     let handle = start(&settings);
-    let mut hints = handle.hints();
+    let mut hints = handle.changes();
     let before = follow(&handle, &mut hints, is_ready).await;
     machine.faults("- {call: nvmlDeviceGetEccMode, gpu: 5, hang: forever}\n");
     let during = handle.observe().await;
@@ -282,8 +282,8 @@ async fn a_device_that_the_driver_cannot_talk_to_is_failing() {
 async fn an_xid_is_a_hint() {
     let machine = Machine::new(H100S);
     let handle = machine.spawn();
-    follow(&handle, &mut handle.hints(), is_ready).await;
-    let mut hints = handle.hints();
+    follow(&handle, &mut handle.changes(), is_ready).await;
+    let mut hints = handle.changes();
     machine.change(|world| world.xid(Slot(2), 79, None));
     within("a hint", hints.changed()).await;
 }

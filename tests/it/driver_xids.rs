@@ -8,7 +8,7 @@ use octavo::domain::inventory::NvmlState;
 use octavo::domain::labels::MigStrategy;
 use octavo::domain::layout::Targets;
 use octavo::domain::sharing::Offers;
-use octavo::domain::sharing::health::{Monitor, Xid};
+use octavo::domain::sharing::health::{HealthMonitor, Xid};
 use octavo::domain::sharing::offer::compile;
 use octavo::hw::Handle;
 
@@ -23,13 +23,13 @@ const MIG: &str = "machine: mig\ngpus:\n- {board: T4}\n- {board: A100_80GB, mig:
 async fn listen(machine: &Machine) -> Handle {
     let handle = machine.spawn();
     let is_ready = |state: &NvmlState| matches!(state, NvmlState::Ready(_));
-    follow(&handle, &mut handle.hints(), is_ready).await;
+    follow(&handle, &mut handle.changes(), is_ready).await;
     handle
 }
 
 /// What is heard until `last` is.
 async fn heard_until(handle: &Handle, last: Xid) -> Vec<Xid> {
-    let mut hints = handle.hints();
+    let mut hints = handle.changes();
     let mut heard = Vec::new();
     let hearing = async {
         loop {
@@ -112,14 +112,14 @@ async fn each_who_takes_xids_is_told_all_of_them() {
 async fn other_events_are_hints_without_an_xid() {
     let machine = Machine::new("machine: mig\ngpus: [{board: H100_80GB_SXM, mig: enabled}]\n");
     let handle = listen(&machine).await;
-    let mut hints = handle.hints();
+    let mut hints = handle.changes();
     machine.change(|world| world.create_gi(Slot(0), 9, None));
     within("a hint", hints.changed()).await;
     assert_eq!(handle.xids(), []);
 }
 
 /// Which of the node's devices are fit, in their order.
-fn fit(monitor: &Monitor, offers: &Offers) -> Vec<bool> {
+fn fit(monitor: &HealthMonitor, offers: &Offers) -> Vec<bool> {
     let units = offers.units().map(|(_, unit)| unit);
     units
         .map(|unit| monitor.health(unit).is_healthy())
@@ -132,23 +132,23 @@ async fn a_gpu_that_is_lost_is_unfit_alone_and_fit_again_a_minute_after_its_rese
     let handle = listen(&machine).await;
     let inventory = handle.observe().await;
     let offers = compile(&inventory, &Targets::default(), MigStrategy::None).offers;
-    let mut monitor = Monitor::default();
+    let mut monitor = HealthMonitor::default();
     let seconds = Duration::from_secs;
-    monitor.see(seconds(0), &inventory, &handle.xids());
+    monitor.record_inventory(seconds(0), &inventory, &handle.xids());
     assert_eq!(fit(&monitor, &offers), [true; 8]);
 
     machine.change(|world| world.lose_gpu(Slot(2)));
     let xids = heard_until(&handle, xid(&machine, 2, 79)).await;
-    monitor.see(seconds(10), &*handle.observe().await, &xids);
+    monitor.record_inventory(seconds(10), &*handle.observe().await, &xids);
     let mut expected = [true; 8];
     expected[2] = false;
     assert_eq!(fit(&monitor, &offers), expected);
 
     machine.change(|world| world.reset_gpu(Slot(2)));
-    monitor.see(seconds(100), &*handle.observe().await, &handle.xids());
+    monitor.record_inventory(seconds(100), &*handle.observe().await, &handle.xids());
     assert_eq!(fit(&monitor, &offers), expected);
     assert_eq!(monitor.again(), Some(seconds(160)));
-    monitor.see(seconds(160), &*handle.observe().await, &handle.xids());
+    monitor.record_inventory(seconds(160), &*handle.observe().await, &handle.xids());
     assert_eq!(fit(&monitor, &offers), [true; 8]);
 }
 

@@ -30,7 +30,7 @@ fn ids(facts: &Facts) -> String {
 
 fn products() -> String {
     let mut table = "| type | SKU | product | PCI ids |\n|---|---|---|---|\n".to_owned();
-    for facts in accelerators::catalogue() {
+    for facts in accelerators::products() {
         if !facts.pci_ids.is_empty() {
             let ids = ids(facts);
             let (kind, sku, name) = (facts.type_name, facts.sku, facts.name);
@@ -79,7 +79,7 @@ fn the_page_says_of_neuron_s_chips_what_the_catalogue_says() {
         }
         seen += 1;
     }
-    let chips = accelerators::catalogue().iter();
+    let chips = accelerators::products().iter();
     assert_eq!(
         seen,
         chips.filter(|facts| facts.sku.starts_with("aws-")).count()

@@ -11,8 +11,8 @@ use std::path::Path;
 
 use octavo::domain::inventory::Inventory;
 use octavo::domain::layout::{Dialect, Layout, MigTarget, Targets, resolve};
-use octavo::domain::plan::words::Words;
-use octavo::domain::plan::{Feasible, feasible};
+use octavo::domain::plan::messages::PlanFormatter;
+use octavo::domain::plan::{Feasibility, feasible};
 use octavo::wire::layouts::parse;
 
 use crate::golden::golden;
@@ -156,19 +156,19 @@ fn tell(targets: &Targets, machine: &Inventory, said: &mut Vec<String>) -> Verdi
             .iter()
             .find(|device| device.pci == target.pci)
             .unwrap();
-        let words = Words::new(machine, target.pci);
+        let words = PlanFormatter::new(machine, target.pci);
         let name = words.device(target.pci);
         match &target.mig {
             None => {}
             Some(MigTarget::Disabled) => said.push(format!("{name}: MIG off")),
             Some(MigTarget::Enabled(instances)) => match feasible(device, instances) {
-                Ok(Feasible::Yes) => {
+                Ok(Feasibility::Feasible) => {
                     said.push(format!("{name}: MIG on, {}", words.list(instances)));
                 }
-                Ok(Feasible::Untold) => said.push(format!("{name}: cannot be told")),
+                Ok(Feasibility::Unknown) => said.push(format!("{name}: cannot be told")),
                 Err(infeasible) => {
                     verdict = Verdict::Error;
-                    let nearest = words.nearest(&infeasible).join(" | ");
+                    let nearest = words.alternatives(&infeasible).join(" | ");
                     let rule = words.rule(&infeasible.rule);
                     said.push(format!(
                         "error {} {name}: {rule}; nearest: {nearest}",

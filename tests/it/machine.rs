@@ -10,7 +10,7 @@ use nvml_sim::location::{Location, SCENARIO_FILE, STATE_DIRECTORY};
 use nvml_sim::model::{Code, World};
 use nvml_sim::store::Store;
 use octavo::domain::inventory::{Inventory, NvmlState};
-use octavo::hw::{Handle, Hints, Settings, nvml, spawn};
+use octavo::hw::{ChangeNotifications, Handle, Settings, nvml, spawn};
 
 use crate::patience::{PATIENCE, watch};
 
@@ -152,7 +152,7 @@ pub(crate) fn start(settings: &Settings) -> Handle {
 /// Follows the hints, as the agent does, until the link stands as wanted.
 pub(crate) async fn follow(
     handle: &Handle,
-    hints: &mut Hints,
+    hints: &mut ChangeNotifications,
     wanted: impl Fn(&NvmlState) -> bool,
 ) -> Arc<Inventory> {
     let following = async {

@@ -8,10 +8,11 @@ use octavo::domain::id::{GpuUuid, MigUuid};
 use octavo::domain::inventory::{Completeness, Inventory, Mig};
 use octavo::domain::labels::{self, MigStrategy, Options};
 use octavo::domain::layout::{
-    DeviceTarget, Dialect, Place, Rename, Share, ShareOf, Targets, TimeSlicing, resolve,
+    DeviceTarget, Dialect, ResourceRename, Share, ShareTarget, SourcePosition, Targets,
+    TimeSlicing, resolve,
 };
 use octavo::domain::profile::ProfileName;
-use octavo::domain::sharing::hand_off::{CannotExpress, render};
+use octavo::domain::sharing::hand_off::{HandOffError, render};
 use octavo::domain::sharing::offer::compile;
 use octavo::domain::sharing::{Offers, Unit};
 use octavo::wire::layouts::parse;
@@ -141,7 +142,7 @@ fn told_and_read_back(
     node: &Inventory,
     targets: &Targets,
     strategy: MigStrategy,
-) -> Result<bool, CannotExpress> {
+) -> Result<bool, HandOffError> {
     let offers = compile(node, targets, strategy).offers;
     let config = render(&offers, strategy)?;
     if config.resources.is_empty() {
@@ -186,19 +187,23 @@ fn alike() -> impl Strategy<Value = TimeSlicing> {
         any::<bool>(),
     );
     all.prop_map(|(everything, profiles, renamed, fails)| {
-        let everything = everything.map(|replicas| (ShareOf::Everything, replicas));
+        let everything = everything.map(|replicas| (ShareTarget::AllUnits, replicas));
         let profiles = profiles
             .into_iter()
-            .map(|(profile, replicas)| (ShareOf::Profile(profile), replicas));
+            .map(|(profile, replicas)| (ShareTarget::Profile(profile), replicas));
         let shares = everything.into_iter().chain(profiles);
         let share = |(of, replicas)| Share {
             of,
-            rename: if renamed { Rename::Shared } else { Rename::No },
+            rename: if renamed {
+                ResourceRename::Shared
+            } else {
+                ResourceRename::No
+            },
             fail_requests_greater_than_one: fails,
             ..Share::everything(replicas)
         };
         TimeSlicing {
-            place: Place::default(),
+            place: SourcePosition::default(),
             shares: shares.map(share).collect(),
             slice: None,
         }
@@ -210,7 +215,7 @@ fn targets(node: &Inventory, wishes: &[Option<TimeSlicing>]) -> Targets {
     let mut devices: Vec<DeviceTarget> = devices
         .map(|(device, wish)| DeviceTarget {
             pci: device.pci,
-            rule: Place::default(),
+            rule: SourcePosition::default(),
             mig: None,
             time_slicing: wish.clone(),
         })

@@ -30,7 +30,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "telemetry",
             "tasks",
             "apply",
-            "book",
+            "config_files",
         ],
     ),
     (
@@ -39,7 +39,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "domain",
             "files",
             "config",
-            "book",
+            "config_files",
             "k8s",
             "wire",
             "proto",
@@ -47,12 +47,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tasks",
         ],
     ),
-    ("book", &["domain", "files", "wire"]),
+    ("config_files", &["domain", "files", "wire"]),
     ("apply", &["domain", "files", "config", "hw", "wire", "k8s"]),
     (
         "cli",
         &[
-            "domain", "files", "config", "hw", "k8s", "wire", "proto", "apply", "book",
+            "domain",
+            "files",
+            "config",
+            "hw",
+            "k8s",
+            "wire",
+            "proto",
+            "apply",
+            "config_files",
         ],
     ),
 ];
@@ -94,7 +102,7 @@ const ONLY_IN: &[(&str, &str)] = &[
 ];
 
 /// Longest file, not counting its tests.
-const MAX_LINES: usize = 400;
+const MAX_LINES: usize = 500;
 
 #[test]
 fn modules_use_only_what_the_architecture_lets_them() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use nix::pty::openpty;
 use nix::sys::termios::{LocalFlags, tcgetattr};
-use octavo::agent::local;
+use octavo::agent::control_socket;
 use octavo::domain::quantity::Mebibytes;
 use octavo::domain::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 use octavo::domain::sharing::{ResourceName, ShareId};
@@ -176,7 +176,7 @@ async fn a_node_tells_who_uses_what_through_its_agents_socket() {
     assert!(error.contains("kubectl exec -n octavo-system"), "{error}");
 
     let (_known, known) = watch::channel(Arc::new(usage()));
-    let desk = local::listen(folder.path(), Some(known)).unwrap();
+    let desk = control_socket::listen(folder.path(), Some(known)).unwrap();
     let output = run(&here(folder.path(), &[])).await;
     let node = nix::unistd::gethostname().unwrap().into_string().unwrap();
     let rows: Vec<Vec<&str>> = printed(&output)
@@ -222,7 +222,7 @@ async fn a_node_tells_who_uses_what_through_its_agents_socket() {
     drop(desk);
 
     let other = tempfile::tempdir().unwrap();
-    let _desk = local::listen(other.path(), None).unwrap();
+    let _desk = control_socket::listen(other.path(), None).unwrap();
     let output = run(&here(other.path(), &[])).await;
     assert_eq!(output.status.code(), Some(1));
     let error = said(&output.stderr);

@@ -14,16 +14,16 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use tokio::sync::watch;
 
-use super::usage::{Samples, Sheet, count};
-use crate::agent::usage::Seen;
+use super::usage::{FamilyWriter, Samples, count};
+use crate::agent::usage::UsageObservation;
 use crate::domain::id::PciAddress;
-use crate::domain::reading::{Reading, Vitals};
+use crate::domain::reading::{DeviceMetrics, Reading};
 use crate::domain::sharing::usage::{DeviceUsage, MemoryUse, UnitUsage};
 
 /// Observed usage and health as dcgm-exporter would report them.
 #[derive(Debug)]
-pub(super) struct Dcgm {
-    seen: watch::Receiver<Arc<Seen>>,
+pub(super) struct DcgmCollector {
+    seen: watch::Receiver<Arc<UsageObservation>>,
     host: String,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Dcgm {
 type Measure<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
 
 /// Metrics of a whole device.
-const OF_DEVICES: [Measure<Vitals>; 14] = [
+const DEVICE_METRICS: [Measure<DeviceMetrics>; 14] = [
     ("SM_CLOCK", "Clock of the multiprocessors, in MHz", |told| {
         told.compute_clock.map(f64::from)
     }),
@@ -97,7 +97,7 @@ const OF_DEVICES: [Measure<Vitals>; 14] = [
 const XID: &str = "Number of the last error that the device reported by itself";
 
 /// Metrics of a partition.
-const OF_UNITS: [Measure<MemoryUse>; 3] = [
+const PARTITION_METRICS: [Measure<MemoryUse>; 3] = [
     ("FB_FREE", "Memory that is free, in MiB", |memory| {
         Some(count(memory.free().get()))
     }),
@@ -111,8 +111,8 @@ const OF_UNITS: [Measure<MemoryUse>; 3] = [
     ),
 ];
 
-impl Dcgm {
-    pub(super) fn new(seen: watch::Receiver<Arc<Seen>>, host: String) -> Self {
+impl DcgmCollector {
+    pub(super) fn new(seen: watch::Receiver<Arc<UsageObservation>>, host: String) -> Self {
         Self { seen, host }
     }
 
@@ -184,7 +184,7 @@ fn bus_id(pci: PciAddress) -> String {
     format!("{domain:0>8}:{rest}")
 }
 
-impl Collector for Dcgm {
+impl Collector for DcgmCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let seen = Arc::clone(&self.seen.borrow());
         let both: Vec<(&Reading, &DeviceUsage)> = seen
@@ -195,10 +195,10 @@ impl Collector for Dcgm {
                 Some((reading, all.find(|device| device.pci == reading.pci)?))
             })
             .collect();
-        let mut sheet = Sheet(&mut encoder);
-        for (name, help, value) in OF_DEVICES {
+        let mut sheet = FamilyWriter(&mut encoder);
+        for (name, help, value) in DEVICE_METRICS {
             let told = both.iter().filter_map(|(reading, device)| {
-                let value = value(&reading.vitals)?;
+                let value = value(&reading.metrics)?;
                 Some((self.labels(reading, device, None), value))
             });
             let samples: Samples = told.collect();
@@ -214,7 +214,7 @@ impl Collector for Dcgm {
         if !xids.is_empty() {
             sheet.gauge(("DCGM_FI_DEV_XID_ERRORS", XID), xids)?;
         }
-        for (name, help, value) in OF_UNITS {
+        for (name, help, value) in PARTITION_METRICS {
             let mut samples: Samples = Vec::new();
             for (reading, device) in &both {
                 let mut told = Vec::new();

@@ -25,58 +25,58 @@ use tokio::time::{sleep, timeout};
 use tower::ServiceExt;
 use tracing::{debug, info, warn};
 
-use super::Applies;
-use super::makers::MakerMetrics;
+use super::LayoutMetrics;
 use super::usage::UsageMetrics;
-use crate::agent::pulse::Pulse;
+use super::vendors::VendorMetrics;
+use crate::agent::liveness::Liveness;
 use crate::telemetry::exposition;
 
 /// Concurrent connections; more wait in the kernel.
-const CONNECTIONS: u32 = 16;
+const MAX_CONNECTIONS: u32 = 16;
 /// Maximum duration of a connection, its answer included.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for open connections to finish when the agent exits.
-const GRACE: Duration = Duration::from_secs(1);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 /// Delay after a failure to accept, most often caused by a lack of file descriptors.
-const ACCEPT_AGAIN: Duration = Duration::from_secs(1);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Maximum size of the request line and headers.
-const BUFFER: usize = 16 * 1024;
+const MAX_HEADER_BYTES: usize = 16 * 1024;
 
 /// A bound server that is not running yet.
 #[derive(Debug)]
-pub struct Server {
+pub struct MetricsServer {
     listener: TcpListener,
     router: Router,
 }
 
 /// Data that requests are answered from.
 #[derive(Debug, Clone)]
-struct Source {
-    applies: Applies,
+struct MetricsState {
+    applies: LayoutMetrics,
     registries: Arc<Vec<Registry>>,
-    pulse: Pulse,
+    pulse: Liveness,
 }
 
-impl Server {
+impl MetricsServer {
     /// Listens at `address`; port 0 takes any free one.
     pub async fn listen(
         address: SocketAddr,
-        applies: Applies,
+        applies: LayoutMetrics,
         usage: Option<UsageMetrics>,
-        makers: Option<MakerMetrics>,
-        pulse: Pulse,
+        makers: Option<VendorMetrics>,
+        pulse: Liveness,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         info!("listening for metrics on {}", listener.local_addr()?);
         let mut registries = vec![applies.registry()];
         registries.extend(usage.iter().flat_map(UsageMetrics::registries));
-        registries.extend(makers.iter().map(MakerMetrics::registry));
+        registries.extend(makers.iter().map(VendorMetrics::registry));
         let registries = Arc::new(registries);
         let router = Router::new()
             .route("/metrics", get(scrape))
             .route("/healthz", get(alive))
             .route("/readyz", get(ready))
-            .with_state(Source {
+            .with_state(MetricsState {
                 applies,
                 registries,
                 pulse,
@@ -87,7 +87,7 @@ impl Server {
     /// Serves until `stop` is sent or dropped, then lets open connections finish.
     pub async fn run(self, mut stop: oneshot::Receiver<()>) {
         let seats = Arc::new(Semaphore::new(
-            usize::try_from(CONNECTIONS).unwrap_or_default(),
+            usize::try_from(MAX_CONNECTIONS).unwrap_or_default(),
         ));
         let mut answering = JoinSet::new();
         loop {
@@ -105,11 +105,11 @@ impl Server {
                         drop(seat);
                     });
                 }
-                None => sleep(ACCEPT_AGAIN).await,
+                None => sleep(ACCEPT_RETRY_DELAY).await,
             }
         }
         drop(self.listener);
-        let _all_ended = timeout(GRACE, seats.acquire_many(CONNECTIONS)).await;
+        let _all_ended = timeout(SHUTDOWN_GRACE, seats.acquire_many(MAX_CONNECTIONS)).await;
     }
 }
 
@@ -132,22 +132,22 @@ async fn answer(socket: TcpStream, router: Router) {
     let service = service_fn(move |request: Request<Incoming>| router.clone().oneshot(request));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
-        .max_buf_size(BUFFER)
+        .header_read_timeout(CONNECTION_TIMEOUT)
+        .max_buf_size(MAX_HEADER_BYTES)
         .keep_alive(false)
         .serve_connection(TokioIo::new(socket), service);
-    match timeout(PATIENCE, connection).await {
+    match timeout(CONNECTION_TIMEOUT, connection).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => debug!("a connection for metrics: {error}"),
         Err(_late) => debug!("a connection for metrics took too long"),
     }
 }
 
-async fn alive(State(source): State<Source>) -> (StatusCode, &'static str) {
+async fn alive(State(source): State<MetricsState>) -> (StatusCode, &'static str) {
     verdict(source.pulse.is_alive(), "the agent stands still\n")
 }
 
-async fn ready(State(source): State<Source>) -> (StatusCode, &'static str) {
+async fn ready(State(source): State<MetricsState>) -> (StatusCode, &'static str) {
     verdict(source.pulse.is_ready(), "nothing was published yet\n")
 }
 
@@ -159,8 +159,8 @@ fn verdict(good: bool, bad: &'static str) -> (StatusCode, &'static str) {
     }
 }
 
-async fn scrape(State(source): State<Source>, headers: HeaderMap) -> Response {
-    source.applies.up_to_now();
+async fn scrape(State(source): State<MetricsState>, headers: HeaderMap) -> Response {
+    source.applies.refresh();
     let accepted = headers.get_all(header::ACCEPT).iter();
     let accepted = accepted.filter_map(|value| value.to_str().ok());
     match exposition::write_all(source.registries.iter(), accepted) {

@@ -3,10 +3,10 @@
 //!
 //! Partitions are identified by device, GPU instance and compute instance, which recur after a change; UUIDs are only
 //! on the `*_info` series. A value that a device does not support has no series. There are as many series as devices,
-//! partitions and containers on them, up to `MOST` containers.
+//! partitions and containers on them, up to `MAX_CONTAINER_SERIES` containers.
 
 mod containers;
-mod measures;
+mod device_metrics;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,15 +21,15 @@ use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
 use self::containers::containers;
-use self::measures::{counted, devices, memory, vitals};
-use super::dcgm::Dcgm;
-use crate::agent::usage::Seen;
+use self::device_metrics::{counted, devices, memory, vitals};
+use super::dcgm::DcgmCollector;
+use crate::agent::usage::UsageObservation;
 use crate::domain::quantity::Mebibytes;
 use crate::domain::sharing::usage::{DeviceUsage, Percent, UnitUsage};
 
 /// Maximum number of containers with series of their own; those with the highest usage are retained. All others of a
 /// unit are summed as `other`.
-const MOST: usize = 1024;
+const MAX_CONTAINER_SERIES: usize = 1024;
 /// Namespace of the series for all other containers. Every pod has a namespace, so this cannot be confused with a pod.
 const OTHERS: &str = "other";
 
@@ -41,25 +41,25 @@ type Labels = Vec<(&'static str, String)>;
 /// Observed usage as metrics. Clones share their state.
 #[derive(Debug, Clone)]
 pub struct UsageMetrics {
-    seen: watch::Receiver<Arc<Seen>>,
+    seen: watch::Receiver<Arc<UsageObservation>>,
     dcgm: Option<String>,
 }
 
 impl UsageMetrics {
     /// Creates the metrics of an observer's results; with a host name, also in the format that dcgm-exporter uses on
     /// that host.
-    pub fn new(seen: watch::Receiver<Arc<Seen>>, dcgm: Option<String>) -> Self {
+    pub fn new(seen: watch::Receiver<Arc<UsageObservation>>, dcgm: Option<String>) -> Self {
         Self { seen, dcgm }
     }
 
     /// Registers all metrics: Octavo's own names, and those of dcgm-exporter, which have no prefix.
     pub fn registries(&self) -> Vec<Registry> {
         let mut own = Registry::with_prefix("octavo");
-        own.register_collector(Box::new(Own(self.seen.clone())));
+        own.register_collector(Box::new(UsageCollector(self.seen.clone())));
         let mut all = vec![own];
         if let Some(host) = &self.dcgm {
             let mut dcgm = Registry::default();
-            let view = Dcgm::new(self.seen.clone(), host.clone());
+            let view = DcgmCollector::new(self.seen.clone(), host.clone());
             dcgm.register_collector(Box::new(view));
             all.push(dcgm);
         }
@@ -68,12 +68,12 @@ impl UsageMetrics {
 }
 
 #[derive(Debug)]
-struct Own(watch::Receiver<Arc<Seen>>);
+struct UsageCollector(watch::Receiver<Arc<UsageObservation>>);
 
-impl Collector for Own {
+impl Collector for UsageCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let seen = Arc::clone(&self.0.borrow());
-        let mut sheet = Sheet(&mut encoder);
+        let mut sheet = FamilyWriter(&mut encoder);
         looks(&mut sheet, &seen)?;
         devices(&mut sheet, &seen.usage.devices, &seen.readings)?;
         vitals(&mut sheet, &seen.readings)?;
@@ -84,9 +84,9 @@ impl Collector for Own {
 }
 
 /// Writer of metric families.
-pub(super) struct Sheet<'a, 'b>(pub(super) &'a mut DescriptorEncoder<'b>);
+pub(super) struct FamilyWriter<'a, 'b>(pub(super) &'a mut DescriptorEncoder<'b>);
 
-impl Sheet<'_, '_> {
+impl FamilyWriter<'_, '_> {
     pub(super) fn gauge(&mut self, (name, help): (&str, &str), samples: Samples) -> fmt::Result {
         let mut family = self
             .0
@@ -108,7 +108,7 @@ impl Sheet<'_, '_> {
     }
 }
 
-fn looks(sheet: &mut Sheet<'_, '_>, seen: &Seen) -> fmt::Result {
+fn looks(sheet: &mut FamilyWriter<'_, '_>, seen: &UsageObservation) -> fmt::Result {
     let answered = seen.answered;
     let sources = [
         ("driver", answered.driver),
@@ -126,15 +126,15 @@ fn looks(sheet: &mut Sheet<'_, '_>, seen: &Seen) -> fmt::Result {
     )?;
     sheet.gauge(
         ("usage_look_seconds", "How long the last look took"),
-        vec![(Vec::new(), seen.took.as_secs_f64())],
+        vec![(Vec::new(), seen.duration.as_secs_f64())],
     )?;
     sheet.counter(
         ("usage_looks", "Looks who uses what"),
-        vec![(Vec::new(), count(seen.looks))],
+        vec![(Vec::new(), count(seen.scans))],
     )
 }
 
-fn units(sheet: &mut Sheet<'_, '_>, devices: &[DeviceUsage]) -> fmt::Result {
+fn units(sheet: &mut FamilyWriter<'_, '_>, devices: &[DeviceUsage]) -> fmt::Result {
     let instances = instances(devices);
     memory(sheet, "partition", |value| {
         let all = instances.iter();

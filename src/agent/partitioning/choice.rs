@@ -4,51 +4,51 @@ use thiserror::Error;
 
 use crate::apply::durable::DurableError;
 use crate::apply::store::StoreError;
-use crate::book::{BookError, ChoiceError, Current};
-use crate::domain::node::Selected;
+use crate::config_files::{LayoutFileError, LayoutFileSnapshot, LayoutLookupError};
+use crate::domain::node::SelectedLayout;
+use crate::wire::agent_socket::LayoutChoice;
 use crate::wire::checkpoint::CheckpointError;
-use crate::wire::local::Choice;
 
 /// Layout choice of this machine's Node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Following {
+pub enum NodeChoice {
     /// The Node is not consulted.
     #[default]
-    Nobody,
+    NotConsulted,
     /// The Node was not read yet; no change is started before it was.
-    Unseen,
+    NotRead,
     /// The Node makes no choice.
-    Free,
+    NoChoice,
     /// A label names the layout.
-    Label(Selected),
+    Label(SelectedLayout),
     /// Another program is partitioning this node; with the layout that a label names for afterwards.
-    Held(String, Option<Selected>),
+    ForeignChange(String, Option<SelectedLayout>),
 }
 
 /// A manually selected layout.
 #[derive(Debug)]
-pub(super) struct Chosen {
+pub(super) struct ManualChoice {
     pub(super) layout: String,
-    pub(super) what: What,
+    pub(super) what: ChoiceSource,
 }
 
 /// Origin of a manually selected layout.
 #[derive(Debug)]
-pub(super) enum What {
+pub(super) enum ChoiceSource {
     /// One of the agent's own layouts.
-    Own,
+    OwnLayouts,
     /// A layout of the file that was sent with the choice.
-    Layouts(Current),
+    SentLayouts(LayoutFileSnapshot),
     /// A checkpoint.
     Checkpoint(String),
 }
 
-impl Chosen {
-    pub(super) fn of(choice: &Choice) -> Result<Self, BookError> {
+impl ManualChoice {
+    pub(super) fn try_from_choice(choice: &LayoutChoice) -> Result<Self, LayoutFileError> {
         let what = match (&choice.checkpoint, &choice.layouts) {
-            (Some(text), _) => What::Checkpoint(text.clone()),
-            (None, Some(text)) => What::Layouts(Current::of(text)?),
-            (None, None) => What::Own,
+            (Some(text), _) => ChoiceSource::Checkpoint(text.clone()),
+            (None, Some(text)) => ChoiceSource::SentLayouts(LayoutFileSnapshot::parse(text)?),
+            (None, None) => ChoiceSource::OwnLayouts,
         };
         Ok(Self {
             layout: choice.layout.clone(),
@@ -59,7 +59,7 @@ impl Chosen {
 
 /// Reason for rejecting a choice.
 #[derive(Debug, Error)]
-pub enum ChoiceRefused {
+pub enum ChoiceRejected {
     /// A label of the Node takes precedence.
     #[error(
         "this node's layout is chosen by the label {key}={layout} of its Node: change that, or remove it first"
@@ -74,19 +74,19 @@ pub enum ChoiceRefused {
     #[error(
         "the Node of this machine was not seen yet, and may name a layout: is the API server away?"
     )]
-    Unseen,
+    NodeNotRead,
     /// The file that was sent with the choice cannot be used.
     #[error(transparent)]
-    Layouts(#[from] BookError),
+    Layouts(#[from] LayoutFileError),
     /// The layout cannot be used on this node.
     #[error(transparent)]
-    Layout(#[from] ChoiceError),
+    Layout(#[from] LayoutLookupError),
     /// The checkpoint cannot be used on this node.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     /// The choice could not be stored.
     #[error(transparent)]
-    Keep(#[from] DurableError),
+    Store(#[from] DurableError),
     /// A pending change could not be discarded.
     #[error(transparent)]
     Discard(#[from] StoreError),

@@ -1,6 +1,6 @@
 //! Agents that never modify a device.
 
-use super::{Partitioning, REFUSED};
+use super::{Partitioning, REFUSED_STATE};
 
 /// Whether devices may be modified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,16 +22,16 @@ impl Access {
 
 impl Partitioning {
     /// Reports a layout that is selected on a node whose devices are never modified.
-    pub(super) fn decline(&mut self) {
-        self.looked_at = self.generation;
+    pub(super) fn report_read_only(&mut self) {
+        self.handled_generation = self.generation;
         if let Some(gate) = &self.gate {
             gate.open();
         }
         let name = self.name().map(ToOwned::to_owned);
-        self.refused = name.is_some();
+        self.is_refused = name.is_some();
         match name {
-            Some(name) => self.complain(
-                REFUSED,
+            Some(name) => self.set_notice(
+                REFUSED_STATE,
                 format!(
                     "layout {name} has no effect: this agent is read-only, as in every tier but `applier`"
                 ),

@@ -1,9 +1,9 @@
 //! The built-in device plugin: compares the layout's offers with the pods' allocations, and lists devices to kubelet.
 
 mod devices;
-mod past;
-mod slices;
-mod standing;
+mod previous_sharing;
+mod status;
+mod time_slice_setter;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -13,28 +13,28 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use self::devices::{leave_out, left, put, take_in, why_away};
-use self::past::{Asked, Past};
-use self::slices::Setter;
-use self::standing::Sight;
-use super::{Changed, Giver, Outcome, Scene};
+use self::devices::{leave_out, observe_health, orphan_health, put, unresponsive_reason};
+use self::previous_sharing::{DesiredSharing, PreviousSharing};
+use self::status::StatusInputs;
+use self::time_slice_setter::TimeSliceSetter;
+use super::{Changed, Observation, SharingBackend, SharingOutcome};
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::Inventory;
 use crate::domain::labels::MigStrategy;
 use crate::domain::node::PluginLabel;
-use crate::domain::node::telling::Event;
-use crate::domain::reason::{Kind, Reason};
-use crate::domain::sharing::health::{Health, Monitor, Table};
-use crate::domain::sharing::hold::{Held, Listing, hold};
-use crate::domain::sharing::slice;
+use crate::domain::node::event_deduplicator::Event;
+use crate::domain::reason::{Reason, Severity};
+use crate::domain::sharing::health::{Health, HealthMonitor, XidTable};
+use crate::domain::sharing::listing::{HeldIds, Listing, reconcile_listing};
+use crate::domain::sharing::slice_length;
 use crate::domain::sharing::status::SharingStatus;
 use crate::domain::sharing::withhold::Withholding;
-use crate::domain::sharing::{Compiled, Offers, ResourceName, Unit, offer};
-use crate::k8s::device_plugin::{Answer, Gate, Report, Told};
+use crate::domain::sharing::{CompiledOffers, Offers, ResourceName, Unit, offer};
+use crate::k8s::device_plugin::{AllocationGate, Answer, DevicePluginReport, KubeletReport};
 
 /// Settings of the built-in device plugin.
 #[derive(Debug, Clone)]
-pub struct Rules {
+pub struct EmbeddedSettings {
     /// Resource names of partitions.
     pub strategy: MigStrategy,
     /// Time after which an offer that is not effective yet is reported as a problem.
@@ -45,7 +45,7 @@ pub struct Rules {
     /// Whether the Node selects the layout, so that it is not known before the Node was read.
     pub follows_node: bool,
     /// Effect of each Xid on the device that reports it.
-    pub xids: Table,
+    pub xids: XidTable,
     /// Absolute path of `nvidia-smi`, which sets the time slices.
     pub nvidia_smi: PathBuf,
     /// The state directory, which retains how devices are shared; `None` without one.
@@ -53,47 +53,47 @@ pub struct Rules {
 }
 
 /// Desired number of devices per resource.
-type Wanted = BTreeMap<ResourceName, usize>;
+type DesiredCounts = BTreeMap<ResourceName, usize>;
 
 /// The built-in device plugin.
 #[derive(Debug)]
-pub struct Embedded {
-    gate: Arc<Gate>,
-    answer: Arc<dyn Answer>,
-    report: watch::Receiver<Arc<Report>>,
-    told: watch::Receiver<Arc<Told>>,
-    rules: Rules,
-    monitor: Monitor,
-    setter: Setter,
-    past: Past,
+pub struct EmbeddedBackend {
+    gate: Arc<AllocationGate>,
+    injector: Arc<dyn Answer>,
+    report: watch::Receiver<Arc<DevicePluginReport>>,
+    registration: watch::Receiver<Arc<KubeletReport>>,
+    rules: EmbeddedSettings,
+    monitor: HealthMonitor,
+    setter: TimeSliceSetter,
+    past: PreviousSharing,
     withholding: Withholding,
     /// The last offered units of each device that responded.
     units: BTreeMap<PciAddress, Vec<(ResourceName, Unit)>>,
     /// Health of each unit at the last scan.
     health: BTreeMap<String, Health>,
     /// Since when the desired offer is not effective.
-    waiting: Option<(Wanted, Duration)>,
+    waiting: Option<(DesiredCounts, Duration)>,
     in_force: Option<Offers>,
     said: Option<(&'static str, Option<String>)>,
 }
 
-impl Embedded {
-    /// Creates the backend. Devices are listed through `gate` and injected into containers through `answer`; `report`
-    /// and `told` contain what kubelet has accepted.
+impl EmbeddedBackend {
+    /// Creates the backend. Devices are listed through `gate` and injected into containers through `injector`; `report`
+    /// and `registration` contain what kubelet has accepted.
     pub fn new(
-        (gate, answer): (Arc<Gate>, Arc<dyn Answer>),
-        report: watch::Receiver<Arc<Report>>,
-        told: watch::Receiver<Arc<Told>>,
-        rules: Rules,
+        (gate, injector): (Arc<AllocationGate>, Arc<dyn Answer>),
+        report: watch::Receiver<Arc<DevicePluginReport>>,
+        registration: watch::Receiver<Arc<KubeletReport>>,
+        rules: EmbeddedSettings,
     ) -> Self {
         Self {
             gate,
-            answer,
+            injector,
             report,
-            told,
-            monitor: Monitor::new(rules.xids.clone()),
-            setter: Setter::new(rules.nvidia_smi.clone()),
-            past: Past::new(rules.state.clone()),
+            registration,
+            monitor: HealthMonitor::new(rules.xids.clone()),
+            setter: TimeSliceSetter::new(rules.nvidia_smi.clone()),
+            past: PreviousSharing::new(rules.state.clone()),
             withholding: Withholding::new(rules.withhold_after),
             rules,
             units: BTreeMap::new(),
@@ -106,16 +106,18 @@ impl Embedded {
 
     /// Returns whether the desired offer is known: at the start, the layout may not be resolved yet, or the Node that
     /// selects it not read.
-    fn is_decided(&self, scene: &Scene<'_>) -> bool {
+    fn is_decided(&self, scene: &Observation<'_>) -> bool {
         let is_unseen = self.rules.follows_node && scene.view.is_none();
         let is_unlooked = scene.status.is_some_and(|status| {
-            status.layout.is_some() && status.asked.is_none() && !past::is_unusable(status)
+            status.layout.is_some()
+                && status.targets.is_none()
+                && !previous_sharing::is_unusable(status)
         });
-        !is_unseen && !is_unlooked && self.gate.is_open()
+        !is_unseen && !is_unlooked && self.gate.is_serving()
     }
 
     /// Adds the previously offered units of devices that do not respond. Also returns why they do not respond.
-    fn with_absent(
+    fn with_unresponsive(
         &mut self,
         offers: &Offers,
         inventory: &Inventory,
@@ -133,7 +135,7 @@ impl Embedded {
                 continue;
             }
             let is_held = units.iter().any(|(_, unit)| held.contains(&unit.uuid));
-            if let Some(reason) = why_away(inventory, pci, is_held) {
+            if let Some(reason) = unresponsive_reason(inventory, pci, is_held) {
                 away.insert(pci, reason);
                 present.insert(pci, units);
             }
@@ -158,7 +160,7 @@ impl Embedded {
     }
 
     /// Returns an event for each change of a unit's health.
-    fn turns(&mut self, listing: &Listing, changing: &BTreeSet<PciAddress>) -> Vec<Event> {
+    fn health_events(&mut self, listing: &Listing, changing: &BTreeSet<PciAddress>) -> Vec<Event> {
         let mut events = Vec::new();
         let mut now = BTreeMap::new();
         for (name, listed) in &listing.resources {
@@ -198,10 +200,10 @@ impl Embedded {
     }
 
     /// Returns how long the current desired offer has not been effective.
-    fn waited(&mut self, waits: bool, wanted: &Offers, now: Duration) -> Duration {
+    fn pending_for(&mut self, waits: bool, wanted: &Offers, now: Duration) -> Duration {
         // A device that comes and goes changes what is listed, but not what is desired.
         let wanted = wanted.resources.iter();
-        let wanted: Wanted = wanted.map(|one| (one.name.clone(), one.count())).collect();
+        let wanted: DesiredCounts = wanted.map(|one| (one.name.clone(), one.count())).collect();
         let known = self.waiting.take().filter(|(of, _)| *of == wanted);
         if !waits {
             return Duration::ZERO;
@@ -225,9 +227,9 @@ impl Embedded {
                 .collect();
             all.join(", ")
         });
-        match Reason::of(status.state).map(Reason::kind) {
-            Some(Kind::Normal) | None => info!(reason = %status.state, "sharing: {message}"),
-            Some(Kind::Warning) => warn!(reason = %status.state, "sharing: {message}"),
+        match Reason::parse(status.state).map(Reason::kind) {
+            Some(Severity::Normal) | None => info!(reason = %status.state, "sharing: {message}"),
+            Some(Severity::Warning) => warn!(reason = %status.state, "sharing: {message}"),
         }
     }
 
@@ -244,13 +246,13 @@ impl Embedded {
         let mut changing = BTreeSet::new();
         self.gate.list(inventory, |view| {
             changing.clone_from(&view.changing);
-            let held = Held {
-                given: &view.given,
-                is_all: view.is_all && is_decided,
+            let held = HeldIds {
+                allocations: &view.given,
+                is_complete: view.is_complete && is_decided,
                 inventory,
                 withheld: &withheld,
             };
-            hold(offers, held, view.before, |unit| {
+            reconcile_listing(offers, held, view.before, |unit| {
                 if view.changing.contains(&unit.pci) {
                     let reason = "its device is being changed".to_owned();
                     return Health::Unhealthy { reason };
@@ -259,7 +261,9 @@ impl Embedded {
                     Some(reason) => Health::Unhealthy {
                         reason: reason.clone(),
                     },
-                    None if offers.unit(&unit.uuid).is_none() => left(inventory, unit, monitor),
+                    None if offers.unit(&unit.uuid).is_none() => {
+                        orphan_health(inventory, unit, monitor)
+                    }
                     None => monitor.health(unit),
                 }
             })
@@ -275,43 +279,43 @@ fn listed_units(listing: &Listing) -> Vec<Unit> {
         .collect()
 }
 
-impl Giver for Embedded {
-    fn look(&mut self, scene: Scene<'_>) -> Outcome {
-        take_in(&mut self.monitor, &scene);
-        let Asked {
+impl SharingBackend for EmbeddedBackend {
+    fn reconcile(&mut self, scene: Observation<'_>) -> SharingOutcome {
+        observe_health(&mut self.monitor, &scene);
+        let DesiredSharing {
             targets,
             waiting,
             unknown,
-        } = self.past.asked(scene, self.gate.is_open());
-        let Compiled {
+        } = self.past.desired(scene, self.gate.is_serving());
+        let CompiledOffers {
             mut offers,
             warnings,
             unoffered,
         } = offer::compile(scene.inventory, &targets, self.rules.strategy);
         leave_out(&mut offers, &unknown);
-        let (offers, away) = self.with_absent(&offers, scene.inventory);
+        let (offers, away) = self.with_unresponsive(&offers, scene.inventory);
         let is_decided = self.is_decided(&scene);
         self.withholding
-            .look(scene.now, scene.status, scene.drained);
+            .update(scene.now, scene.status, scene.drained);
         let changing = self.list(scene.inventory, &offers, &away, is_decided);
         let listing = Arc::clone(&self.gate.listing().borrow());
         // Kubelet cannot ask in between: the program has one thread, and nothing is awaited here.
         let units = listed_units(&listing);
-        let undelivered = self.answer.offer(&scene.inventory.devices, &units).err();
+        let undelivered = self.injector.offer(&scene.inventory.devices, &units).err();
         let report = Arc::clone(&self.report.borrow_and_update());
-        let told = Arc::clone(&self.told.borrow_and_update());
+        let told = Arc::clone(&self.registration.borrow_and_update());
         let unsteady = waiting.iter().chain(&changing).copied().collect();
-        let wish = slice::Scene {
+        let wish = slice_length::SliceInput {
             inventory: scene.inventory,
             targets: &targets,
             unsteady: &unsteady,
             is_busy: !changing.is_empty(),
         };
-        self.setter.look(scene.now, is_decided.then_some(wish));
-        let turns = standing::turns(scene.inventory, self.setter.slices());
-        let failing = standing::failing(scene.inventory);
-        let unoffered = standing::unoffered(scene.inventory, &unoffered);
-        let sight = Sight {
+        self.setter.step(scene.now, is_decided.then_some(wish));
+        let turns = status::time_slice_fault(scene.inventory, self.setter.slices());
+        let failing = status::failing(scene.inventory);
+        let unoffered = status::unoffered(scene.inventory, &unoffered);
+        let sight = StatusInputs {
             scene,
             offers: &offers,
             listing: &listing,
@@ -325,13 +329,13 @@ impl Giver for Embedded {
             is_decided,
         };
         let fault = sight.fault();
-        let waited = self.waited(fault.is_some(), &offers, scene.now);
+        let waited = self.pending_for(fault.is_some(), &offers, scene.now);
         let is_late = waited >= self.rules.deadline;
         let status = sight.status(fault.as_ref(), is_late);
         if fault.is_none() {
             self.in_force = Some(offers.clone());
         }
-        let events = self.turns(&listing, &changing);
+        let events = self.health_events(&listing, &changing);
         say(&events);
         self.log(&status);
         let deadline =
@@ -341,9 +345,9 @@ impl Giver for Embedded {
         let withhold = self.withholding.again(scene.now);
         let at = [health, slices, withhold].into_iter().flatten().min();
         let at = at.map(|at| at.saturating_sub(scene.now));
-        Outcome {
+        SharingOutcome {
             status: Some(status),
-            in_force: self.in_force.clone(),
+            current_offers: self.in_force.clone(),
             plugin_label: PluginLabel::Absent,
             events,
             again: [deadline, at].into_iter().flatten().min(),
@@ -354,7 +358,7 @@ impl Giver for Embedded {
         Box::pin(async {
             tokio::select! {
                 Ok(()) = self.report.changed() => {}
-                Ok(()) = self.told.changed() => {}
+                Ok(()) = self.registration.changed() => {}
                 () = self.setter.changed() => {}
             }
         })
@@ -363,10 +367,10 @@ impl Giver for Embedded {
 
 fn say(events: &[Event]) {
     for event in events {
-        let word = event.reason.word();
+        let word = event.reason.as_str();
         match event.reason.kind() {
-            Kind::Normal => info!(reason = %word, "{}", event.message),
-            Kind::Warning => warn!(reason = %word, "{}", event.message),
+            Severity::Normal => info!(reason = %word, "{}", event.message),
+            Severity::Warning => warn!(reason = %word, "{}", event.message),
         }
     }
 }

@@ -8,30 +8,32 @@ use std::future::pending;
 
 use tracing::{info, warn};
 
-use super::{Changed, Giver, Outcome, Scene};
+use super::{Changed, Observation, SharingBackend, SharingOutcome};
 use crate::domain::inventory::NvmlState;
 use crate::domain::labels::MigStrategy;
 use crate::domain::layout::{DeviceTarget, Targets, TimeSlicing};
-use crate::domain::node::keep::{PLUGIN_CONFIG, SHARING_MANAGER};
+use crate::domain::node::node_diff::{PLUGIN_CONFIG_LABEL, SHARING_FIELD_MANAGER};
 use crate::domain::node::{PluginLabel, View};
-use crate::domain::reason::{Kind, Reason};
-use crate::domain::reconcile::Status;
+use crate::domain::reason::{Reason, Severity};
+use crate::domain::reconcile::NodeLayoutStatus;
 use crate::domain::sharing::diagnosis;
-use crate::domain::sharing::hand_off::course::{Course, Facts, Limits, Orders, Standing, Step};
-use crate::domain::sharing::hand_off::{has_no_lengths, render};
+use crate::domain::sharing::hand_off::rollout::{
+    ApiQueries, Limits, Rollout, RolloutInput, RolloutState, RolloutStep,
+};
+use crate::domain::sharing::hand_off::{check_no_slice_length, render};
 use crate::domain::sharing::health::Health;
 use crate::domain::sharing::offer::compile;
-use crate::domain::sharing::status::{HandOff as Told, Mode, ResourceStatus, UnitStatus};
+use crate::domain::sharing::status::{HandOff as Told, ResourceStatus, SharingMode, UnitStatus};
 use crate::domain::sharing::{Offers, SharingStatus};
-use crate::k8s::plugin::Watch;
+use crate::k8s::nvidia_plugin::DevicePluginStatus;
 use crate::wire::plugin_config;
 
 /// Backend that delegates to NVIDIA's device plugin.
 #[derive(Debug)]
-pub struct HandOff {
-    terms: Terms,
-    watch: Option<Watch>,
-    course: Course,
+pub struct HandOffBackend {
+    terms: HandOffSettings,
+    watch: Option<DevicePluginStatus>,
+    course: Rollout,
     /// The agent-set key in the Node's label when the Node was read last.
     named: Option<String>,
     /// The offers that the Node was last verified to make, and the key that requests them.
@@ -42,7 +44,7 @@ pub struct HandOff {
 
 /// Settings of the delegation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Terms {
+pub struct HandOffSettings {
     /// The `ConfigMap`, such as `gpu-operator/plugin-config`; `None` if it is not set.
     pub config_map: Option<String>,
     /// Timeouts.
@@ -54,19 +56,19 @@ pub struct Terms {
 }
 
 /// Desired offers of a layout, with the configuration that requests them from the plugin.
-struct Wish {
+struct DesiredConfig {
     offers: Offers,
     told: Told,
 }
 
-impl HandOff {
+impl HandOffBackend {
     /// Creates the backend, with the handle of the watcher of the plugin; without one, the status requests that the
     /// `ConfigMap` be configured.
-    pub fn new(terms: Terms, watch: Option<Watch>) -> Self {
+    pub fn new(terms: HandOffSettings, watch: Option<DevicePluginStatus>) -> Self {
         Self {
             terms,
             watch,
-            course: Course::default(),
+            course: Rollout::default(),
             named: None,
             verified: None,
             said: None,
@@ -74,12 +76,15 @@ impl HandOff {
     }
 
     /// Computes the desired offers. `Err` is an outcome that needs no further observation.
-    fn wish(&self, scene: &Scene<'_>) -> Result<Wish, Box<Outcome>> {
+    fn desired_config(
+        &self,
+        scene: &Observation<'_>,
+    ) -> Result<DesiredConfig, Box<SharingOutcome>> {
         let leave = |status| {
-            Err(Box::new(Outcome {
+            Err(Box::new(SharingOutcome {
                 status,
-                plugin_label: PluginLabel::Leave,
-                ..Outcome::default()
+                plugin_label: PluginLabel::Unchanged,
+                ..SharingOutcome::default()
             }))
         };
         let (NvmlState::Ready(_), Some(status)) = (&scene.inventory.nvml, scene.status) else {
@@ -92,7 +97,7 @@ impl HandOff {
         let Some(layout) = &status.layout else {
             return Err(Box::default());
         };
-        let Some(asked) = status.asked.as_ref() else {
+        let Some(asked) = status.targets.as_ref() else {
             // The layout cannot be used here, or was not resolved yet.
             return leave(None);
         };
@@ -112,7 +117,8 @@ impl HandOff {
                     .to_owned(),
             );
         }
-        let config = has_no_lengths(asked).and_then(|()| render(&offers, self.terms.strategy));
+        let config =
+            check_no_slice_length(asked).and_then(|()| render(&offers, self.terms.strategy));
         let config = match config {
             // A lost device may come back: the existing configuration remains until then.
             Ok(config) if config.resources.is_empty() => {
@@ -123,50 +129,50 @@ impl HandOff {
             Ok(config) => plugin_config::text(&config),
             Err(error) => return refused(error.to_string()),
         };
-        if config.len() > plugin_config::LONGEST {
+        if config.len() > plugin_config::MAX_CONFIG_BYTES {
             return refused(format!(
                 "its configuration has {} bytes, and {} is the most",
                 config.len(),
-                plugin_config::LONGEST
+                plugin_config::MAX_CONFIG_BYTES
             ));
         }
         let key = plugin_config::key(layout, &config);
-        Ok(Wish {
+        Ok(DesiredConfig {
             offers,
             told: Told { key, config },
         })
     }
 
-    fn step(&mut self, scene: &Scene<'_>, wish: &Wish) -> Option<Step> {
+    fn step(&mut self, scene: &Observation<'_>, wish: &DesiredConfig) -> Option<RolloutStep> {
         let heard = self
             .watch
             .as_mut()
-            .map(|watch| watch.heard.borrow_and_update().clone());
+            .map(|watch| watch.results.borrow_and_update().clone());
         let heard = heard.unwrap_or_default();
-        let facts = Facts {
-            wish: &wish.told,
+        let facts = RolloutInput {
+            desired: &wish.told,
             wanted: &counts(&wish.offers),
             strategy: self.terms.strategy,
             view: scene.view?,
             config_map: self.terms.config_map.as_deref()?,
-            heard: &heard,
-            is_certain: self.terms.is_certain,
+            answers: &heard,
+            is_plugin_configured: self.terms.is_certain,
         };
-        Some(self.course.look(scene.now, self.terms.limits, &facts))
+        Some(self.course.evaluate(scene.now, self.terms.limits, &facts))
     }
 
     /// Always keeps the key that the label names configured: the plugin does not start without it.
-    fn keep(&self, outcome: &mut Outcome) {
+    fn retain_named_key(&self, outcome: &mut SharingOutcome) {
         let Some(key) = &self.named else { return };
-        if outcome.status.is_none() && outcome.plugin_label == PluginLabel::Leave {
+        if outcome.status.is_none() && outcome.plugin_label == PluginLabel::Unchanged {
             outcome.status = Some(SharingStatus {
-                mode: Mode::HandOff,
-                state: Reason::SharingPending.word(),
+                mode: SharingMode::HandOff,
+                state: Reason::SharingPending.as_str(),
                 message: Some(format!(
                     "what the layout means here is not known now; NVIDIA's device plugin goes on by the key {key}"
                 )),
                 resources: Vec::new(),
-                kept: Vec::new(),
+                retained: Vec::new(),
                 hand_off: None,
                 named: None,
             });
@@ -178,30 +184,30 @@ impl HandOff {
 
     /// Records verified offers. They count as current until the Node's key or its capacity shows otherwise, regardless
     /// of the desired offers. The allocatable count does not matter: it changes with every unhealthy device.
-    fn remember(&mut self, outcome: &mut Outcome, view: Option<&View>) {
-        if let Some(offers) = &outcome.in_force {
-            let key = view.and_then(|view| view.labels.get(PLUGIN_CONFIG));
+    fn update_verified(&mut self, outcome: &mut SharingOutcome, view: Option<&View>) {
+        if let Some(offers) = &outcome.current_offers {
+            let key = view.and_then(|view| view.labels.get(PLUGIN_CONFIG_LABEL));
             self.verified = key.map(|key| (key.clone(), offers.clone()));
             return;
         }
         self.verified = self.verified.take().filter(|(key, offers)| {
             let Some(view) = view else { return true };
             let has = |(name, count): (&String, &u64)| view.capacity.get(name) == Some(count);
-            view.labels.get(PLUGIN_CONFIG) == Some(key) && counts(offers).iter().all(has)
+            view.labels.get(PLUGIN_CONFIG_LABEL) == Some(key) && counts(offers).iter().all(has)
         });
-        outcome.in_force = self.verified.as_ref().map(|(_, offers)| offers.clone());
+        outcome.current_offers = self.verified.as_ref().map(|(_, offers)| offers.clone());
     }
 
-    fn order(&self, orders: Orders) {
+    fn order(&self, orders: ApiQueries) {
         if let Some(watch) = &self.watch {
-            watch.order(orders);
+            watch.set_orders(orders);
         }
     }
 
     /// Logs each status once; the Node's events derive from the status. `gist` is its part that does not change every
     /// minute.
     fn log(&mut self, status: Option<&SharingStatus>, gist: String) {
-        let now = status.and_then(|status| Some((Reason::of(status.state)?, gist)));
+        let now = status.and_then(|status| Some((Reason::parse(status.state)?, gist)));
         if now == self.said {
             return;
         }
@@ -215,27 +221,27 @@ impl HandOff {
             status.message.clone().unwrap_or_default()
         };
         match reason.kind() {
-            Kind::Normal => info!(reason = %reason.word(), "sharing: {message}"),
-            Kind::Warning => warn!(reason = %reason.word(), "sharing: {message}"),
+            Severity::Normal => info!(reason = %reason.as_str(), "sharing: {message}"),
+            Severity::Warning => warn!(reason = %reason.as_str(), "sharing: {message}"),
         }
     }
 }
 
-impl Giver for HandOff {
-    fn look(&mut self, scene: Scene<'_>) -> Outcome {
+impl SharingBackend for HandOffBackend {
+    fn reconcile(&mut self, scene: Observation<'_>) -> SharingOutcome {
         if let Some(view) = scene.view {
             self.named = named(view);
         }
-        let (mut outcome, gist) = match self.wish(&scene) {
+        let (mut outcome, gist) = match self.desired_config(&scene) {
             Err(outcome) => {
-                self.order(Orders::default());
+                self.order(ApiQueries::default());
                 (*outcome, None)
             }
             Ok(wish) => match self.step(&scene, &wish) {
                 None => {
-                    let outcome = Outcome {
-                        plugin_label: PluginLabel::Leave,
-                        ..Outcome::default()
+                    let outcome = SharingOutcome {
+                        plugin_label: PluginLabel::Unchanged,
+                        ..SharingOutcome::default()
                     };
                     (outcome, None)
                 }
@@ -246,8 +252,8 @@ impl Giver for HandOff {
                 }
             },
         };
-        self.keep(&mut outcome);
-        self.remember(&mut outcome, scene.view);
+        self.retain_named_key(&mut outcome);
+        self.update_verified(&mut outcome, scene.view);
         let status = outcome.status.as_ref();
         let message = || status.and_then(|status| status.message.clone());
         let gist = gist.or_else(message).unwrap_or_default();
@@ -260,7 +266,7 @@ impl Giver for HandOff {
             let Some(watch) = &mut self.watch else {
                 return pending().await;
             };
-            if watch.heard.changed().await.is_err() {
+            if watch.results.changed().await.is_err() {
                 // The plugin watcher has ended, so no change will ever arrive.
                 pending::<()>().await;
             }
@@ -270,35 +276,35 @@ impl Giver for HandOff {
 
 /// Returns the key in the Node's label, if an agent set it.
 fn named(view: &View) -> Option<String> {
-    let key = view.labels.get(PLUGIN_CONFIG)?;
-    let owners = view.owners.labels.get(PLUGIN_CONFIG);
-    let is_ours = owners.is_some_and(|all| all.contains(SHARING_MANAGER));
-    (is_ours || key.starts_with(plugin_config::PREFIX)).then(|| key.clone())
+    let key = view.labels.get(PLUGIN_CONFIG_LABEL)?;
+    let owners = view.owners.labels.get(PLUGIN_CONFIG_LABEL);
+    let is_ours = owners.is_some_and(|all| all.contains(SHARING_FIELD_MANAGER));
+    (is_ours || key.starts_with(plugin_config::KEY_PREFIX)).then(|| key.clone())
 }
 
 /// Returns the causes without their messages, which contain times.
-fn causes(standing: &Standing) -> Option<String> {
-    let Standing::NotInForce(found) = standing else {
+fn causes(standing: &RolloutState) -> Option<String> {
+    let RolloutState::Failed(found) = standing else {
         return None;
     };
     let causes: Vec<String> = found.iter().map(|one| format!("{:?}", one.cause)).collect();
     Some(causes.join(" "))
 }
 
-fn outcome(step: Step, wish: Wish, scene: &Scene<'_>) -> Outcome {
+fn outcome(step: RolloutStep, wish: DesiredConfig, scene: &Observation<'_>) -> SharingOutcome {
     let (reason, message) = match step.standing {
-        Standing::Pending(words) => (Reason::SharingPending, words),
-        Standing::InForce => (Reason::SharingInForce, String::new()),
-        Standing::NotInForce(found) => (Reason::SharingNotInForce, diagnosis::said(&found)),
-        Standing::Refused(finding) => (Reason::SharingRefused, finding.to_string()),
+        RolloutState::Pending(words) => (Reason::SharingPending, words),
+        RolloutState::Applied => (Reason::SharingInForce, String::new()),
+        RolloutState::Failed(found) => (Reason::SharingNotInForce, diagnosis::said(&found)),
+        RolloutState::Refused(finding) => (Reason::SharingRefused, finding.to_string()),
     };
     let status = SharingStatus {
         hand_off: (reason != Reason::SharingRefused).then_some(wish.told),
         ..said(reason, message, &wish.offers, scene)
     };
-    Outcome {
+    SharingOutcome {
         status: Some(status),
-        in_force: (reason == Reason::SharingInForce).then_some(wish.offers),
+        current_offers: (reason == Reason::SharingInForce).then_some(wish.offers),
         plugin_label: step.label,
         events: Vec::new(),
         again: step.again,
@@ -309,26 +315,26 @@ fn shares_anything(asked: &Targets) -> bool {
     let mut all = asked.devices.iter();
     all.any(|device| {
         let sharing = device.time_slicing.as_ref();
-        sharing.is_some_and(TimeSlicing::shares_anything)
+        sharing.is_some_and(TimeSlicing::is_sharing)
     })
 }
 
 /// Returns what must happen first while the current state is not the desired one.
-fn before(status: &Status, asked: &Targets) -> Option<String> {
+fn before(status: &NodeLayoutStatus, asked: &Targets) -> Option<String> {
     let state = status.state?;
     // A device that cannot be read does not affect the others.
     let is_applied = |target: &DeviceTarget| {
         let mut devices = status.devices.iter();
         devices.any(|one| one.pci == target.pci && Reason::Applied.is(one.state))
     };
-    let ends = [Reason::Failed, Reason::Blocked].map(Reason::word);
+    let ends = [Reason::Failed, Reason::Blocked].map(Reason::as_str);
     let is_unverified = !asked.unverified.is_empty() && ends.contains(&state);
     if is_unverified && asked.devices.iter().all(is_applied) {
         return None;
     }
-    let is_moving = [Reason::Pending, Reason::Applying].map(Reason::word);
+    let is_moving = [Reason::Pending, Reason::Applying].map(Reason::as_str);
     match state {
-        _ if state == Reason::Applied.word() => None,
+        _ if state == Reason::Applied.as_str() => None,
         _ if is_moving.contains(&state) => Some("it waits for the layout's partitions".to_owned()),
         _ => Some(format!(
             "it follows the layout, whose state is {state}: what was given out before stands until that is applied"
@@ -336,7 +342,12 @@ fn before(status: &Status, asked: &Targets) -> Option<String> {
     }
 }
 
-fn said(reason: Reason, message: String, offers: &Offers, scene: &Scene<'_>) -> SharingStatus {
+fn said(
+    reason: Reason,
+    message: String,
+    offers: &Offers,
+    scene: &Observation<'_>,
+) -> SharingStatus {
     let allocatable = scene.view.map(|view| &view.allocatable);
     let resources = counts(offers);
     let of = |name: &str, all: &BTreeMap<String, u64>| all.get(name).copied().unwrap_or_default();
@@ -356,11 +367,11 @@ fn said(reason: Reason, message: String, offers: &Offers, scene: &Scene<'_>) -> 
             .collect(),
     });
     SharingStatus {
-        mode: Mode::HandOff,
-        state: reason.word(),
+        mode: SharingMode::HandOff,
+        state: reason.as_str(),
         message: (!message.is_empty()).then_some(message),
         resources: resources.collect(),
-        kept: Vec::new(),
+        retained: Vec::new(),
         hand_off: None,
         named: None,
     }

@@ -18,31 +18,31 @@ use crate::apply::durable::{self, DurableError};
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::Device;
 use crate::domain::sharing::Unit;
-use crate::domain::sharing::delivery::Files;
+use crate::domain::sharing::injection::DeviceFiles;
 use crate::files::{self, ReadError};
 use crate::hw::device_files;
-use crate::k8s::device_plugin::delivery::{Machine, MachineError};
+use crate::k8s::device_plugin::allocation_response::{Machine, MachineError};
 use crate::wire::cdi::{self, CdiError, DriverEdits};
 
 /// Vendor and class, as CDI recommends.
-const NAME: &str = "octavo.dev-gpu.json";
+const SPEC_FILE_NAME: &str = "octavo.dev-gpu.json";
 /// No runtime reads a file with this extension.
-const DRAFT: &str = ".octavo.dev-gpu.draft";
+const DRAFT_FILE_NAME: &str = ".octavo.dev-gpu.draft";
 /// Container runtimes may run as any user.
 const MODE: u32 = 0o644;
 /// Maximum size; NVIDIA's specification of eight GPUs has some thirty kilobytes.
-const LONGEST: u64 = 1 << 20;
+const MAX_SPEC_BYTES: u64 = 1 << 20;
 
 /// This machine.
 #[derive(Debug)]
-pub struct Host {
-    places: Places,
-    seen: Mutex<Seen>,
+pub struct HostDevices {
+    places: HostPaths,
+    seen: Mutex<HostState>,
 }
 
 /// Paths on the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Places {
+pub struct HostPaths {
     /// The process file system, in which the kernel and the driver list numbers.
     pub proc: PathBuf,
     /// Device files.
@@ -53,7 +53,7 @@ pub struct Places {
 
 /// State between two scans.
 #[derive(Debug, Default)]
-struct Seen {
+struct HostState {
     minors: BTreeMap<PciAddress, u32>,
     units: Vec<Unit>,
     /// Whether NVIDIA's specification was there; `None` before the first check.
@@ -62,7 +62,7 @@ struct Seen {
 
 /// Reason why the CDI specification cannot be updated.
 #[derive(Debug, Error)]
-enum DescribeError {
+enum CdiSpecError {
     #[error(transparent)]
     Cdi(#[from] CdiError),
     #[error(transparent)]
@@ -75,9 +75,9 @@ enum DescribeError {
     },
 }
 
-impl Host {
+impl HostDevices {
     /// Creates the machine with these paths.
-    pub fn new(places: Places) -> Self {
+    pub fn new(places: HostPaths) -> Self {
         Self {
             places,
             seen: Mutex::default(),
@@ -85,7 +85,7 @@ impl Host {
     }
 
     /// Logs, once per change, whether containers receive the driver's libraries through CDI.
-    fn say(&self, found: bool) {
+    fn log_libraries(&self, found: bool) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.libraries.replace(found) == Some(found) {
             return;
@@ -101,19 +101,19 @@ impl Host {
         }
     }
 
-    fn write(&self, units: &[Unit], files: &Files) -> Result<(), DescribeError> {
+    fn write(&self, units: &[Unit], files: &DeviceFiles) -> Result<(), CdiSpecError> {
         let folder = &self.places.cdi;
-        let driver = driver_edits(folder).map_err(|source| DescribeError::Folder {
+        let driver = driver_edits(folder).map_err(|source| CdiSpecError::Folder {
             path: folder.clone(),
             source,
         })?;
-        self.say(driver.is_some());
-        let text = cdi::describe(units, files, driver.as_ref())?;
-        let path = folder.join(NAME);
+        self.log_libraries(driver.is_some());
+        let text = cdi::write_spec(units, files, driver.as_ref())?;
+        let path = folder.join(SPEC_FILE_NAME);
         if read(&path).ok().flatten().as_deref() == Some(text.as_str()) {
             return Ok(());
         }
-        let draft = folder.join(DRAFT);
+        let draft = folder.join(DRAFT_FILE_NAME);
         let written = durable::replace(&path, &draft, text.as_bytes(), MODE);
         if written.is_err() {
             // A partial draft is useless. Removal fails if the directory is read-only, and then there is no draft.
@@ -123,8 +123,8 @@ impl Host {
     }
 }
 
-impl Machine for Host {
-    fn see(&self, devices: &[Device], units: &[Unit]) {
+impl Machine for HostDevices {
+    fn update(&self, devices: &[Device], units: &[Unit]) {
         let minors = devices.iter();
         let minors = minors.filter_map(|device| Some((device.pci, device.minor?)));
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -132,7 +132,7 @@ impl Machine for Host {
         seen.units = units.to_vec();
     }
 
-    fn files(&self) -> Result<Files, MachineError> {
+    fn files(&self) -> Result<DeviceFiles, MachineError> {
         let minors = {
             let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             seen.minors.clone()
@@ -144,7 +144,7 @@ impl Machine for Host {
         )?)
     }
 
-    fn describe(&self, units: &[Unit], files: &Files) -> Result<(), MachineError> {
+    fn ensure_cdi_spec(&self, units: &[Unit], files: &DeviceFiles) -> Result<(), MachineError> {
         let mut all = {
             let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             seen.units.clone()
@@ -156,8 +156,8 @@ impl Machine for Host {
 }
 
 /// Removes Octavo's CDI specification, if there is one: its devices are no longer allocated.
-pub fn forget(cdi: &Path) -> Result<bool, DurableError> {
-    let path = cdi.join(NAME);
+pub fn remove_spec(cdi: &Path) -> Result<bool, DurableError> {
+    let path = cdi.join(SPEC_FILE_NAME);
     let found = path.exists();
     if found {
         durable::remove(&path)?;
@@ -172,20 +172,20 @@ fn driver_edits(folder: &Path) -> io::Result<Option<DriverEdits>> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let ending = path.extension().and_then(|ending| ending.to_str());
-        if matches!(ending, Some("json" | "yaml")) && !path.ends_with(NAME) {
+        if matches!(ending, Some("json" | "yaml")) && !path.ends_with(SPEC_FILE_NAME) {
             paths.push(path);
         }
     }
     paths.sort();
     let mut texts = paths.iter().filter_map(|path| read(path).ok().flatten());
-    Ok(texts.find_map(|text| DriverEdits::read(&text)))
+    Ok(texts.find_map(|text| DriverEdits::parse(&text)))
 }
 
 /// Returns the text of a file; `None` if it is longer than any specification, and for a FIFO, a device or a directory.
 fn read(path: &Path) -> io::Result<Option<String>> {
-    match files::text(path, LONGEST) {
+    match files::text(path, MAX_SPEC_BYTES) {
         Ok(text) => Ok(Some(text)),
-        Err(ReadError::NotAFile | ReadError::TooLong(_)) => Ok(None),
+        Err(ReadError::NotARegularFile | ReadError::TooLong(_)) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
@@ -218,12 +218,12 @@ mod tests {
     }
 
     /// A machine with two GPUs, whose files are all in one directory.
-    struct Rig {
+    struct TestHost {
         folder: TempDir,
-        host: Host,
+        host: HostDevices,
     }
 
-    impl Rig {
+    impl TestHost {
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
             let place = |name: &str| {
@@ -231,7 +231,7 @@ mod tests {
                 fs::create_dir(&path).unwrap();
                 path
             };
-            let places = Places {
+            let places = HostPaths {
                 proc: place("proc"),
                 dev: place("dev"),
                 cdi: place("cdi"),
@@ -240,7 +240,7 @@ mod tests {
             fs::write(places.proc.join("devices"), devices).unwrap();
             let machine = Self {
                 folder,
-                host: Host::new(places),
+                host: HostDevices::new(places),
             };
             machine.see(&[unit("GPU-a", 7), unit("GPU-b", 8)]);
             machine
@@ -259,15 +259,15 @@ mod tests {
                 device.minor = Some(minor);
                 device
             });
-            self.host.see(&devices, units);
+            self.host.update(&devices, units);
         }
 
         fn describe(&self, units: &[Unit]) -> Result<(), MachineError> {
-            self.host.describe(units, &self.host.files()?)
+            self.host.ensure_cdi_spec(units, &self.host.files()?)
         }
 
         fn path(&self) -> PathBuf {
-            self.folder.path().join("cdi").join(NAME)
+            self.folder.path().join("cdi").join(SPEC_FILE_NAME)
         }
 
         fn names(&self) -> Vec<String> {
@@ -280,8 +280,8 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_given_out_is_described_and_nothing_is_written_twice() {
-        let machine = Rig::new();
+    fn spec_contains_all_offered_units_and_is_written_once() {
+        let machine = TestHost::new();
         machine.describe(&[]).unwrap();
         assert_eq!(machine.names(), ["GPU-a", "GPU-b"]);
         let first = fs::metadata(machine.path()).unwrap();
@@ -295,20 +295,20 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_removed_is_there_again_before_its_name_is_said() {
-        let machine = Rig::new();
+    fn removed_spec_is_restored_before_use() {
+        let machine = TestHost::new();
         machine.describe(&[]).unwrap();
         fs::remove_file(machine.path()).unwrap();
         machine.describe(&[unit("GPU-a", 7)]).unwrap();
         assert_eq!(machine.names(), ["GPU-a", "GPU-b"]);
-        assert!(forget(&machine.folder.path().join("cdi")).unwrap());
+        assert!(remove_spec(&machine.folder.path().join("cdi")).unwrap());
         assert!(!machine.path().exists());
-        assert!(!forget(&machine.folder.path().join("cdi")).unwrap());
+        assert!(!remove_spec(&machine.folder.path().join("cdi")).unwrap());
     }
 
     #[test]
-    fn one_without_a_file_is_refused_when_it_is_asked_for_and_keeps_no_other_back() {
-        let machine = Rig::new();
+    fn unit_without_device_file_fails_alone() {
+        let machine = TestHost::new();
         let lost = unit("GPU-lost", 9);
         machine.see(&[unit("GPU-a", 7), lost.clone()]);
         machine.describe(&[]).unwrap();
@@ -319,12 +319,12 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_takes_no_file_is_an_error_with_its_name_and_leaves_the_old_one() {
-        let machine = Rig::new();
+    fn unwritable_directory_is_an_error_and_the_old_spec_stays() {
+        let machine = TestHost::new();
         machine.see(&[unit("GPU-a", 7)]);
         machine.describe(&[]).unwrap();
         // A draft that is a directory cannot be written even by root, unlike one that is read-only.
-        let draft = machine.folder.path().join("cdi").join(DRAFT);
+        let draft = machine.folder.path().join("cdi").join(DRAFT_FILE_NAME);
         fs::create_dir(&draft).unwrap();
         let error = machine.describe(&[unit("GPU-b", 8)]).unwrap_err();
         assert!(error.to_string().contains("cannot write"), "{error}");
@@ -338,8 +338,8 @@ mod tests {
     }
 
     #[test]
-    fn nvidias_description_is_followed_when_it_comes() {
-        let machine = Rig::new();
+    fn nvidia_spec_is_used_once_it_appears() {
+        let machine = TestHost::new();
         machine.describe(&[]).unwrap();
         let nvidia = "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices: []\ncontainerEdits:\n  env: [DRIVER=here]\n";
         let folder = machine.folder.path().join("cdi");

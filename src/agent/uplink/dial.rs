@@ -16,19 +16,19 @@ use thiserror::Error as ThisError;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::config::agent::{Security, UplinkSettings};
-use crate::domain::credential::{LONGEST_TOKEN, Token, TokenError};
+use crate::domain::credential::{MAX_TOKEN_BYTES, Token, TokenError};
 use crate::files;
 
 /// Maximum size of a file of CA certificates: a system's whole bundle has 250 KiB.
 const MAX_CA_BYTES: u64 = 4 << 20;
 
 /// Connects to an aggregator; the uplink requests one connection at a time.
-pub trait Dial {
+pub trait Connector {
     /// Opens a connection.
-    fn dial(&self) -> impl Future<Output = Result<Channel, DialError>> + Send;
+    fn dial(&self) -> impl Future<Output = Result<Channel, ConnectError>> + Send;
 
     /// Returns the token that authenticates the agent; `None` if no token is configured.
-    fn token(&self) -> Result<Option<Token>, DialError>;
+    fn token(&self) -> Result<Option<Token>, ConnectError>;
 
     /// Returns the aggregator's name for log messages.
     fn name(&self) -> String;
@@ -36,7 +36,7 @@ pub trait Dial {
 
 /// Reason why a connection failed.
 #[derive(Debug, ThisError)]
-pub enum DialError {
+pub enum ConnectError {
     /// The CA certificates cannot be read.
     #[error("cannot read the certificates in {}", path.display())]
     Ca {
@@ -67,11 +67,11 @@ pub enum DialError {
 #[derive(Debug)]
 pub struct Aggregator(UplinkSettings);
 
-const CONNECT: Duration = Duration::from_secs(5);
-const KEEPALIVE: Duration = Duration::from_secs(20);
-const KEEPALIVE_ANSWER: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Answers are a few bytes; the default of 2 MiB would let a peer occupy that much memory of this process.
-const WINDOW: u32 = 64 * 1024;
+const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
 
 impl Aggregator {
     /// Creates a dialer with `settings`.
@@ -80,13 +80,13 @@ impl Aggregator {
     }
 }
 
-impl Dial for Aggregator {
-    async fn dial(&self) -> Result<Channel, DialError> {
+impl Connector for Aggregator {
+    async fn dial(&self) -> Result<Channel, ConnectError> {
         let endpoint = tuned(Endpoint::from(self.0.url().clone()));
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
-        tcp.set_connect_timeout(Some(CONNECT));
+        tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
         match self.0.security() {
             Security::Plaintext => Ok(endpoint.connect_with_connector(tcp).await?),
             Security::Tls { ca, server } => {
@@ -97,7 +97,7 @@ impl Dial for Aggregator {
         }
     }
 
-    fn token(&self) -> Result<Option<Token>, DialError> {
+    fn token(&self) -> Result<Option<Token>, ConnectError> {
         self.0.token().map(read_token).transpose()
     }
 
@@ -110,24 +110,24 @@ impl Dial for Aggregator {
 /// Applies the settings that all connections share.
 pub(super) fn tuned(endpoint: Endpoint) -> Endpoint {
     endpoint
-        .connect_timeout(CONNECT)
-        .http2_keep_alive_interval(KEEPALIVE)
-        .keep_alive_timeout(KEEPALIVE_ANSWER)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
+        .keep_alive_timeout(KEEPALIVE_TIMEOUT)
         .keep_alive_while_idle(true)
-        .initial_stream_window_size(WINDOW)
-        .initial_connection_window_size(WINDOW)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(STREAM_WINDOW_BYTES)
 }
 
 /// Returns the file's current token.
-fn read_token(path: &Path) -> Result<Token, DialError> {
-    let unusable = |source: Box<dyn Error + Send + Sync>| DialError::Token {
+fn read_token(path: &Path) -> Result<Token, ConnectError> {
+    let unusable = |source: Box<dyn Error + Send + Sync>| ConnectError::Token {
         path: path.to_owned(),
         source,
     };
     // Reading one byte more than the maximum detects an oversized file of any length.
-    let most = u64::try_from(LONGEST_TOKEN).unwrap_or(u64::MAX);
+    let most = u64::try_from(MAX_TOKEN_BYTES).unwrap_or(u64::MAX);
     let bytes =
-        files::beginning(path, most.saturating_add(1)).map_err(|error| unusable(error.into()))?;
+        files::read_prefix(path, most.saturating_add(1)).map_err(|error| unusable(error.into()))?;
     let text = str::from_utf8(&bytes).map_err(|_odd| unusable(TokenError::Malformed.into()))?;
     text.trim_ascii()
         .parse()
@@ -136,12 +136,12 @@ fn read_token(path: &Path) -> Result<Token, DialError> {
 
 /// Trusts the CA certificates currently in the file. Reading blocks the agent's only thread, so the file is bounded
 /// and never a FIFO.
-fn trusting(ca: &Path) -> Result<ClientConfig, DialError> {
-    let unreadable = |source: Box<dyn Error + Send + Sync>| DialError::Ca {
+fn trusting(ca: &Path) -> Result<ClientConfig, ConnectError> {
+    let unreadable = |source: Box<dyn Error + Send + Sync>| ConnectError::Ca {
         path: ca.to_owned(),
         source,
     };
-    let pem = files::bytes(ca, MAX_CA_BYTES).map_err(|error| unreadable(error.into()))?;
+    let pem = files::read_bytes(ca, MAX_CA_BYTES).map_err(|error| unreadable(error.into()))?;
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&pem) {
         let certificate = certificate.map_err(|error| unreadable(error.to_string().into()))?;

@@ -6,34 +6,37 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::domain::fleet::{LARGEST_USAGE, LayoutStatus, Pace, SharingReport, Step, stepped, told};
-use crate::domain::inventory::{Inventory, Problem};
+use crate::domain::fleet::{
+    LayoutStatus, MAX_USAGE_BYTES, ReportAction, ReportRate, SharingReport, rounded_for_report,
+    told,
+};
+use crate::domain::inventory::{Inventory, ReadProblem};
 use crate::domain::labels::LabelSet;
-use crate::domain::reconcile::Status;
+use crate::domain::reconcile::NodeLayoutStatus;
 use crate::domain::sharing::usage::Usage;
 use crate::domain::stream::{Change, Content, PartKey, Parts};
-use crate::wire::status::{self, MOST, MOST_NEURON, MOST_PROCESSES};
-use crate::wire::stream::{LARGEST_STATUS, MOST_PARTS};
+use crate::wire::status::{self, MAX_LIST_ITEMS, MAX_NEURON_DEVICES, MAX_PROCESSES};
+use crate::wire::stream::{MAX_PARTS, MAX_STATUS_BYTES};
 
 /// The loop's end of the queue.
 #[derive(Debug)]
 pub struct Outbox {
-    latest: watch::Sender<Latest>,
+    latest: watch::Sender<QueuedStatus>,
     shortened: bool,
     /// The last observation, without usage.
-    base: Latest,
+    base: QueuedStatus,
     usage: Option<(PartKey, Content)>,
     /// Whether there was no room for the usage.
     crowded: bool,
-    pace: Pace,
+    pace: ReportRate,
 }
 
 /// The uplink's end of the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) enum Latest {
+pub(super) enum QueuedStatus {
     /// Nothing was observed yet.
     #[default]
-    Nothing,
+    Empty,
     /// The status.
     Status(Parts),
     /// No aggregator would accept the status, and reporting less would be incorrect.
@@ -41,40 +44,45 @@ pub(super) enum Latest {
 }
 
 /// Bytes of a part in a message in addition to key and content: two tags and three lengths.
-const FRAME: usize = 16;
+const PART_OVERHEAD_BYTES: usize = 16;
 /// Number of reported processes per device if the status is too large with all of them.
-const FEW: usize = 64;
+const MAX_SHORTENED_PROCESSES: usize = 64;
 /// Numbers of reported tenants per device, tried in this order until the usage fits.
-const TENANTS: [usize; 4] = [64, 16, 4, 0];
+const TENANT_LIMITS: [usize; 4] = [64, 16, 4, 0];
 /// Number of reported characters per text if the status is too large with whole texts.
-const SHORT: usize = 256;
+const MAX_SHORTENED_CHARS: usize = 256;
 
 /// Creates an outbox, and the uplink's end of it.
-pub(super) fn outbox() -> (Outbox, watch::Receiver<Latest>) {
-    let (latest, uplink) = watch::channel(Latest::default());
+pub(super) fn outbox() -> (Outbox, watch::Receiver<QueuedStatus>) {
+    let (latest, uplink) = watch::channel(QueuedStatus::default());
     let outbox = Outbox {
         latest,
         shortened: false,
-        base: Latest::Nothing,
+        base: QueuedStatus::Empty,
         usage: None,
         crowded: false,
-        pace: Pace::default(),
+        pace: ReportRate::default(),
     };
     (outbox, uplink)
 }
 
 impl Outbox {
     /// Sets the node's current status.
-    pub fn put(&mut self, inventory: &Inventory, labels: &LabelSet, status: Option<&Status>) {
-        let said = Said {
+    pub fn put(
+        &mut self,
+        inventory: &Inventory,
+        labels: &LabelSet,
+        status: Option<&NodeLayoutStatus>,
+    ) {
+        let said = StatusExtras {
             labels,
             layout: status.and_then(LayoutStatus::of),
             sharing: status
                 .and_then(|status| status.sharing.as_ref())
-                .map(SharingReport::of),
+                .map(SharingReport::from_status),
         };
         // Used memory changes at every scan, but is reported in steps.
-        let stepped = stepped(inventory);
+        let stepped = rounded_for_report(inventory);
         let inventory = stepped.as_ref().unwrap_or(inventory);
         let whole = said.encode(inventory);
         let fits = fits(inventory, &whole);
@@ -87,7 +95,7 @@ impl Outbox {
             }
         }
         self.base = if fits {
-            Latest::Status(whole)
+            QueuedStatus::Status(whole)
         } else {
             shortened(inventory, said)
         };
@@ -96,16 +104,16 @@ impl Outbox {
 
     /// Sets the usage at `now`, which counts from the program's start. Returns when to call again, if it changed but
     /// the minimum interval has not passed.
-    pub fn put_usage(&mut self, now: Duration, usage: &Usage) -> Option<Duration> {
+    pub fn set_usage(&mut self, now: Duration, usage: &Usage) -> Option<Duration> {
         let is_unlooked = self.usage.is_none() && *usage == Usage::default();
         if is_unlooked {
             return None;
         }
-        match self.pace.look(now, usage) {
-            Step::Nothing => None,
-            Step::Wait(left) => Some(left),
-            Step::Tell => {
-                self.usage = Some(bounded(usage));
+        match self.pace.next_action(now, usage) {
+            ReportAction::Nothing => None,
+            ReportAction::Wait(left) => Some(left),
+            ReportAction::Report => {
+                self.usage = Some(encode_bounded(usage));
                 self.send();
                 None
             }
@@ -114,7 +122,7 @@ impl Outbox {
 
     fn send(&mut self) {
         let latest = match (&self.base, &self.usage) {
-            (Latest::Status(parts), Some(usage)) => {
+            (QueuedStatus::Status(parts), Some(usage)) => {
                 let (latest, is_crowded) = with_usage(parts, usage);
                 if is_crowded && !self.crowded {
                     warn!("the status leaves no room for who uses what, so that is not reported");
@@ -135,17 +143,17 @@ impl Outbox {
 }
 
 /// Parts of the status besides the inventory.
-struct Said<'a> {
+struct StatusExtras<'a> {
     labels: &'a LabelSet,
     layout: Option<LayoutStatus>,
     sharing: Option<SharingReport>,
 }
 
-impl Said<'_> {
+impl StatusExtras<'_> {
     fn encode(&self, inventory: &Inventory) -> Parts {
         let parts = status::encode(inventory, self.labels, self.layout.as_ref());
         let sharing = self.sharing.iter().map(status::encode_sharing);
-        parts.with(&Change {
+        parts.apply(&Change {
             changed: sharing.collect(),
             removed: Vec::new(),
         })
@@ -153,39 +161,39 @@ impl Said<'_> {
 }
 
 /// Encodes the usage with as many tenants as fit.
-fn bounded(usage: &Usage) -> (PartKey, Content) {
-    for most in TENANTS {
+fn encode_bounded(usage: &Usage) -> (PartKey, Content) {
+    for most in TENANT_LIMITS {
         let part = status::encode_usage(&told(usage, most));
-        if part.1.bytes().len() <= LARGEST_USAGE {
+        if part.1.bytes().len() <= MAX_USAGE_BYTES {
             return part;
         }
     }
-    untold("there is too much to be told")
+    usage_omitted("there is too much to be told")
 }
 
 /// Adds the usage to the status. Without room for it, a notice that it is missing replaces it: the node itself has
 /// priority. The second value is whether there was no room.
-fn with_usage(parts: &Parts, usage: &(PartKey, Content)) -> (Latest, bool) {
+fn with_usage(parts: &Parts, usage: &(PartKey, Content)) -> (QueuedStatus, bool) {
     let size = |(key, content): &(PartKey, Content)| {
         let bytes = key.as_str().len().saturating_add(content.bytes().len());
-        bytes.saturating_add(FRAME)
+        bytes.saturating_add(PART_OVERHEAD_BYTES)
     };
     let room = room(parts);
     let is_crowded = size(usage) > room;
     let told = if is_crowded {
-        untold("the rest of what the node says leaves no room for who uses what")
+        usage_omitted("the rest of what the node says leaves no room for who uses what")
     } else {
         usage.clone()
     };
     let fits = size(&told) <= room;
     let changed = Some(told).filter(|_| fits).into_iter().collect();
     let removed = Vec::new();
-    let latest = Latest::Status(parts.with(&Change { changed, removed }));
+    let latest = QueuedStatus::Status(parts.apply(&Change { changed, removed }));
     (latest, is_crowded)
 }
 
 /// Encodes an empty usage with the reason.
-fn untold(why: &str) -> (PartKey, Content) {
+fn usage_omitted(why: &str) -> (PartKey, Content) {
     status::encode_usage(&Usage {
         devices: Vec::new(),
         missing: vec![why.to_owned()],
@@ -194,48 +202,50 @@ fn untold(why: &str) -> (PartKey, Content) {
 
 /// Returns the bytes left for further parts.
 fn room(parts: &Parts) -> usize {
-    let frames = parts.len().saturating_mul(FRAME);
+    let frames = parts.len().saturating_mul(PART_OVERHEAD_BYTES);
     let taken = parts.size().saturating_add(frames);
-    if parts.len() >= MOST_PARTS {
+    if parts.len() >= MAX_PARTS {
         return 0;
     }
-    (LARGEST_STATUS - FRAME).saturating_sub(taken)
+    (MAX_STATUS_BYTES - PART_OVERHEAD_BYTES).saturating_sub(taken)
 }
 
 /// Returns whether an aggregator accepts the status, and no list in it is too long.
 fn fits(inventory: &Inventory, parts: &Parts) -> bool {
-    let frames = parts.len().saturating_mul(FRAME);
+    let frames = parts.len().saturating_mul(PART_OVERHEAD_BYTES);
     let mut devices = inventory.devices.iter();
     let mut neuron = inventory.neuron.iter();
-    devices.all(|device| device.processes.len() <= MOST_PROCESSES && device.problems.len() <= MOST)
-        && neuron.all(|all| {
-            let mut lists = all.devices.iter().map(|device| &device.problems);
-            all.devices.len() <= MOST_NEURON
-                && all.problems.len() <= MOST
-                && lists.all(|problems| problems.len() <= MOST)
-        })
-        && parts.len() <= MOST_PARTS
-        && parts.size().saturating_add(frames) <= LARGEST_STATUS - FRAME
+    devices.all(|device| {
+        device.processes.len() <= MAX_PROCESSES && device.problems.len() <= MAX_LIST_ITEMS
+    }) && neuron.all(|all| {
+        let mut lists = all.devices.iter().map(|device| &device.problems);
+        all.devices.len() <= MAX_NEURON_DEVICES
+            && all.problems.len() <= MAX_LIST_ITEMS
+            && lists.all(|problems| problems.len() <= MAX_LIST_ITEMS)
+    }) && parts.len() <= MAX_PARTS
+        && parts.size().saturating_add(frames) <= MAX_STATUS_BYTES - PART_OVERHEAD_BYTES
 }
 
 /// Encodes the status with fewer processes and shorter lists; each truncated device reports a problem that says so.
-fn shortened(inventory: &Inventory, mut said: Said<'_>) -> Latest {
+fn shortened(inventory: &Inventory, mut said: StatusExtras<'_>) -> QueuedStatus {
     if let Some(layout) = &mut said.layout {
-        layout.shorten(SHORT);
+        layout.shorten(MAX_SHORTENED_CHARS);
     }
     if let Some(sharing) = &mut said.sharing {
-        sharing.shorten(FEW, SHORT);
+        sharing.shorten(MAX_SHORTENED_PROCESSES, MAX_SHORTENED_CHARS);
     }
     let mut inventory = inventory.clone();
     for device in &mut inventory.devices {
         let told = device.processes.len();
         shorten(&mut device.problems);
-        if told > FEW {
-            device.processes.truncate(FEW);
+        if told > MAX_SHORTENED_PROCESSES {
+            device.processes.truncate(MAX_SHORTENED_PROCESSES);
             // This name marks the processes as unknown for readers: a partition must not look idle.
-            device.problems.push(Problem {
-                what: "Processes".to_owned(),
-                error: format!("{told} are too many to be reported, {FEW} of them are"),
+            device.problems.push(ReadProblem {
+                source: "Processes".to_owned(),
+                error: format!(
+                    "{told} are too many to be reported, {MAX_SHORTENED_PROCESSES} of them are"
+                ),
             });
         }
     }
@@ -247,22 +257,22 @@ fn shortened(inventory: &Inventory, mut said: Said<'_>) -> Latest {
     }
     let parts = said.encode(&inventory);
     if fits(&inventory, &parts) {
-        Latest::Status(parts)
+        QueuedStatus::Status(parts)
     } else {
-        Latest::TooLarge
+        QueuedStatus::TooLarge
     }
 }
 
-fn shorten(problems: &mut Vec<Problem>) {
-    problems.truncate(FEW);
+fn shorten(problems: &mut Vec<ReadProblem>) {
+    problems.truncate(MAX_SHORTENED_PROCESSES);
     for problem in problems {
-        problem.what = beginning(&problem.what);
+        problem.source = beginning(&problem.source);
         problem.error = beginning(&problem.error);
     }
 }
 
 fn beginning(text: &str) -> String {
-    text.chars().take(SHORT).collect()
+    text.chars().take(MAX_SHORTENED_CHARS).collect()
 }
 
 #[cfg(test)]
@@ -273,22 +283,22 @@ mod tests {
 
     use super::*;
     use crate::agent::Outputs;
-    use crate::agent::pulse::Pulse;
-    use crate::agent::sink::Stdout;
-    use crate::agent::teller::Teller;
-    use crate::domain::fleet::LONGEST_TEXT;
-    use crate::domain::fleet::USAGE_EVERY;
+    use crate::agent::liveness::Liveness;
+    use crate::agent::sink::StdoutSink;
+    use crate::agent::status_reporter::StatusReporter;
+    use crate::domain::fleet::MAX_TEXT_BYTES;
+    use crate::domain::fleet::MIN_REPORT_INTERVAL;
     use crate::domain::id::PciAddress;
     use crate::domain::inventory::{
-        Amd, Condition, Device, DriverLayout, Machine, Neuron, NeuronDevice, NvmlState, PciIds,
-        Process, ProcessKind, Usage,
+        Amd, Condition, Device, DeviceProcesses, DriverLayout, Machine, Neuron, NeuronDevice,
+        NvmlState, PciIds, Process, ProcessKind,
     };
     use crate::domain::labels::Options;
 
     use crate::domain::quantity::Mebibytes;
     use crate::domain::reason::Reason;
     use crate::domain::reconcile::DeviceStatus;
-    use crate::domain::sharing::status::{HandOff, Mode};
+    use crate::domain::sharing::status::{HandOff, SharingMode};
     use crate::domain::sharing::usage::{DeviceUsage, Tenant, UnitUsage};
     use crate::domain::sharing::{self, SharingStatus};
 
@@ -319,14 +329,14 @@ mod tests {
         }
     }
 
-    fn told(inventory: &Inventory) -> Latest {
+    fn told(inventory: &Inventory) -> QueuedStatus {
         let (mut outbox, uplink) = outbox();
         outbox.put(inventory, &LabelSet::default(), None);
         uplink.borrow().clone()
     }
 
-    fn read(latest: Latest) -> Inventory {
-        let Latest::Status(parts) = latest else {
+    fn read(latest: QueuedStatus) -> Inventory {
+        let QueuedStatus::Status(parts) = latest else {
             panic!("{latest:?}");
         };
         let inventory = status::decode(&parts).unwrap().inventory;
@@ -335,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_told_whole_and_told_once() {
+    fn fitting_status_is_sent_whole_and_once() {
         let inventory = busy(1000);
         assert_eq!(read(told(&inventory)), inventory);
         let (mut outbox, mut uplink) = outbox();
@@ -347,18 +357,18 @@ mod tests {
     }
 
     #[test]
-    fn a_device_with_too_many_processes_says_so_and_does_not_look_idle() {
+    fn truncated_processes_are_reported_and_device_is_not_idle() {
         for many in [5_000, 100_000] {
             let device = read(told(&busy(many))).devices.remove(0);
             assert_eq!(device.processes.len(), 64);
-            assert_eq!(device.usage(), Usage::Unknown);
+            assert_eq!(device.usage(), DeviceProcesses::Unknown);
             let said = &device.problems[0].error;
             assert!(said.starts_with(&many.to_string()), "{said}");
         }
     }
 
     #[test]
-    fn a_layout_s_messages_are_cut_to_what_an_aggregator_takes() {
+    fn layout_messages_are_truncated_to_the_limit() {
         let device = |number: u8| DeviceStatus {
             pci: PciAddress::new(0, number, 0, 0).unwrap(),
             name: "GPU 0".to_owned(),
@@ -369,16 +379,16 @@ mod tests {
             waits_for_holders: false,
             progress: None,
         };
-        let status = Status {
+        let status = NodeLayoutStatus {
             layout: Some("serving".to_owned()),
             state: Some("blocked"),
             devices: (0..200).map(device).collect(),
-            ..Status::default()
+            ..NodeLayoutStatus::default()
         };
-        let message = |inventory: &Inventory, status: &Status| {
+        let message = |inventory: &Inventory, status: &NodeLayoutStatus| {
             let (mut outbox, uplink) = outbox();
             outbox.put(inventory, &LabelSet::default(), Some(status));
-            let Latest::Status(parts) = uplink.borrow().clone() else {
+            let QueuedStatus::Status(parts) = uplink.borrow().clone() else {
                 panic!("nothing was told");
             };
             assert!(fits(inventory, &parts));
@@ -386,12 +396,12 @@ mod tests {
             layout.devices[0].message.clone()
         };
         // 200 long messages exceed the maximum status; one does not.
-        assert_eq!(message(&busy(1), &status).len(), SHORT);
-        let few = Status {
+        assert_eq!(message(&busy(1), &status).len(), MAX_SHORTENED_CHARS);
+        let few = NodeLayoutStatus {
             devices: vec![device(0)],
             ..status
         };
-        assert_eq!(message(&busy(1), &few).len(), LONGEST_TEXT);
+        assert_eq!(message(&busy(1), &few).len(), MAX_TEXT_BYTES);
     }
 
     /// Usage of one device of 80 GiB that `tenants` share, each with `memory`.
@@ -400,7 +410,7 @@ mod tests {
             namespace: Some("team-a".to_owned()),
             pod: Some(format!("notebook-{number:060}")),
             memory: Some(Mebibytes::new(memory)),
-            is_over,
+            is_over_share: is_over,
             ..Tenant::default()
         };
         let unit = UnitUsage {
@@ -429,14 +439,14 @@ mod tests {
         }
     }
 
-    fn usage_told(uplink: &watch::Receiver<Latest>) -> Option<sharing::usage::Usage> {
-        let Latest::Status(parts) = uplink.borrow().clone() else {
+    fn usage_told(uplink: &watch::Receiver<QueuedStatus>) -> Option<sharing::usage::Usage> {
+        let QueuedStatus::Status(parts) = uplink.borrow().clone() else {
             panic!("nothing was told");
         };
         status::decode(&parts).unwrap().usage
     }
 
-    fn memory_told(uplink: &watch::Receiver<Latest>) -> Option<u64> {
+    fn memory_told(uplink: &watch::Receiver<QueuedStatus>) -> Option<u64> {
         let usage = usage_told(uplink)?;
         usage.devices[0].units[0].tenants[0]
             .memory
@@ -444,26 +454,26 @@ mod tests {
     }
 
     #[test]
-    fn who_has_what_is_told_seldom_and_at_once_when_somebody_is_over_their_share() {
+    fn usage_is_throttled_except_when_a_pod_exceeds_its_share() {
         let at = Duration::from_secs;
         let (mut outbox, uplink) = outbox();
         // Before the first observation there is nothing to report.
         assert_eq!(
-            outbox.put_usage(at(0), &sharing::usage::Usage::default()),
+            outbox.set_usage(at(0), &sharing::usage::Usage::default()),
             None
         );
-        assert_eq!(outbox.put_usage(at(1), &used(1, 1000, false)), None);
+        assert_eq!(outbox.set_usage(at(1), &used(1, 1000, false)), None);
         outbox.put(&busy(1), &LabelSet::default(), None);
         assert_eq!(memory_told(&uplink), Some(1024));
         // A change within a step is not reported.
-        assert_eq!(outbox.put_usage(at(2), &used(1, 1020, false)), None);
-        assert_eq!(outbox.put_usage(at(4), &used(1, 2000, false)), Some(at(12)));
+        assert_eq!(outbox.set_usage(at(2), &used(1, 1020, false)), None);
+        assert_eq!(outbox.set_usage(at(4), &used(1, 2000, false)), Some(at(12)));
         assert_eq!(memory_told(&uplink), Some(1024));
-        assert_eq!(outbox.put_usage(at(16), &used(1, 2000, false)), None);
+        assert_eq!(outbox.set_usage(at(16), &used(1, 2000, false)), None);
         assert_eq!(memory_told(&uplink), Some(2048));
         for (second, memory, is_over) in [(17, 40_000, true), (18, 2000, false)] {
             assert_eq!(
-                outbox.put_usage(at(second), &used(1, memory, is_over)),
+                outbox.set_usage(at(second), &used(1, memory, is_over)),
                 None
             );
             assert_eq!(memory_told(&uplink), Some(memory.div_ceil(64) * 64));
@@ -474,22 +484,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_has_what_goes_out_without_a_look_at_the_hardware() {
+    async fn usage_is_sent_without_a_scan() {
         let (mut outbox, mut uplink) = outbox();
         outbox.put(&busy(1), &LabelSet::default(), None);
         uplink.mark_unchanged();
         let (tell, usage) = watch::channel(Arc::new(sharing::usage::Usage::default()));
-        let mut sink = Stdout::new(Vec::new());
+        let mut sink = StdoutSink::new(Vec::new());
         let outputs = Outputs {
             sink: &mut sink,
             outbox: Some(outbox),
             cluster: None,
-            giver: None,
+            sharing: None,
             usage: Some(usage),
             offered: None,
-            pulse: Pulse::still(),
+            pulse: Liveness::always_alive(),
         };
-        let mut teller = Teller::new(outputs, Options::default(), None);
+        let mut teller = StatusReporter::new(outputs, Options::default(), None);
         let told = async {
             tell.send_replace(Arc::new(used(1, 1000, false)));
             uplink.changed().await.unwrap();
@@ -498,7 +508,7 @@ mod tests {
             tell.send_replace(Arc::new(used(1, 2000, false)));
             uplink.changed().await.unwrap();
             assert_eq!(memory_told(&uplink), Some(2048));
-            assert!(before.elapsed() >= USAGE_EVERY);
+            assert!(before.elapsed() >= MIN_REPORT_INTERVAL);
         };
         tokio::select! {
             _ = teller.changed() => panic!("the hardware would be looked at for it"),
@@ -507,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_what_of_eight_gpus_shared_by_three_each_is_four_kibibytes() {
+    fn usage_of_eight_gpus_with_three_pods_each_is_four_kib() {
         let uuid = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
         let mut usage = used(3, 20_000, false);
         let unit = &mut usage.devices[0].units[0];
@@ -521,30 +531,30 @@ mod tests {
             tenant.uid = Some("7d1c5a3e-1111-2222-3333-444455556666".to_owned());
         }
         usage.devices = vec![usage.devices[0].clone(); 8];
-        let (_, content) = bounded(&usage);
+        let (_, content) = encode_bounded(&usage);
         let size = content.bytes().len();
         assert!((3000..4096).contains(&size), "{size}");
     }
 
     #[test]
-    fn of_too_many_who_have_a_device_some_are_told_and_it_says_so() {
+    fn too_many_tenants_are_truncated_and_reported() {
         let (mut outbox, uplink) = outbox();
         outbox.put(&busy(1), &LabelSet::default(), None);
-        outbox.put_usage(Duration::ZERO, &used(1000, 7, false));
+        outbox.set_usage(Duration::ZERO, &used(1000, 7, false));
         let told = usage_told(&uplink).unwrap();
         assert_eq!(told.devices[0].units[0].tenants.len(), 64);
         assert_eq!(told.missing, ["GPU 0: 936 more who have it are not told"]);
         // A machine with many devices, all as crowded: fewer of each, until it fits.
         let mut crowded = used(1000, 7, true);
         crowded.devices = vec![crowded.devices[0].clone(); 32];
-        outbox.put_usage(Duration::ZERO, &crowded);
+        outbox.set_usage(Duration::ZERO, &crowded);
         let told = usage_told(&uplink).unwrap();
         assert_eq!(told.devices[31].units[0].tenants.len(), 16);
         assert_eq!(told.missing[0], "GPU 0: 984 more who have it are not told");
     }
 
     #[test]
-    fn a_pod_is_told_by_name_and_by_the_beginning_of_its_uid() {
+    fn pod_is_sent_with_name_and_uid_prefix() {
         let (mut outbox, uplink) = outbox();
         outbox.put(&busy(1), &LabelSet::default(), None);
         let mut usage = used(2, 7, false);
@@ -553,7 +563,7 @@ mod tests {
             tenant.uid = Some("7d1c5a3e-1111-2222-3333-444455556666".to_owned());
         }
         tenants[1].pod = None;
-        outbox.put_usage(Duration::ZERO, &usage);
+        outbox.set_usage(Duration::ZERO, &usage);
         let told = usage_told(&uplink).unwrap();
         let told = told.devices[0].units[0].tenants.iter();
         let uids: Vec<Option<&str>> = told.map(|tenant| tenant.uid.as_deref()).collect();
@@ -561,11 +571,11 @@ mod tests {
     }
 
     #[test]
-    fn a_status_without_room_goes_before_who_has_what() {
+    fn status_has_priority_over_usage() {
         let (mut outbox, uplink) = outbox();
-        outbox.put_usage(Duration::ZERO, &used(64, 7, false));
+        outbox.set_usage(Duration::ZERO, &used(64, 7, false));
         let mut inventory = busy(1);
-        inventory.devices[0].product_name = Some("x".repeat(LARGEST_STATUS - 1000));
+        inventory.devices[0].product_name = Some("x".repeat(MAX_STATUS_BYTES - 1000));
         outbox.put(&inventory, &LabelSet::default(), None);
         let told = usage_told(&uplink).unwrap();
         assert_eq!(told.devices, []);
@@ -575,7 +585,7 @@ mod tests {
         );
         assert!(outbox.crowded);
         // Without room even for the notice.
-        inventory.devices[0].product_name = Some("x".repeat(LARGEST_STATUS - 200));
+        inventory.devices[0].product_name = Some("x".repeat(MAX_STATUS_BYTES - 200));
         outbox.put(&inventory, &LabelSet::default(), None);
         assert_eq!(usage_told(&uplink), None);
         outbox.put(&busy(1), &LabelSet::default(), None);
@@ -584,28 +594,28 @@ mod tests {
     }
 
     #[test]
-    fn how_far_sharing_is_comes_with_the_status_and_goes_with_it() {
+    fn sharing_report_is_part_of_the_status() {
         let (mut outbox, uplink) = outbox();
-        let sharing = |uplink: &watch::Receiver<Latest>| {
-            let Latest::Status(parts) = uplink.borrow().clone() else {
+        let sharing = |uplink: &watch::Receiver<QueuedStatus>| {
+            let QueuedStatus::Status(parts) = uplink.borrow().clone() else {
                 panic!("nothing was told");
             };
             status::decode(&parts).unwrap().sharing
         };
-        let status = Status {
+        let status = NodeLayoutStatus {
             sharing: Some(SharingStatus {
-                mode: Mode::Embedded,
-                state: Reason::SharingPending.word(),
+                mode: SharingMode::Embedded,
+                state: Reason::SharingPending.as_str(),
                 message: Some("ö".repeat(5_000)),
                 resources: Vec::new(),
-                kept: Vec::new(),
+                retained: Vec::new(),
                 hand_off: Some(HandOff {
                     key: "a100".to_owned(),
                     config: "x".repeat(40_000),
                 }),
                 named: None,
             }),
-            ..Status::default()
+            ..NodeLayoutStatus::default()
         };
         outbox.put(&busy(1), &LabelSet::default(), Some(&status));
         let told = sharing(&uplink).unwrap();
@@ -613,7 +623,7 @@ mod tests {
             (told.mode.as_str(), told.state.as_str()),
             ("embedded", "sharing-pending")
         );
-        assert_eq!(told.message.map(|text| text.len()), Some(LONGEST_TEXT));
+        assert_eq!(told.message.map(|text| text.len()), Some(MAX_TEXT_BYTES));
         // A truncated configuration would be a different one, so it is left out.
         assert_eq!(told.hand_off, None);
         outbox.put(&busy(1), &LabelSet::default(), None);
@@ -621,9 +631,9 @@ mod tests {
     }
 
     #[test]
-    fn a_neuron_device_with_too_many_problems_tells_the_first() {
-        let problem = Problem {
-            what: "core_count".to_owned(),
+    fn neuron_problems_are_truncated() {
+        let problem = ReadProblem {
+            source: "core_count".to_owned(),
             error: "ö".repeat(1000),
         };
         let device = NeuronDevice {
@@ -642,11 +652,14 @@ mod tests {
         });
         let told = read(told(&inventory)).neuron.unwrap();
         assert_eq!(told.devices[0].problems.len(), 64);
-        assert_eq!(told.devices[0].problems[63].error.chars().count(), SHORT);
+        assert_eq!(
+            told.devices[0].problems[63].error.chars().count(),
+            MAX_SHORTENED_CHARS
+        );
     }
 
     #[test]
-    fn memory_of_neuron_and_amd_devices_that_moves_within_a_step_is_not_told_again() {
+    fn memory_change_within_a_step_is_not_sent() {
         let node = |neuron: u64, amd: u64, power: u8| {
             let mut inventory = busy(1);
             inventory.devices[0].memory = Some(Mebibytes::new(196_592));
@@ -698,9 +711,9 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_stays_too_large_is_not_told_at_all() {
+    fn oversized_status_is_not_sent() {
         let mut inventory = busy(1);
-        inventory.devices[0].product_name = Some("x".repeat(LARGEST_STATUS));
-        assert_eq!(told(&inventory), Latest::TooLarge);
+        inventory.devices[0].product_name = Some("x".repeat(MAX_STATUS_BYTES));
+        assert_eq!(told(&inventory), QueuedStatus::TooLarge);
     }
 }

@@ -11,12 +11,12 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::{Request, Status, Streaming};
 use tracing::debug;
 
-use super::dial::Dial;
-use super::outbox::Latest;
-use super::{Log, chance, closed, share};
+use super::dial::Connector;
+use super::outbox::QueuedStatus;
+use super::{ConnectionLog, closed, fraction, random};
 use crate::domain::credential::Token;
 use crate::domain::error::chain;
-use crate::domain::stream::{FromAgent, Sender, ToAgent};
+use crate::domain::stream::{AggregatorMessage, FromAgent, Sender};
 use crate::proto::v1;
 use crate::proto::v1::fleet_client::FleetClient;
 use crate::wire::stream::{Identity, encode_from_agent, parse_to_agent};
@@ -26,73 +26,73 @@ pub(super) struct Session<'a> {
     pub(super) identity: &'a Identity,
     pub(super) heartbeat: Duration,
     pub(super) sender: &'a mut Sender,
-    pub(super) latest: &'a mut watch::Receiver<Latest>,
-    pub(super) log: &'a mut Log,
+    pub(super) latest: &'a mut watch::Receiver<QueuedStatus>,
+    pub(super) log: &'a mut ConnectionLog,
 }
 
 /// Reason for the end of a connection.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum SessionEnd {
     /// There is nothing more to report, and the stream was closed.
     Closed,
     /// The connection broke, was refused, or could not be opened.
     Lost(String),
     /// The aggregator asked the agent to come back later.
-    HeldOff {
+    RetryLater {
         retry_after: Duration,
         reason: String,
     },
 }
 
 /// Both directions of the stream.
-struct Line {
+struct StreamPair {
     out: mpsc::Sender<v1::FromAgent>,
     answers: Streaming<v1::ToAgent>,
 }
 
 /// Number of unanswered heartbeats after which the aggregator is considered gone, even if its kernel still accepts
 /// data.
-const PATIENCE: u32 = 3;
+const MAX_UNANSWERED_HEARTBEATS: u32 = 3;
 /// Maximum number of messages waiting to be written. A peer that reads leaves none waiting, so a full queue means that
 /// it does not read.
-const WAITING: usize = 8;
+const SEND_QUEUE_LEN: usize = 8;
 /// Maximum size of an answer, which is an acknowledgement or a reason.
-const LARGEST_ANSWER: usize = 64 * 1024;
+const MAX_ANSWER_BYTES: usize = 64 * 1024;
 /// Time for the aggregator to notice that the stream has ended.
-const FAREWELL: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of logged characters of a reason.
-const LONGEST: usize = 256;
+const MAX_REASON_CHARS: usize = 256;
 
 impl Session<'_> {
-    pub(super) async fn run(&mut self, dial: &impl Dial) -> End {
+    pub(super) async fn run(&mut self, dial: &impl Connector) -> SessionEnd {
         let mut latest = self.latest.clone();
         let connected = tokio::select! {
-            () = closed(&mut latest) => return End::Closed,
+            () = closed(&mut latest) => return SessionEnd::Closed,
             connected = self.connect(dial) => connected,
         };
         let mut line = match connected {
             Ok(line) => line,
-            Err(reason) => return End::Lost(tamed(&reason)),
+            Err(reason) => return SessionEnd::Lost(sanitize_reason(&reason)),
         };
-        let end = self.converse(&mut line).await;
+        let end = self.exchange(&mut line).await;
         drop(line.out);
-        if end == End::Closed {
+        if end == SessionEnd::Closed {
             // Waits for the aggregator to end the stream, so that it does not see a broken connection.
             let last = async { while let Ok(Some(_)) = line.answers.message().await {} };
-            let _silent = timeout(FAREWELL, last).await;
+            let _silent = timeout(CLOSE_TIMEOUT, last).await;
         }
-        if let End::Lost(reason) = end {
-            return End::Lost(tamed(&reason));
+        if let SessionEnd::Lost(reason) = end {
+            return SessionEnd::Lost(sanitize_reason(&reason));
         }
         end
     }
 
     /// Connects, greets, and waits for the aggregator to accept the stream.
-    async fn connect(&mut self, dial: &impl Dial) -> Result<Line, String> {
+    async fn connect(&mut self, dial: &impl Connector) -> Result<StreamPair, String> {
         let token = dial.token().map_err(|error| chain(&error))?;
         let channel = dial.dial().await.map_err(|error| chain(&error))?;
-        let mut client = FleetClient::new(channel).max_decoding_message_size(LARGEST_ANSWER);
-        let (out, messages) = mpsc::channel(WAITING);
+        let mut client = FleetClient::new(channel).max_decoding_message_size(MAX_ANSWER_BYTES);
+        let (out, messages) = mpsc::channel(SEND_QUEUE_LEN);
         let greeting = self.sender.connected();
         let greeted = out.try_send(encode_from_agent(&greeting, self.identity));
         greeted.map_err(|error| chain(&error))?;
@@ -102,19 +102,24 @@ impl Session<'_> {
             request.metadata_mut().insert("authorization", shown);
         }
         let report = client.report(request);
-        match timeout(self.heartbeat.saturating_mul(PATIENCE), report).await {
-            Ok(Ok(response)) => Ok(Line {
+        match timeout(
+            self.heartbeat.saturating_mul(MAX_UNANSWERED_HEARTBEATS),
+            report,
+        )
+        .await
+        {
+            Ok(Ok(response)) => Ok(StreamPair {
                 out,
                 answers: response.into_inner(),
             }),
-            Ok(Err(status)) => Err(said(&status)),
+            Ok(Err(status)) => Err(describe_status(&status)),
             Err(_) => Err("it does not answer".to_owned()),
         }
     }
 
-    async fn converse(&mut self, line: &mut Line) -> End {
+    async fn exchange(&mut self, line: &mut StreamPair) -> SessionEnd {
         // Report what was observed while the connection was being opened.
-        if let Err(end) = self.observed(line) {
+        if let Err(end) = self.send_status(line) {
             return end;
         }
         let mut unanswered = 0;
@@ -124,16 +129,16 @@ impl Session<'_> {
             let step = tokio::select! {
                 answer = line.answers.message() => {
                     unanswered = 0;
-                    self.answered(line, answer)
+                    self.handle_answer(line, answer)
                 }
                 changed = self.latest.changed() => match changed {
-                    Ok(()) => self.observed(line),
-                    Err(_) => Err(End::Closed),
+                    Ok(()) => self.send_status(line),
+                    Err(_) => Err(SessionEnd::Closed),
                 },
                 () = &mut beat => {
                     beat.set(sleep(self.interval()));
                     unanswered += 1;
-                    self.beat(line, unanswered)
+                    self.send_heartbeat(line, unanswered)
                 }
             };
             if let Err(end) = step {
@@ -151,59 +156,61 @@ impl Session<'_> {
     fn interval(&self) -> Duration {
         let tenth = self.heartbeat / 10;
         let interval = self.heartbeat.saturating_sub(tenth);
-        interval.saturating_add(share(tenth.saturating_mul(2), chance()))
+        interval.saturating_add(fraction(tenth.saturating_mul(2), random()))
     }
 
-    fn answered(
+    fn handle_answer(
         &mut self,
-        line: &Line,
+        line: &StreamPair,
         answer: Result<Option<v1::ToAgent>, Status>,
-    ) -> Result<(), End> {
+    ) -> Result<(), SessionEnd> {
         let message = match answer {
             Ok(Some(message)) => message,
-            Ok(None) => return Err(End::Lost("it closed the stream".to_owned())),
-            Err(status) => return Err(End::Lost(said(&status))),
+            Ok(None) => return Err(SessionEnd::Lost("it closed the stream".to_owned())),
+            Err(status) => return Err(SessionEnd::Lost(describe_status(&status))),
         };
-        let answer = parse_to_agent(message).map_err(|error| End::Lost(chain(&error)))?;
+        let answer = parse_to_agent(message).map_err(|error| SessionEnd::Lost(chain(&error)))?;
         match &answer {
-            ToAgent::HoldOff {
+            AggregatorMessage::HoldOff {
                 retry_after,
                 reason,
             } => {
-                return Err(End::HeldOff {
+                return Err(SessionEnd::RetryLater {
                     retry_after: *retry_after,
                     reason: reason.clone(),
                 });
             }
-            ToAgent::Resync { reason } => debug!("the aggregator asks for all: {reason}"),
-            ToAgent::Ack { .. } => {}
+            AggregatorMessage::Resync { reason } => debug!("the aggregator asks for all: {reason}"),
+            AggregatorMessage::Ack { .. } => {}
         }
-        let next = self.sender.received(&answer);
-        self.say(line, next)
+        let next = self.sender.handle_message(&answer);
+        self.send(line, next)
     }
 
-    fn observed(&mut self, line: &Line) -> Result<(), End> {
+    fn send_status(&mut self, line: &StreamPair) -> Result<(), SessionEnd> {
         let next = match &*self.latest.borrow_and_update() {
-            Latest::Status(parts) => self.sender.observed(parts.clone()),
-            Latest::Nothing => None,
-            Latest::TooLarge => {
+            QueuedStatus::Status(parts) => self.sender.set_status(parts.clone()),
+            QueuedStatus::Empty => None,
+            QueuedStatus::TooLarge => {
                 let reason = "this node's status is larger than any aggregator takes";
-                return Err(End::Lost(reason.to_owned()));
+                return Err(SessionEnd::Lost(reason.to_owned()));
             }
         };
-        self.say(line, next)
+        self.send(line, next)
     }
 
     /// Sends a heartbeat. `due` is the number of unanswered ones, including this one and those that could not be sent.
-    fn beat(&mut self, line: &Line, due: u32) -> Result<(), End> {
-        if due > PATIENCE {
-            return Err(End::Lost(format!("no answer to {PATIENCE} heartbeats")));
+    fn send_heartbeat(&mut self, line: &StreamPair, due: u32) -> Result<(), SessionEnd> {
+        if due > MAX_UNANSWERED_HEARTBEATS {
+            return Err(SessionEnd::Lost(format!(
+                "no answer to {MAX_UNANSWERED_HEARTBEATS} heartbeats"
+            )));
         }
         let heartbeat = self.sender.heartbeat();
-        self.say(line, heartbeat)
+        self.send(line, heartbeat)
     }
 
-    fn say(&self, line: &Line, message: Option<FromAgent>) -> Result<(), End> {
+    fn send(&self, line: &StreamPair, message: Option<FromAgent>) -> Result<(), SessionEnd> {
         let Some(message) = message else {
             return Ok(());
         };
@@ -211,9 +218,9 @@ impl Session<'_> {
             .out
             .try_send(encode_from_agent(&message, self.identity))
         {
-            Err(mpsc::error::TrySendError::Full(_)) => {
-                Err(End::Lost("it does not read what it is told".to_owned()))
-            }
+            Err(mpsc::error::TrySendError::Full(_)) => Err(SessionEnd::Lost(
+                "it does not read what it is told".to_owned(),
+            )),
             // The other direction is about to report why the stream was closed.
             Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
         }
@@ -228,7 +235,7 @@ fn bearer(token: &Token) -> Result<MetadataValue<Ascii>, InvalidMetadataValue> {
 }
 
 /// Returns why the aggregator refused the stream, or what broke it.
-fn said(status: &Status) -> String {
+fn describe_status(status: &Status) -> String {
     let message = status.message();
     match status.source() {
         Some(cause) => {
@@ -241,8 +248,8 @@ fn said(status: &Status) -> String {
 }
 
 /// Returns the beginning of a reason, without control characters that a terminal might interpret.
-fn tamed(reason: &str) -> String {
-    let reason = reason.chars().take(LONGEST);
+fn sanitize_reason(reason: &str) -> String {
+    let reason = reason.chars().take(MAX_REASON_CHARS);
     reason
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect()

@@ -2,18 +2,18 @@
 //!
 //! Tests of timing run in memory with tokio's paused clock; tests of sockets and certificates use real ones.
 
-mod fake;
+mod fake_aggregator;
 mod sockets;
 
 use tokio::task::JoinHandle;
 
-use self::fake::{Fake, Memory, Peer, identity};
+use self::fake_aggregator::{FakeAggregator, MemoryConnector, Peer, identity};
 use super::*;
 use crate::domain::inventory::{Inventory, Machine, NvmlState};
 use crate::domain::labels::LabelSet;
-use crate::domain::stream::{Greeting, Offer, Receiver, ToAgent};
+use crate::domain::stream::{AggregatorMessage, Greeting, Receiver, StatusOffer};
 use crate::wire::status;
-use crate::wire::stream::Incoming;
+use crate::wire::stream::ReceivedMessage;
 
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
@@ -43,9 +43,10 @@ fn put(outbox: &mut Outbox, word: &str) {
 }
 
 /// A running uplink that has `word` to report, and the aggregator it reports to.
-fn reporting(word: &str) -> (Fake, Outbox, JoinHandle<()>) {
-    let (fake, service) = Fake::new();
-    let (mut outbox, uplink) = Uplink::new(Memory(service), identity(), this_one(), HEARTBEAT);
+fn reporting(word: &str) -> (FakeAggregator, Outbox, JoinHandle<()>) {
+    let (fake, service) = FakeAggregator::new();
+    let (mut outbox, uplink) =
+        Uplink::new(MemoryConnector(service), identity(), this_one(), HEARTBEAT);
     put(&mut outbox, word);
     (fake, outbox, tokio::spawn(uplink.run()))
 }
@@ -57,24 +58,24 @@ fn known(receiver: &Receiver) -> String {
 }
 
 /// Handles the agent's next message as the aggregator does, and answers.
-async fn take(peer: &mut Peer, receiver: &mut Receiver) -> Incoming {
+async fn take(peer: &mut Peer, receiver: &mut Receiver) -> ReceivedMessage {
     let incoming = peer.hears().await;
     let offer = match incoming.clone() {
-        Incoming::Hello { hello, .. } => panic!("{hello:?} again"),
-        Incoming::Snapshot { seq, parts } => receiver.snapshot(seq, parts),
-        Incoming::Delta { seq, change, hash } => receiver.delta(seq, &change, hash),
-        Incoming::Heartbeat { seq, hash } => receiver.heartbeat(seq, hash),
+        ReceivedMessage::Hello { hello, .. } => panic!("{hello:?} again"),
+        ReceivedMessage::Snapshot { seq, parts } => receiver.snapshot(seq, parts),
+        ReceivedMessage::Delta { seq, change, hash } => receiver.delta(seq, &change, hash),
+        ReceivedMessage::Heartbeat { seq, hash } => receiver.heartbeat(seq, hash),
     };
     let answer = match offer {
-        Offer::Status(status) => receiver.take(status),
-        Offer::Confirmed(answer) | Offer::Nothing(answer) => answer,
+        StatusOffer::Status(status) => receiver.take(status),
+        StatusOffer::Confirmed(answer) | StatusOffer::Nothing(answer) => answer,
     };
     peer.says(&answer).await;
     incoming
 }
 
 /// Accepts a node's first connection, up to its first status.
-async fn first(fake: &mut Fake) -> (Peer, Receiver) {
+async fn first(fake: &mut FakeAggregator) -> (Peer, Receiver) {
     let mut peer = fake.peer().await;
     let hello = peer.greeting().await;
     assert_eq!((hello.seq, &hello.run), (0, &this_one()));
@@ -82,21 +83,21 @@ async fn first(fake: &mut Fake) -> (Peer, Receiver) {
     peer.says(&answer).await;
     let incoming = take(&mut peer, &mut receiver).await;
     assert!(
-        matches!(incoming, Incoming::Snapshot { seq: 1, .. }),
+        matches!(incoming, ReceivedMessage::Snapshot { seq: 1, .. }),
         "{incoming:?}"
     );
     (peer, receiver)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_is_told_whole_and_then_as_it_changes_until_the_agent_ends() {
+async fn snapshot_is_followed_by_deltas_until_shutdown() {
     let (mut fake, mut outbox, uplink) = reporting("one");
     let (mut peer, mut receiver) = first(&mut fake).await;
     assert_eq!(known(&receiver), "one");
     put(&mut outbox, "two");
     let incoming = take(&mut peer, &mut receiver).await;
     assert!(
-        matches!(incoming, Incoming::Delta { seq: 2, .. }),
+        matches!(incoming, ReceivedMessage::Delta { seq: 2, .. }),
         "{incoming:?}"
     );
     assert_eq!(known(&receiver), "two");
@@ -108,14 +109,14 @@ async fn a_node_is_told_whole_and_then_as_it_changes_until_the_agent_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn i8_heartbeats_go_on_while_nobody_looks_at_the_hardware() {
+async fn i8_heartbeats_continue_without_scans() {
     let (mut fake, outbox, _uplink) = reporting("one");
     let (mut peer, mut receiver) = first(&mut fake).await;
     let start = Instant::now();
     for beats in 1..=20 {
         let incoming = take(&mut peer, &mut receiver).await;
         assert!(
-            matches!(incoming, Incoming::Heartbeat { seq: 1, .. }),
+            matches!(incoming, ReceivedMessage::Heartbeat { seq: 1, .. }),
             "{incoming:?}"
         );
         let (least, most) = (HEARTBEAT * 9 * beats / 10, HEARTBEAT * 11 * beats / 10);
@@ -129,28 +130,28 @@ async fn i8_heartbeats_go_on_while_nobody_looks_at_the_hardware() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_told_before_is_not_told_again_after_a_reconnect() {
+async fn known_state_is_not_resent_after_reconnect() {
     let (mut fake, mut outbox, _uplink) = reporting("one");
     let (peer, mut receiver) = first(&mut fake).await;
     drop(peer);
     let mut peer = fake.peer().await;
-    let Greeting::Welcome(answer) = receiver.greeted(&peer.greeting().await, true) else {
+    let Greeting::Welcome(answer) = receiver.handle_hello(&peer.greeting().await, true) else {
         panic!("it is the same agent");
     };
-    assert_eq!(answer, ToAgent::Ack { seq: 1 });
+    assert_eq!(answer, AggregatorMessage::Ack { seq: 1 });
     // Something changes while the answer is on its way.
     put(&mut outbox, "two");
     peer.says(&answer).await;
     let incoming = take(&mut peer, &mut receiver).await;
     assert!(
-        matches!(incoming, Incoming::Delta { seq: 2, .. }),
+        matches!(incoming, ReceivedMessage::Delta { seq: 2, .. }),
         "{incoming:?}"
     );
     assert_eq!(known(&receiver), "two");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_aggregator_is_left_after_three_heartbeats() {
+async fn silent_aggregator_is_disconnected_after_three_heartbeats() {
     let (mut fake, _outbox, _uplink) = reporting("one");
     // Silent from the beginning, and silent after a good start.
     let mut silent = fake.peer().await;
@@ -182,14 +183,14 @@ async fn a_silent_aggregator_is_left_after_three_heartbeats() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_is_held_off_stays_away_for_as_long_and_then_some() {
+async fn retry_after_is_honored_with_jitter() {
     let (mut fake, _outbox, _uplink) = reporting("one");
     let mut waits = Vec::new();
     let mut peer = fake.peer().await;
     for _ in 0..8 {
         peer.greeting().await;
         let start = Instant::now();
-        peer.says(&ToAgent::HoldOff {
+        peer.says(&AggregatorMessage::HoldOff {
             retry_after: Duration::from_secs(100),
             reason: "too many at once".to_owned(),
         })
@@ -210,7 +211,7 @@ async fn an_agent_that_is_held_off_stays_away_for_as_long_and_then_some() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_status_is_tried_again_ever_more_seldom() {
+async fn rejected_status_is_retried_with_backoff() {
     let (mut fake, _outbox, _uplink) = reporting("one");
     let start = Instant::now();
     for _ in 0..12 {
@@ -219,7 +220,7 @@ async fn a_refused_status_is_tried_again_ever_more_seldom() {
         peer.says(&Receiver::new(&hello).1).await;
         let incoming = peer.hears().await;
         assert!(
-            matches!(incoming, Incoming::Snapshot { .. }),
+            matches!(incoming, ReceivedMessage::Snapshot { .. }),
             "{incoming:?}"
         );
         peer.refuses(tonic::Status::invalid_argument("device/7 is no address"))
@@ -232,15 +233,16 @@ async fn a_refused_status_is_tried_again_ever_more_seldom() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_is_not_let_in_comes_back_ever_more_seldom() {
+async fn rejected_agent_reconnects_with_backoff() {
     for code in [
         tonic::Code::Unauthenticated,
         tonic::Code::PermissionDenied,
         tonic::Code::Unavailable,
     ] {
-        let (mut fake, service) = Fake::new();
+        let (mut fake, service) = FakeAggregator::new();
         let service = service.closed(tonic::Status::new(code, "no"));
-        let (mut outbox, uplink) = Uplink::new(Memory(service), identity(), this_one(), HEARTBEAT);
+        let (mut outbox, uplink) =
+            Uplink::new(MemoryConnector(service), identity(), this_one(), HEARTBEAT);
         put(&mut outbox, "one");
         let uplink = tokio::spawn(uplink.run());
         let start = Instant::now();
@@ -257,11 +259,11 @@ async fn an_agent_that_is_not_let_in_comes_back_ever_more_seldom() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_ends_at_once_while_it_waits_for_an_aggregator() {
+async fn shutdown_is_immediate_while_connecting() {
     let (mut fake, outbox, uplink) = reporting("one");
     let mut peer = fake.peer().await;
     peer.greeting().await;
-    peer.says(&ToAgent::HoldOff {
+    peer.says(&AggregatorMessage::HoldOff {
         retry_after: Duration::from_mins(5),
         reason: "later".to_owned(),
     })
@@ -274,8 +276,8 @@ async fn an_agent_ends_at_once_while_it_waits_for_an_aggregator() {
 }
 
 #[test]
-fn each_reason_is_said_once_until_it_has_worked_in_between() {
-    let mut log = Log {
+fn reason_is_logged_once_until_a_success() {
+    let mut log = ConnectionLog {
         aggregator: "a".to_owned(),
         said: BTreeSet::new(),
     };
@@ -287,6 +289,6 @@ fn each_reason_is_said_once_until_it_has_worked_in_between() {
     assert!(log.is_new("broken"));
     for number in 0..1000 {
         assert!(log.is_new(&number.to_string()));
-        assert!(log.said.len() <= MOST_REASONS);
+        assert!(log.said.len() <= MAX_LOGGED_REASONS);
     }
 }

@@ -3,7 +3,7 @@
 mod document;
 mod lasting;
 mod proxies;
-mod sights;
+mod visibility;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ use crate::aggregator::availability::Counter;
 use crate::aggregator::clock::Clock;
 use crate::aggregator::fleet::Fleet;
 use crate::aggregator::view::View;
-use crate::domain::access::{Method, TABLE};
+use crate::domain::access::{Method, ROUTE_RULES};
 
 /// Fake API server that accepts tokens of the form `token-USER` and stores what each user may do.
 #[derive(Debug, Clone, Default)]
@@ -41,22 +41,26 @@ struct State {
 }
 
 #[tonic::async_trait]
-impl Ask for Server {
-    async fn whose(&self, token: &Token) -> Result<Proof, ReviewError> {
-        self.hears()?;
+impl ReviewAccess for Server {
+    async fn authenticate(&self, token: &Token) -> Result<UserTokenReview, ReviewError> {
+        self.respond()?;
         let user = token.expose().strip_prefix("token-");
-        Ok(Proof {
+        Ok(UserTokenReview {
             authenticated: user.is_some(),
             caller: Caller {
                 user: user.unwrap_or_default().to_owned(),
                 ..Caller::default()
             },
-            ..Proof::default()
+            ..UserTokenReview::default()
         })
     }
 
-    async fn may(&self, caller: &Caller, question: &Question) -> Result<bool, ReviewError> {
-        self.hears()?;
+    async fn is_allowed(
+        &self,
+        caller: &Caller,
+        question: &AccessReview,
+    ) -> Result<bool, ReviewError> {
+        self.respond()?;
         let groups = caller.groups.iter().chain([&caller.user]);
         let mut asked = groups.map(|who| format!("{who}: {question}"));
         let rights = self.0.rights.lock().unwrap();
@@ -65,10 +69,10 @@ impl Ask for Server {
 }
 
 impl Server {
-    fn hears(&self) -> Result<(), ReviewError> {
+    fn respond(&self) -> Result<(), ReviewError> {
         self.0.asked.fetch_add(1, Ordering::Relaxed);
         if self.0.away.load(Ordering::Relaxed) {
-            return Err(ReviewError::Late);
+            return Err(ReviewError::TimedOut);
         }
         Ok(())
     }
@@ -77,7 +81,7 @@ impl Server {
         self.0.rights.lock().unwrap().insert(right.to_owned());
     }
 
-    fn takes_all(&self) {
+    fn revoke_all(&self) {
         self.0.rights.lock().unwrap().clear();
     }
 
@@ -95,16 +99,16 @@ struct Site {
 
 const PEER: &str = "192.0.2.7:4000";
 
-fn site(believed: Believed) -> Site {
+fn site(believed: TrustedIdentitySources) -> Site {
     site_with(believed, |view| Counter::new(view, None))
 }
 
 /// Like `site`, with a custom `Counter`.
-fn site_with(believed: Believed, more: impl FnOnce(View) -> Counter) -> Site {
+fn site_with(believed: TrustedIdentitySources, more: impl FnOnce(View) -> Counter) -> Site {
     let server = Server::default();
     let (fleet, receiver) = watch::channel(Fleet::default());
     let counter = more(View::new(receiver, Clock::start()));
-    let guard = Guard::checked(
+    let guard = Guard::with_reviewer(
         believed,
         Box::new(server.clone()),
         counter.clone(),
@@ -120,7 +124,7 @@ fn site_with(believed: Believed, more: impl FnOnce(View) -> Counter) -> Site {
 }
 
 fn routes(availability: Counter, ready: watch::Receiver<bool>) -> Router {
-    let context = rest::Context {
+    let context = rest::ApiContext {
         view: availability.view().clone(),
         availability: availability.clone(),
         registry: Arc::new(Registry::default()),
@@ -145,7 +149,7 @@ impl Site {
         self.router.clone().oneshot(request).await.unwrap()
     }
 
-    async fn gets(&self, path: &str, user: Option<&str>) -> Response {
+    async fn get(&self, path: &str, user: Option<&str>) -> Response {
         let token = user.map(|user| format!("Bearer token-{user}"));
         let header = token.iter().map(|token| ("authorization", token.as_str()));
         let headers: Vec<_> = header.collect();
@@ -153,7 +157,7 @@ impl Site {
     }
 
     async fn status(&self, path: &str, user: Option<&str>) -> u16 {
-        self.gets(path, user).await.status().as_u16()
+        self.get(path, user).await.status().as_u16()
     }
 }
 
@@ -163,15 +167,15 @@ async fn text(response: Response) -> String {
 }
 
 #[tokio::test]
-async fn every_route_of_the_api_and_of_the_pages_is_in_the_table() {
-    let site = site(Believed::default());
-    let document = text(site.gets("/openapi.json", None).await).await;
+async fn every_route_is_in_the_access_table() {
+    let site = site(TrustedIdentitySources::default());
+    let document = text(site.get("/openapi.json", None).await).await;
     let document: Value = serde_json::from_str(&document).unwrap();
     let mut routes = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {
-            let known = Method::of(&method.to_uppercase()).unwrap();
-            let listed = TABLE
+            let known = Method::from_name(&method.to_uppercase()).unwrap();
+            let listed = ROUTE_RULES
                 .iter()
                 .any(|row| row.path == path && row.method == known);
             assert!(listed, "{method} {path} is not in domain::access::TABLE");
@@ -180,7 +184,7 @@ async fn every_route_of_the_api_and_of_the_pages_is_in_the_table() {
     }
     let of_pages = include_str!("../pages.rs").split(".route(\"").skip(1);
     for path in of_pages.map(|rest| rest.split('"').next().unwrap()) {
-        let listed = TABLE.iter().any(|row| row.path == path);
+        let listed = ROUTE_RULES.iter().any(|row| row.path == path);
         assert!(listed, "{path} is not in domain::access::TABLE");
         routes += 1;
     }
@@ -219,14 +223,14 @@ const ROWS: &[(&str, &str, u16)] = &[
 ];
 
 #[tokio::test]
-async fn each_path_is_for_who_has_its_permission_and_for_nobody_else() {
-    let site = site(Believed::default());
+async fn each_path_requires_exactly_its_permission() {
+    let site = site(TrustedIdentitySources::default());
     for path in ["/healthz", "/readyz", "/openapi.json", "/assets/octavo.css"] {
         assert_eq!(site.status(path, None).await, 200, "{path}");
     }
     for (number, (path, right, status)) in ROWS.iter().enumerate() {
         assert_eq!(site.status(path, None).await, 401, "{path}");
-        let refused = site.gets(path, Some("nobody")).await;
+        let refused = site.get(path, Some("nobody")).await;
         assert_eq!(refused.status(), StatusCode::FORBIDDEN, "{path}");
         let said = text(refused).await;
         let what = format!("you may not {right}");
@@ -251,8 +255,8 @@ async fn each_path_is_for_who_has_its_permission_and_for_nobody_else() {
 }
 
 #[tokio::test]
-async fn what_the_table_does_not_have_is_closed_to_everybody() {
-    let site = site(Believed::default());
+async fn unlisted_paths_are_refused() {
+    let site = site(TrustedIdentitySources::default());
     for (_, right, _) in ROWS {
         site.server.gives(&format!("ada: {right}"));
     }
@@ -273,8 +277,8 @@ async fn what_the_table_does_not_have_is_closed_to_everybody() {
 }
 
 #[tokio::test]
-async fn what_is_no_good_token_is_told_why_and_never_repeated() {
-    let site = site(Believed::default());
+async fn invalid_token_is_refused_with_a_reason_and_never_echoed() {
+    let site = site(TrustedIdentitySources::default());
     for (shown, why) in [
         ("Bearer stolen-secret", "does not accept the token"),
         ("Bearer stolen secret", "characters"),
@@ -300,15 +304,15 @@ async fn what_is_no_good_token_is_told_why_and_never_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_counts_for_a_minute_and_a_right_that_was_taken_no_longer() {
-    let site = site(Believed::default());
+async fn grant_is_cached_for_a_minute() {
+    let site = site(TrustedIdentitySources::default());
     site.server.gives("ada: list nodes.octavo.dev");
     for _ in 0..59 {
         assert_eq!(site.status("/api/v1/nodes", Some("ada")).await, 200);
         assert_eq!(site.server.asked(), 2, "whose token, and whether they may");
         tokio::time::advance(Duration::from_secs(1)).await;
     }
-    site.server.takes_all();
+    site.server.revoke_all();
     assert_eq!(site.status("/api/v1/nodes", Some("ada")).await, 200);
     tokio::time::advance(Duration::from_secs(1)).await;
     assert_eq!(site.status("/api/v1/nodes", Some("ada")).await, 403);
@@ -319,8 +323,8 @@ async fn an_answer_counts_for_a_minute_and_a_right_that_was_taken_no_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_api_server_is_away_who_is_known_goes_on_and_others_come_again() {
-    let site = site(Believed::default());
+async fn cached_callers_continue_while_the_api_server_is_down() {
+    let site = site(TrustedIdentitySources::default());
     site.server.gives("ada: list nodes.octavo.dev");
     assert_eq!(site.status("/api/v1/nodes", Some("ada")).await, 200);
     site.server.0.away.store(true, Ordering::Relaxed);
@@ -328,7 +332,7 @@ async fn while_the_api_server_is_away_who_is_known_goes_on_and_others_come_again
     for number in 0..100 {
         assert_eq!(site.status("/api/v1/nodes", Some("ada")).await, 200);
         for path in ["/api/v1/nodes", "/"] {
-            let answer = site.gets(path, Some(&format!("new-{number}"))).await;
+            let answer = site.get(path, Some(&format!("new-{number}"))).await;
             assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
             assert_eq!(answer.headers()["retry-after"], "1");
         }
@@ -345,7 +349,7 @@ async fn while_the_api_server_is_away_who_is_known_goes_on_and_others_come_again
 }
 
 #[tokio::test]
-async fn a_page_of_another_site_changes_nothing_whoever_looks_at_it() {
+async fn cross_site_post_is_refused() {
     let (_fleet, receiver) = watch::channel(Fleet::default());
     let (_ready, is_ready) = watch::channel(true);
     let view = View::new(receiver, Clock::start());

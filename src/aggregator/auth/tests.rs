@@ -7,7 +7,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::*;
-use crate::aggregator::asking::{MOST_AT_ONCE, MOST_BAD, MOST_PENDING, PATIENCE, PAUSE};
+use crate::aggregator::cached_lookup::{
+    LOOKUP_TIMEOUT, MAX_CONCURRENT, MAX_DENIALS, MAX_PENDING, PAUSE,
+};
 
 /// Fake API server that takes a second for each review. It accepts agents' tokens, `node.<node>.x`, and rejects those
 /// of other accounts.
@@ -25,8 +27,8 @@ struct State {
 const TAKES: Duration = Duration::from_secs(1);
 
 #[tonic::async_trait]
-impl Ask for Server {
-    async fn ask(&self, token: &Token) -> Result<Review, ReviewError> {
+impl ReviewToken for Server {
+    async fn ask(&self, token: &Token) -> Result<AgentTokenReview, ReviewError> {
         let state = &self.0;
         state.asked.fetch_add(1, Ordering::Relaxed);
         let now = state.at_once.fetch_add(1, Ordering::Relaxed) + 1;
@@ -34,11 +36,11 @@ impl Ask for Server {
         tokio::time::sleep(TAKES).await;
         state.at_once.fetch_sub(1, Ordering::Relaxed);
         if state.away.load(Ordering::Relaxed) {
-            return Err(ReviewError::Late);
+            return Err(ReviewError::TimedOut);
         }
         let mut parts = token.expose().split('.');
         let (kind, node) = (parts.next().unwrap(), parts.next().unwrap());
-        Ok(Review {
+        Ok(AgentTokenReview {
             authenticated: kind == "node",
             error: "unknown".to_owned(),
             username: rule().account.username(),
@@ -58,8 +60,8 @@ impl Server {
     }
 }
 
-fn rule() -> Rule {
-    Rule {
+fn rule() -> AcceptanceRule {
+    AcceptanceRule {
         account: "octavo-system/octavo-agent".parse().unwrap(),
         audience: "octavo".parse().unwrap(),
     }
@@ -68,23 +70,23 @@ fn rule() -> Rule {
 fn gate() -> (Server, Gate) {
     let server = Server::default();
     let ask = Box::new(server.clone());
-    (server, Gate::checked(rule(), ask, Stats::default()))
+    (server, Gate::with_reviewer(rule(), ask, Stats::default()))
 }
 
-fn shows(token: &str) -> MetadataMap {
+fn metadata_with_token(token: &str) -> MetadataMap {
     let mut metadata = MetadataMap::new();
     let value = format!("Bearer {token}").parse().unwrap();
     metadata.insert("authorization", value);
     metadata
 }
 
-async fn admit(gate: &Gate, token: &str) -> Result<String, Refused> {
-    let node = gate.admit(&shows(token)).await?;
+async fn admit(gate: &Gate, token: &str) -> Result<String, AuthError> {
+    let node = gate.admit(&metadata_with_token(token)).await?;
     Ok(node.unwrap().to_string())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_good_token_counts_for_a_minute_and_is_asked_about_once_in_it() {
+async fn accepted_token_is_cached_for_a_minute() {
     let (server, gate) = gate();
     let start = Instant::now();
     while start.elapsed() < Duration::from_mins(1) {
@@ -98,13 +100,13 @@ async fn a_good_token_counts_for_a_minute_and_is_asked_about_once_in_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bad_token_is_asked_about_once_in_five_seconds_however_often_it_comes() {
+async fn denied_token_is_reviewed_at_most_every_five_seconds() {
     let (server, gate) = gate();
     let start = Instant::now();
     for _ in 0..6000 {
         let refused = admit(&gate, "bad.a.x").await.unwrap_err();
         assert_eq!(
-            (refused.word(), refused.status().code()),
+            (refused.label(), refused.status().code()),
             ("unauthenticated", Code::Unauthenticated)
         );
         assert!(!refused.status().message().contains("bad.a.x"));
@@ -125,7 +127,7 @@ async fn a_bad_token_is_asked_about_once_in_five_seconds_however_often_it_comes(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_a_token_is_refused_without_a_question() {
+async fn malformed_token_is_refused_without_a_review() {
     let (server, gate) = gate();
     let long = format!("Bearer a.b.{}", "c".repeat(20_000));
     for text in [
@@ -144,11 +146,11 @@ async fn what_cannot_be_a_token_is_refused_without_a_question() {
         assert!(!status.message().contains("secret"));
     }
     let two = {
-        let mut metadata = shows("node.a.x");
+        let mut metadata = metadata_with_token("node.a.x");
         metadata.append("authorization", "Bearer node.b.x".parse().unwrap());
         metadata
     };
-    assert_eq!(gate.admit(&two).await, Err(Refused::NotBearer));
+    assert_eq!(gate.admit(&two).await, Err(AuthError::InvalidAuthorization));
     let none = gate.admit(&MetadataMap::new()).await.unwrap_err();
     assert!(none.status().message().contains("--aggregator-token"));
     assert_eq!(server.asked(), 0);
@@ -159,7 +161,7 @@ async fn what_cannot_be_a_token_is_refused_without_a_question() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_that_many_show_at_once_is_one_review() {
+async fn concurrent_requests_share_one_review() {
     let (server, gate) = gate();
     let mut all = tokio::task::JoinSet::new();
     for _ in 0..1000 {
@@ -167,9 +169,9 @@ async fn a_token_that_many_show_at_once_is_one_review() {
         all.spawn(async move { admit(&gate, "node.a.x").await });
     }
     // The first requester disconnects; the others still receive their answer.
-    let metadata = shows("node.b.x");
+    let metadata = metadata_with_token("node.b.x");
     let mut first = Box::pin(gate.admit(&metadata));
-    assert!(futures_poll(&mut first).await.is_none());
+    assert!(poll_once(&mut first).await.is_none());
     let second = tokio::spawn({
         let gate = gate.clone();
         async move { admit(&gate, "node.b.x").await }
@@ -182,7 +184,7 @@ async fn a_token_that_many_show_at_once_is_one_review() {
     assert_eq!(server.asked(), 2);
 }
 
-async fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     std::future::poll_fn(|cx| {
         let polled = std::pin::Pin::new(&mut *future).poll(cx);
         std::task::Poll::Ready(match polled {
@@ -194,7 +196,7 @@ async fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn however_many_tokens_come_few_reviews_run_and_nobody_waits_for_ever() {
+async fn reviews_and_waiting_time_are_bounded() {
     let (server, gate) = gate();
     let mut all = tokio::task::JoinSet::new();
     let start = Instant::now();
@@ -204,37 +206,48 @@ async fn however_many_tokens_come_few_reviews_run_and_nobody_waits_for_ever() {
     }
     let mut unchecked = 0;
     for refused in all.join_all().await {
-        unchecked += usize::from(refused == Err(Refused::Unchecked));
+        unchecked += usize::from(refused == Err(AuthError::ReviewUnavailable));
     }
-    assert!(start.elapsed() <= PATIENCE, "{:?}", start.elapsed());
-    assert_eq!(server.0.most_at_once.load(Ordering::Relaxed), MOST_AT_ONCE);
-    assert!(unchecked >= 10_000 - MOST_PENDING, "{unchecked}");
-    assert!(server.asked() <= MOST_AT_ONCE * 9, "{}", server.asked());
+    assert!(start.elapsed() <= LOOKUP_TIMEOUT, "{:?}", start.elapsed());
+    assert_eq!(
+        server.0.most_at_once.load(Ordering::Relaxed),
+        MAX_CONCURRENT
+    );
+    assert!(unchecked >= 10_000 - MAX_PENDING, "{unchecked}");
+    assert!(server.asked() <= MAX_CONCURRENT * 9, "{}", server.asked());
     // Unknown tokens evicted no accepted one.
-    let (bad, pending) = gate.0.as_ref().unwrap().asking.sizes();
-    assert!(bad <= MOST_BAD && pending <= MOST_PENDING);
+    let (bad, pending) = gate.0.as_ref().unwrap().lookup.sizes();
+    assert!(bad <= MAX_DENIALS && pending <= MAX_PENDING);
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_api_server_is_away_known_tokens_count_others_wait_and_it_is_asked_once_a_second()
-{
+async fn cached_tokens_are_accepted_while_the_api_server_is_down() {
     let (server, gate) = gate();
     admit(&gate, "node.a.x").await.unwrap();
     server.is_away(true);
     let refused = admit(&gate, "node.b.x").await.unwrap_err();
     assert_eq!(
-        (refused.word(), refused.status().code()),
+        (refused.label(), refused.status().code()),
         ("unchecked", Code::Unavailable)
     );
     assert_eq!(server.asked(), 2);
     for _ in 0..1000 {
         assert_eq!(admit(&gate, "node.a.x").await.unwrap(), "a");
-        assert_eq!(admit(&gate, "node.b.x").await, Err(Refused::Unchecked));
-        assert_eq!(admit(&gate, "node.c.x").await, Err(Refused::Unchecked));
+        assert_eq!(
+            admit(&gate, "node.b.x").await,
+            Err(AuthError::ReviewUnavailable)
+        );
+        assert_eq!(
+            admit(&gate, "node.c.x").await,
+            Err(AuthError::ReviewUnavailable)
+        );
     }
     assert_eq!(server.asked(), 2, "it is left alone");
     tokio::time::advance(PAUSE).await;
-    assert_eq!(admit(&gate, "node.b.x").await, Err(Refused::Unchecked));
+    assert_eq!(
+        admit(&gate, "node.b.x").await,
+        Err(AuthError::ReviewUnavailable)
+    );
     assert_eq!(server.asked(), 3);
     server.is_away(false);
     tokio::time::advance(PAUSE).await;
@@ -246,10 +259,16 @@ async fn while_the_api_server_is_away_known_tokens_count_others_wait_and_it_is_a
     // After a minute, the cached grant has expired too.
     server.is_away(true);
     tokio::time::advance(Duration::from_mins(1)).await;
-    assert_eq!(admit(&gate, "node.a.x").await, Err(Refused::Unchecked));
+    assert_eq!(
+        admit(&gate, "node.a.x").await,
+        Err(AuthError::ReviewUnavailable)
+    );
 }
 
 #[tokio::test]
-async fn an_open_gate_asks_nobody() {
-    assert_eq!(Gate::open().admit(&MetadataMap::new()).await, Ok(None));
+async fn gate_without_auth_accepts_every_agent() {
+    assert_eq!(
+        Gate::without_auth().admit(&MetadataMap::new()).await,
+        Ok(None)
+    );
 }

@@ -7,17 +7,20 @@ use tokio::sync::mpsc;
 use tracing::warn;
 
 use super::Counter;
-use crate::aggregator::kept::Fit;
-use crate::domain::availability::{Holders, Shown};
+use crate::aggregator::stale_while_revalidate::Freshness;
+use crate::domain::availability::{HoldingEvent, HoldingObserver};
 
 /// Capacity of the queue, in snapshots; one snapshot can contain an end for every pod of a cluster.
-const MOST_WAITING: usize = 256;
+const QUEUE_CAPACITY: usize = 256;
 /// Queued snapshots, or ends in one snapshot, that trigger a count.
-const MANY: usize = MOST_WAITING / 4;
+const COUNT_THRESHOLD: usize = QUEUE_CAPACITY / 4;
 
 /// Creates the queue of completed intervals.
-pub(super) fn channel() -> (mpsc::Sender<Vec<Shown>>, mpsc::Receiver<Vec<Shown>>) {
-    mpsc::channel(MOST_WAITING)
+pub(super) fn channel() -> (
+    mpsc::Sender<Vec<HoldingEvent>>,
+    mpsc::Receiver<Vec<HoldingEvent>>,
+) {
+    mpsc::channel(QUEUE_CAPACITY)
 }
 
 impl Counter {
@@ -26,28 +29,31 @@ impl Counter {
         let Some(mut cluster) = self.cluster.clone() else {
             return;
         };
-        let mut holders = Holders::default();
+        let mut holders = HoldingObserver::default();
         loop {
             let mut ends = 0;
             let followed = cluster.borrow_and_update().clone();
             // While a watch is broken, the snapshots of nodes and pods are of different times.
-            if followed.heard.is_some() && followed.trouble.is_none() {
+            if followed.current_at.is_some() && followed.trouble.is_none() {
                 let now = self.seconds();
-                if holders.is_set_back(now) {
+                if holders.is_clock_set_back(now) {
                     warn!(
                         "this machine's clock was set back: how long pods hold devices is watched anew"
                     );
                 }
-                let shown = holders.look(&followed.sights, now);
+                let shown = holders.observe(&followed.sights, now);
                 ends = shown.len();
                 // A dropped snapshot leaves a gap, so observation restarts.
-                if ends > 0 && self.shown.try_send(shown).is_err() {
-                    holders.forget();
+                if ends > 0 && self.completed_intervals.try_send(shown).is_err() {
+                    holders.reset();
                 }
             }
-            if ends >= MANY || self.shown.capacity() <= MOST_WAITING.saturating_sub(MANY) {
+            if ends >= COUNT_THRESHOLD
+                || self.completed_intervals.capacity()
+                    <= QUEUE_CAPACITY.saturating_sub(COUNT_THRESHOLD)
+            {
                 // Even a young count does not include these ends yet.
-                drop(self.fitting(|_| Fit::Old).await);
+                drop(self.count_if(|_| Freshness::Expired).await);
             }
             if cluster.changed().await.is_err() {
                 return;

@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use crate::domain::availability::Row;
-use crate::domain::fleet::LONGEST_WORD;
+use crate::domain::fleet::MAX_WORD_BYTES;
 
 /// Filters by type and resource. A row must satisfy all filters; within one filter, any value suffices.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -33,14 +33,14 @@ pub enum AvailabilityQueryError {
         allowed: &'static str,
     },
     /// Too many values for this parameter.
-    #[error("the parameter {0} can have {MOST_VALUES} values at most")]
+    #[error("the parameter {0} can have {MAX_VALUES} values at most")]
     TooMany(&'static str),
 }
 
 /// Maximum length of a value repeated in an error, in characters.
-const LONGEST_REPEATED: usize = 64;
+const MAX_ECHOED_CHARS: usize = 64;
 /// Maximum number of values per parameter.
-const MOST_VALUES: usize = 100;
+const MAX_VALUES: usize = 100;
 
 /// Maximum of the API's signed 64-bit integers.
 const MAX_MIN_FREE: u64 = i64::MAX.unsigned_abs();
@@ -53,25 +53,25 @@ impl AvailabilityQuery {
         let mut query = Self::default();
         for (name, value) in pairs {
             match name.as_str() {
-                "type" => words("type", &value, &mut query.types)?,
-                "resource" => words("resource", &value, &mut query.resources)?,
+                "type" => parse_values("type", &value, &mut query.types)?,
+                "resource" => parse_values("resource", &value, &mut query.resources)?,
                 "minFree" if value.trim().is_empty() => {}
                 "minFree" => {
                     let least = value.trim().parse().ok();
                     let least = least.filter(|least| *least <= MAX_MIN_FREE);
                     query.min_free = least.ok_or_else(|| {
                         let allowed = "a number from 0 to 9223372036854775807";
-                        refused("minFree", &value, allowed)
+                        invalid_value("minFree", &value, allowed)
                     })?;
                 }
-                _ => return Err(AvailabilityQueryError::Unknown(beginning(&name))),
+                _ => return Err(AvailabilityQueryError::Unknown(truncated(&name))),
             }
         }
         Ok(query)
     }
 
     /// Returns whether the row satisfies all filters.
-    pub fn lets_through(&self, row: &Row) -> bool {
+    pub fn matches(&self, row: &Row) -> bool {
         let is_among =
             |all: &[String], one: &str| all.is_empty() || all.iter().any(|value| value == one);
         is_among(&self.types, row.key.kind.as_str())
@@ -90,7 +90,7 @@ impl AvailabilityQueryError {
     }
 }
 
-fn words(
+fn parse_values(
     parameter: &'static str,
     value: &str,
     all: &mut Vec<String>,
@@ -100,10 +100,14 @@ fn words(
         .map(str::trim)
         .filter(|word| !word.is_empty())
     {
-        if word.len() > LONGEST_WORD {
-            return Err(refused(parameter, word, "a name of at most 256 bytes"));
+        if word.len() > MAX_WORD_BYTES {
+            return Err(invalid_value(
+                parameter,
+                word,
+                "a name of at most 256 bytes",
+            ));
         }
-        if all.len() >= MOST_VALUES {
+        if all.len() >= MAX_VALUES {
             return Err(AvailabilityQueryError::TooMany(parameter));
         }
         all.push(word.to_owned());
@@ -111,16 +115,20 @@ fn words(
     Ok(())
 }
 
-fn refused(parameter: &'static str, value: &str, allowed: &'static str) -> AvailabilityQueryError {
+fn invalid_value(
+    parameter: &'static str,
+    value: &str,
+    allowed: &'static str,
+) -> AvailabilityQueryError {
     AvailabilityQueryError::Value {
         parameter,
-        value: beginning(value),
+        value: truncated(value),
         allowed,
     }
 }
 
-fn beginning(text: &str) -> String {
-    text.chars().take(LONGEST_REPEATED).collect()
+fn truncated(text: &str) -> String {
+    text.chars().take(MAX_ECHOED_CHARS).collect()
 }
 
 #[cfg(test)]
@@ -135,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_one_parameter_are_several_or_one_with_commas() {
+    fn values_can_be_repeated_or_comma_separated() {
         let query = parse(&[
             ("type", "a,b"),
             ("type", "c"),
@@ -148,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn i12_what_is_wrong_is_named() {
+    fn i12_error_names_the_invalid_parameter() {
         for (pairs, parameter) in [
             (&[("minFree", "-1")][..], "minFree"),
             (&[("minFree", "many")], "minFree"),

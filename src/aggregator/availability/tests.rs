@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use tokio::time::{advance, timeout};
 
 use super::*;
-use crate::domain::availability::{Basis, Unknown, Wait};
+use crate::domain::availability::{CountBasis, Unknown, Wait};
 use crate::domain::cluster::{
-    Amounts, ClusterNode, ClusterPod, PODS, Phase, PodKey, Readiness, Sights, Wants,
+    Amounts, ClusterNode, ClusterPod, PODS, Phase, PodKey, PodRequirements, Readiness, Sights,
 };
 
 /// A cluster of one node with this many devices.
@@ -33,9 +33,9 @@ fn sights(devices: u64) -> Arc<Sights> {
 fn followed(sights: &Arc<Sights>, heard: Option<Instant>) -> Arc<Followed> {
     Arc::new(Followed {
         sights: Arc::clone(sights),
-        heard,
+        current_at: heard,
         trouble: heard.is_none().then(|| "not read yet".to_owned()),
-        odd: 0,
+        invalid_objects: 0,
     })
 }
 
@@ -51,7 +51,7 @@ fn counter(first: Arc<Followed>) -> (Counter, watch::Sender<Arc<Followed>>, watc
 }
 
 #[tokio::test(start_paused = true)]
-async fn nfr_001_what_is_not_heard_of_is_stale_after_a_minute_and_what_is_quiet_is_not() {
+async fn nfr_001_unconfirmed_cluster_is_stale_after_a_minute_and_a_quiet_one_is_not() {
     let cluster = sights(8);
     let (counter, says, _fleet) = counter(followed(&cluster, Some(Instant::now())));
     let made = counter.current().await.unwrap();
@@ -68,11 +68,11 @@ async fn nfr_001_what_is_not_heard_of_is_stale_after_a_minute_and_what_is_quiet_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_was_not_read_yet_is_not_taken_for_an_empty_one() {
+async fn unread_cluster_is_not_treated_as_empty() {
     let cluster = sights(8);
     let (counter, says, _fleet) = counter(followed(&Arc::default(), None));
     let made = counter.current().await.unwrap();
-    assert_eq!(made.availability.basis, Basis::Agents);
+    assert_eq!(made.availability.basis, CountBasis::Agents);
     let age = counter.age(&made);
     assert_eq!(
         (age.is_stale, age.trouble.as_deref()),
@@ -81,31 +81,32 @@ async fn a_cluster_that_was_not_read_yet_is_not_taken_for_an_empty_one() {
     says.send_replace(followed(&cluster, Some(Instant::now())));
     advance(MEANWHILE).await;
     let made = counter.current().await.unwrap();
-    assert_eq!(made.availability.basis, Basis::Cluster);
+    assert_eq!(made.availability.basis, CountBasis::Cluster);
     assert!(!counter.age(&made).is_stale);
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_counted_again_when_something_changed_and_not_before() {
+async fn recount_happens_only_after_a_change() {
     let cluster = sights(8);
     let now = Some(Instant::now());
     let (counter, says, fleet) = counter(followed(&cluster, now));
     let first = counter.current().await.unwrap();
-    let is_first = |counted: &Counted| Arc::ptr_eq(&counted.availability, &first.availability);
+    let is_first =
+        |counted: &AvailabilityCount| Arc::ptr_eq(&counted.availability, &first.availability);
     advance(PAUSE * 2).await;
     assert!(is_first(&counter.current().await.unwrap()));
 
     says.send_replace(followed(&sights(4), now));
     // Requests during the count receive the previous one; later requests receive the new one.
     assert!(is_first(&counter.current().await.unwrap()));
-    drop(counter.kept.work.lock().await);
+    drop(counter.cache.state.lock().await);
     let second = counter.current().await.unwrap();
     assert_eq!(second.availability.rows[0].free, 4);
     // Within `PAUSE`, the last count is reused.
     says.send_replace(followed(&sights(2), now));
     let same = async || {
         let told = counter.current().await.unwrap();
-        drop(counter.kept.work.lock().await);
+        drop(counter.cache.state.lock().await);
         Arc::ptr_eq(&told.availability, &second.availability)
     };
     assert!(same().await && same().await);
@@ -119,7 +120,7 @@ async fn it_is_counted_again_when_something_changed_and_not_before() {
     assert_eq!(counter.current().await.unwrap().revision, 7);
 }
 
-/// A cluster of one device, which a pod has held since the Unix time `began`.
+/// A cluster of one device, which a pod has held since the Unix time `started_at`.
 fn held(by: &str, began: i64) -> Arc<Sights> {
     let mut all = Sights::clone(&sights(1));
     let pod = ClusterPod {
@@ -129,11 +130,11 @@ fn held(by: &str, began: i64) -> Arc<Sights> {
         },
         node: Some("node-a".to_owned()),
         phase: Phase::Bound,
-        wants: Wants {
+        requirements: PodRequirements {
             amounts: Amounts::default().with("nvidia.com/gpu", 1),
-            ..Wants::default()
+            ..PodRequirements::default()
         },
-        began: Some(began),
+        started_at: Some(began),
         ..ClusterPod::default()
     };
     all.pods.insert(Arc::new(pod.key.clone()), Arc::new(pod));
@@ -141,7 +142,7 @@ fn held(by: &str, began: i64) -> Arc<Sights> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ac_008_who_holds_is_watched_and_how_long_they_did_says_how_long_one_waits() {
+async fn ac_008_wait_is_estimated_from_observed_holding_intervals() {
     let free = sights(1);
     let (counter, says, _fleet) = counter(followed(&free, Some(Instant::now())));
     let _watching = tokio::spawn(counter.clone().watch_holders());
@@ -183,7 +184,7 @@ async fn ac_008_who_holds_is_watched_and_how_long_they_did_says_how_long_one_wai
 }
 
 #[tokio::test(start_paused = true)]
-async fn as_many_as_end_at_once_are_learned_of() {
+async fn many_simultaneous_ends_are_learned() {
     let (counter, says, _fleet) = counter(followed(&sights(1), Some(Instant::now())));
     let _watching = tokio::spawn(counter.clone().watch_holders());
     tokio::task::yield_now().await;
@@ -210,7 +211,7 @@ async fn as_many_as_end_at_once_are_learned_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_cluster_is_not_followed_nobody_is_seen_to_end_and_the_clock_may_be_corrected() {
+async fn no_end_is_observed_while_the_watch_is_broken_or_the_clock_is_set_back() {
     /// Correction of this machine's clock, in seconds.
     static SET: AtomicI64 = AtomicI64::new(0);
     let since = 1_700_000_000;
@@ -241,13 +242,13 @@ async fn while_the_cluster_is_not_followed_nobody_is_seen_to_end_and_the_clock_m
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_somebody_counts_others_are_given_the_count_of_a_moment_ago_and_wait_for_more() {
+async fn stale_count_is_returned_while_recounting_and_an_expired_one_is_awaited() {
     let now = Some(Instant::now());
     let (counter, says, _fleet) = counter(followed(&sights(8), now));
     let first = counter.current().await.unwrap();
     says.send_replace(followed(&sights(4), now));
     advance(PAUSE).await;
-    let work = Arc::clone(&counter.kept.work).lock_owned().await;
+    let work = Arc::clone(&counter.cache.state).lock_owned().await;
     let same = counter.current().await.unwrap();
     assert!(Arc::ptr_eq(&same.availability, &first.availability));
     advance(MEANWHILE).await;
@@ -259,7 +260,7 @@ async fn while_somebody_counts_others_are_given_the_count_of_a_moment_ago_and_wa
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_once_for_a_change_waits_for_what_is_so_after_it() {
+async fn latest_waits_for_a_fresh_count() {
     let now = Some(Instant::now());
     let (counter, says, _fleet) = counter(followed(&sights(8), now));
     counter.latest().await.unwrap();

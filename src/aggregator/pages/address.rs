@@ -5,11 +5,11 @@ use axum::http::Uri;
 
 /// Parameters of an address, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Asked(Vec<(String, String)>);
+pub(super) struct ListAddress(Vec<(String, String)>);
 
-impl Asked {
+impl ListAddress {
     /// Parameters of `uri`; `None` if the encoding is invalid.
-    pub(super) fn of(uri: &Uri) -> Option<Self> {
+    pub(super) fn parse(uri: &Uri) -> Option<Self> {
         let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri).ok()?;
         let pairs = pairs.into_iter();
         Some(Self(pairs.filter(|(_, value)| !value.is_empty()).collect()))
@@ -110,12 +110,12 @@ pub(super) fn encoded(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn asked(uri: &str) -> Asked {
-        Asked::of(&uri.parse().unwrap()).unwrap()
+    fn asked(uri: &str) -> ListAddress {
+        ListAddress::parse(&uri.parse().unwrap()).unwrap()
     }
 
     #[test]
-    fn an_address_is_what_was_asked_for_with_one_thing_changed() {
+    fn address_changes_one_parameter() {
         let asked = asked("/?search=&type=a&selector=x%20in%20(a%2Cb)&continue=t");
         assert_eq!(asked.get("selector"), "x in (a,b)");
         assert_eq!(
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_is_said_as_flags_that_a_shell_takes_as_they_are() {
+    fn filter_is_quoted_as_shell_flags() {
         let asked = asked("/?sort=-free&state=ok&selector=x%20in%20(a)&search=it's&limit=2");
         assert_eq!(
             asked.flags(),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_looked_for_and_not_found() {
+    fn invalid_utf8_is_replaced() {
         assert_eq!(asked("/?search=%ff").get("search"), "\u{fffd}");
         assert_eq!(asked("/").with("type", ""), "/");
     }

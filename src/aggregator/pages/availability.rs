@@ -3,11 +3,13 @@
 use askama::Template;
 
 use super::assets::Assets;
-use super::bar::{Bar, Key, SET_ASIDE, legend_of};
-use super::words::{age, counted as number_of, memory, millis, starting};
-use crate::aggregator::availability::{Age, Counted, Counter, NOT_READ};
+use super::bar::{Bar, LegendEntry, SET_ASIDE, legend_of};
+use super::format::{count_noun as number_of, format_age, format_memory, millis, starting};
+use crate::aggregator::availability::{Age, AvailabilityCount, CLUSTER_UNREADABLE, Counter};
 use crate::domain::access::Sight;
-use crate::domain::availability::{Basis, Key as Of, Kind, Row, Shape, Wait, Why};
+use crate::domain::availability::{
+    CountBasis, Row, RowKey as Of, Shape, UnavailableReason, UnitType, Wait,
+};
 use crate::domain::error::chain;
 use crate::domain::quantity::Mebibytes;
 
@@ -40,7 +42,7 @@ struct ResourcePart {
     what: String,
     resource: String,
     bar: Bar,
-    legend: Vec<Key>,
+    legend: Vec<LegendEntry>,
     facts: Vec<String>,
     reasons: Vec<String>,
 }
@@ -48,7 +50,7 @@ struct ResourcePart {
 /// Builds the page of a count, limited by `sight`, for a reader who reached this server at `origin`.
 pub(super) fn page(
     counter: &Counter,
-    made: &Counted,
+    made: &AvailabilityCount,
     sight: &Sight,
     origin: &str,
 ) -> AvailabilityPage {
@@ -60,7 +62,7 @@ pub(super) fn page(
     let availability = &made.availability;
     let mut types: Vec<TypePart> = Vec::new();
     let rows = availability.rows.iter();
-    let rows = rows.filter(|row| sight.shows(row.key.kind.as_str()));
+    let rows = rows.filter(|row| sight.shows_type(row.key.kind.as_str()));
     // Resources without nodes or pending pods are shown only as possible results of repartitioning, by `could`.
     for row in rows.filter(|row| row.nodes > 0 || row.pending.pods > 0) {
         let name = row.key.kind.as_str();
@@ -69,7 +71,7 @@ pub(super) fn page(
             Some(last) if last.name == name => last.resources.push(part),
             Some(_) | None => types.push(TypePart {
                 id: format!("of-{}", types.len()),
-                title: row.key.kind.title(),
+                title: row.key.kind.display_name(),
                 name: name.to_owned(),
                 resources: vec![part],
             }),
@@ -81,20 +83,20 @@ pub(super) fn page(
     AvailabilityPage {
         assets: Assets::links(),
         basis: match availability.basis {
-            Basis::Cluster => {
+            CountBasis::Cluster => {
                 "Counted by the nodes and pods of the cluster, and by what agents see."
             }
-            Basis::Agents => {
+            CountBasis::Agents => {
                 "Counted by what agents see: free is what has no process. What pods were promised is not known."
             }
         },
-        age: age(since),
+        age: format_age(since),
         age_ms: millis(since),
         stale: is_stale,
         starting: starting(counter.view(), sight),
-        trouble: trouble.map(|why| sight.told(why, NOT_READ)),
-        left_out: (availability.left_out > 0).then(|| {
-            let rows = counted_rows(availability.left_out);
+        trouble: trouble.map(|why| sight.told(why, CLUSTER_UNREADABLE)),
+        left_out: (availability.omitted_rows > 0).then(|| {
+            let rows = counted_rows(availability.omitted_rows);
             format!("{rows} left out: there are too many types or resources.")
         }),
         types,
@@ -106,17 +108,18 @@ fn counted_rows(count: usize) -> String {
     number_of(count, "row is", "rows are")
 }
 
-fn resource(row: &Row, basis: Basis) -> ResourcePart {
+fn resource(row: &Row, basis: CountBasis) -> ResourcePart {
     let Of {
         resource, shape, ..
     } = &row.key;
     let taken = match basis {
-        Basis::Cluster => "requested",
-        Basis::Agents => "in use",
+        CountBasis::Cluster => "requested",
+        CountBasis::Agents => "in use",
     };
-    let counted = |why: Why| row.unusable.get(&why).map_or(0, |units| units.count);
-    let [unknown, set_aside] = [Why::UseUnknown, Why::SetAside].map(counted);
-    let unusable = row.unusable_units();
+    let counted = |why: UnavailableReason| row.unavailable.get(&why).map_or(0, |units| units.count);
+    let [unknown, set_aside] =
+        [UnavailableReason::UseUnknown, UnavailableReason::SetAside].map(counted);
+    let unusable = row.unavailable_units();
     let keys = legend_of([
         ("in-use", None, taken, row.taken),
         ("free", None, "free", row.free),
@@ -135,7 +138,7 @@ fn resource(row: &Row, basis: Basis) -> ResourcePart {
             row.pending.units,
         ),
     ]);
-    let reasons = row.unusable.iter();
+    let reasons = row.unavailable.iter();
     ResourcePart {
         free: match row.free {
             0 if unknown > 0 => "?".to_owned(),
@@ -143,13 +146,13 @@ fn resource(row: &Row, basis: Basis) -> ResourcePart {
         },
         what: format!("available {}", what(shape)),
         resource: resource.clone(),
-        bar: Bar::drawn(&keys, 15),
+        bar: Bar::from_legend(&keys, 15),
         legend: keys,
         facts: facts(row),
         reasons: reasons
             .map(|(why, of)| {
                 let nodes = number_of(usize::try_from(of.nodes).unwrap_or(0), "node", "nodes");
-                format!("{} on {nodes}: {}", of.count, why.words())
+                format!("{} on {nodes}: {}", of.count, why.description())
             })
             .collect(),
     }
@@ -158,9 +161,9 @@ fn resource(row: &Row, basis: Basis) -> ResourcePart {
 fn what(shape: &Shape) -> String {
     match shape {
         Shape::Device => "as whole devices".to_owned(),
-        Shape::Mig(profile) | Shape::Part(profile) => format!("as {profile} partitions"),
-        Shape::Shared => "as time slices of devices".to_owned(),
-        Shape::SharedMig(profile) => format!("as time slices of {profile} partitions"),
+        Shape::Mig(profile) | Shape::AmdPartition(profile) => format!("as {profile} partitions"),
+        Shape::TimeSlice => "as time slices of devices".to_owned(),
+        Shape::MigTimeSlice(profile) => format!("as time slices of {profile} partitions"),
         Shape::NeuronCore => "as cores".to_owned(),
     }
 }
@@ -171,14 +174,18 @@ fn facts(row: &Row) -> Vec<String> {
     let each = row.memory.filter(|memory| *memory > Mebibytes::default());
     facts.push(match each {
         // For a node with several types, this is the minimum.
-        Some(each) if row.key.kind == Kind::Mixed => {
+        Some(each) if row.key.kind == UnitType::Mixed => {
             format!(
                 "{} on {nodes}, with {} or more each",
                 row.capacity,
-                memory(each)
+                format_memory(each)
             )
         }
-        Some(each) => format!("{} on {nodes}, with {} each", row.capacity, memory(each)),
+        Some(each) => format!(
+            "{} on {nodes}, with {} each",
+            row.capacity,
+            format_memory(each)
+        ),
         None => format!("{} on {nodes}", row.capacity),
     });
     facts.extend(wait(row.wait));
@@ -193,16 +200,16 @@ fn facts(row: &Row) -> Vec<String> {
 fn wait(wait: Wait) -> Option<String> {
     let at = |seconds: i64| {
         let time = jiff::Timestamp::from_second(seconds);
-        time.map_or_else(|error| chain(&error), super::words::time)
+        time.map_or_else(|error| chain(&error), super::format::format_time)
     };
     match wait {
         Wait::Now => None,
         Wait::Unknown(why) => {
-            let since = why.watched().map(|(_, since)| at(since));
+            let since = why.observations().map(|(_, since)| at(since));
             let since = since.map_or_else(String::new, |since| format!(" (since {since})"));
             Some(format!("Wait unknown: {}{since}", why.words()))
         }
-        Wait::Between {
+        Wait::Deadlines {
             earliest,
             latest,
             of,
@@ -240,9 +247,9 @@ fn wait(wait: Wait) -> Option<String> {
 /// Adds a line to the first resource of a type: the resources that idle devices could provide after repartitioning.
 fn could(part: &mut TypePart, rows: &[Row]) {
     let of_type = rows.iter().filter(|row| row.key.kind.as_str() == part.name);
-    let more = of_type.filter(|row| row.could_become > 0);
+    let more = of_type.filter(|row| row.potential > 0);
     let more: Vec<String> = more
-        .map(|row| format!("{} x {}", row.could_become, row.key.shape))
+        .map(|row| format!("{} x {}", row.potential, row.key.shape))
         .collect();
     if let Some(first) = part.resources.first_mut().filter(|_| !more.is_empty()) {
         let text = format!("Idle devices could become, instead: {}", more.join(" or "));

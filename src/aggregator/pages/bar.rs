@@ -3,10 +3,10 @@
 use crate::domain::fleet::Counts;
 
 /// Maximum number of devices drawn as separate segments; more are drawn in proportion.
-const MOST_LEAVES: u32 = 16;
+const MAX_SEGMENTS: u32 = 16;
 
 /// Minimum width of a segment, in hundredths of a percent, so that one device of ten thousand is visible.
-const NARROWEST: u64 = 60;
+const MIN_WIDTH: u64 = 60;
 
 /// Label for devices that are intentionally excluded from allocation.
 pub(super) const SET_ASIDE: &str = "set aside";
@@ -33,7 +33,7 @@ pub(super) struct Segment {
 
 /// Entry of a legend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Key {
+pub(super) struct LegendEntry {
     pub(super) kind: &'static str,
     pub(super) fill: Option<&'static str>,
     pub(super) word: &'static str,
@@ -42,28 +42,28 @@ pub(super) struct Key {
 
 impl Bar {
     /// Bar of these counts.
-    pub(super) fn of(counts: Counts, height: u32) -> Self {
+    pub(super) fn from_counts(counts: Counts, height: u32) -> Self {
         Self {
-            label: in_words(counts),
-            ..Self::drawn(&legend(counts), height)
+            label: describe_counts(counts),
+            ..Self::from_legend(&legend(counts), height)
         }
     }
 
     /// Bar of the entries of a legend.
-    pub(super) fn drawn(keys: &[Key], height: u32) -> Self {
+    pub(super) fn from_legend(keys: &[LegendEntry], height: u32) -> Self {
         let counts = keys.iter().map(|key| key.count);
         let total = counts.fold(0, u32::saturating_add);
-        let segments = if total <= MOST_LEAVES {
+        let segments = if total <= MAX_SEGMENTS {
             let each = keys.iter().flat_map(|key| {
-                let one = Key { count: 1, ..*key };
+                let one = LegendEntry { count: 1, ..*key };
                 std::iter::repeat_n(one, usize::try_from(key.count).unwrap_or_default())
             });
-            laid_out(each, total, 140)
+            lay_out(each, total, 140)
         } else {
-            laid_out(keys.iter().copied(), total, 40)
+            lay_out(keys.iter().copied(), total, 40)
         };
         Self {
-            label: said(keys),
+            label: describe(keys),
             height,
             segments,
         }
@@ -71,7 +71,7 @@ impl Bar {
 }
 
 /// Nonzero counts, in the order of the segments.
-pub(super) fn legend(counts: Counts) -> Vec<Key> {
+pub(super) fn legend(counts: Counts) -> Vec<LegendEntry> {
     legend_of([
         ("in-use", None, "in use", counts.in_use.into()),
         (
@@ -87,7 +87,7 @@ pub(super) fn legend(counts: Counts) -> Vec<Key> {
             "unavailable",
             counts.unavailable.into(),
         ),
-        ("set-aside", None, SET_ASIDE, counts.set_aside.into()),
+        ("set-aside", None, SET_ASIDE, counts.reserved.into()),
         ("unknown", None, "use unknown", counts.unknown.into()),
     ])
 }
@@ -95,9 +95,9 @@ pub(super) fn legend(counts: Counts) -> Vec<Key> {
 /// Creates entries for nonzero counts, from class, fill pattern, label and count.
 pub(super) fn legend_of<const N: usize>(
     all: [(&'static str, Option<&'static str>, &'static str, u64); N],
-) -> Vec<Key> {
+) -> Vec<LegendEntry> {
     let all = all.into_iter().filter(|(.., count)| *count > 0);
-    all.map(|(kind, fill, word, count)| Key {
+    all.map(|(kind, fill, word, count)| LegendEntry {
         kind,
         fill,
         word,
@@ -107,11 +107,11 @@ pub(super) fn legend_of<const N: usize>(
 }
 
 /// Describes the counts: `2 in use, 6 free`.
-pub(super) fn in_words(counts: Counts) -> String {
-    said(&legend(counts))
+pub(super) fn describe_counts(counts: Counts) -> String {
+    describe(&legend(counts))
 }
 
-fn said(keys: &[Key]) -> String {
+fn describe(keys: &[LegendEntry]) -> String {
     let said = keys.iter();
     let said: Vec<String> = said
         .map(|key| format!("{} {}", key.count, key.word))
@@ -124,7 +124,7 @@ fn said(keys: &[Key]) -> String {
 }
 
 /// Lays out the segments side by side with a gap, in hundredths of a percent.
-fn laid_out(keys: impl Iterator<Item = Key>, total: u32, gap: u64) -> Vec<Segment> {
+fn lay_out(keys: impl Iterator<Item = LegendEntry>, total: u32, gap: u64) -> Vec<Segment> {
     let share = |count: u32| {
         let whole = u64::from(count).saturating_mul(10_000_u64.saturating_add(gap));
         whole.checked_div(u64::from(total)).unwrap_or_default()
@@ -134,7 +134,7 @@ fn laid_out(keys: impl Iterator<Item = Key>, total: u32, gap: u64) -> Vec<Segmen
         let start = share(before);
         before = before.saturating_add(key.count);
         let width = share(before).saturating_sub(start).saturating_sub(gap);
-        let width = width.max(NARROWEST);
+        let width = width.max(MIN_WIDTH);
         let start = start.min(10_000_u64.saturating_sub(width));
         Segment {
             kind: key.kind,
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     fn drawn(counts: Counts) -> Vec<(&'static str, String, String)> {
-        let bar = Bar::of(counts, 12);
+        let bar = Bar::from_counts(counts, 12);
         let segments = bar.segments.into_iter();
         segments
             .map(|segment| (segment.kind, segment.x, segment.width))
@@ -174,11 +174,11 @@ mod tests {
         assert_eq!(kinds, [&["in-use"; 2][..], &["free"; 6]].concat());
         assert_eq!(drawn[0].1, "0.00");
         assert_eq!(drawn[7], ("free", "88.72".to_owned(), "11.28".to_owned()));
-        assert_eq!(in_words(counts), "2 in use, 6 free");
+        assert_eq!(describe_counts(counts), "2 in use, 6 free");
     }
 
     #[test]
-    fn one_of_ten_thousand_is_still_seen_and_stays_inside() {
+    fn narrow_segment_stays_visible_and_inside_the_bar() {
         let counts = Counts {
             free: 9_999,
             unknown: 1,
@@ -192,6 +192,6 @@ mod tests {
     #[test]
     fn no_device_is_no_segment() {
         assert!(drawn(Counts::default()).is_empty());
-        assert_eq!(in_words(Counts::default()), "no device");
+        assert_eq!(describe_counts(Counts::default()), "no device");
     }
 }

@@ -1,13 +1,13 @@
 //! Rows of the list of nodes, optionally grouped by type.
 
-use super::address::Asked;
-use super::bar::{Bar, in_words};
-use super::rows::Row;
-use super::words::{counted, memory};
+use super::address::ListAddress;
+use super::bar::{Bar, describe_counts};
+use super::format::{count_noun, format_memory};
+use super::rows::NodeRow;
 use crate::aggregator::clock::{Clock, Moment};
 use crate::aggregator::fleet::Fleet;
-use crate::aggregator::query::{self, Grouped, MAX_LIMIT, Query};
-use crate::domain::fleet::Group;
+use crate::aggregator::query::{self, GroupedNodes, MAX_LIMIT, Query};
+use crate::domain::fleet::NodeGroup;
 use crate::domain::quantity::Mebibytes;
 
 /// Parameter that groups nodes, and its only value.
@@ -15,13 +15,13 @@ pub(super) const GROUP: &str = "group";
 pub(super) const BY_TYPE: &str = "type";
 
 /// Minimum number of rows per group, regardless of the number of groups.
-const ROWS_OF_GROUP: usize = 10;
+const MIN_ROWS_PER_GROUP: usize = 10;
 
 /// Nodes under one heading, or without one.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct NodeSection {
     pub(super) head: Option<GroupHead>,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<NodeRow>,
 }
 
 /// Heading of a group.
@@ -39,7 +39,7 @@ pub(super) struct GroupHead {
 }
 
 /// Returns whether `asked` requests grouping, or an error message for an invalid value.
-pub(super) fn is_asked(asked: &Asked) -> Result<bool, String> {
+pub(super) fn is_grouped(asked: &ListAddress) -> Result<bool, String> {
     match asked.get(GROUP) {
         "" => Ok(false),
         BY_TYPE => Ok(true),
@@ -53,56 +53,56 @@ pub(super) fn is_asked(asked: &Asked) -> Result<bool, String> {
 }
 
 /// Builds all groups of the matching nodes, with about `rows` rows in total.
-pub(super) fn parts(
+pub(super) fn sections(
     (fleet, clock): (&Fleet, &Clock),
-    (asked, query): (&Asked, &Query),
+    (asked, query): (&ListAddress, &Query),
     rows: usize,
     now: Moment,
-) -> Vec<Part> {
+) -> Vec<NodeSection> {
     // The number of groups determines the number of rows in each.
     let none = Query {
         limit: 0,
         ..query.clone()
     };
-    let groups = query::grouped(fleet, &none, 0, now).len();
+    let groups = query::group_nodes(fleet, &none, 0, now).len();
     let each = rows.checked_div(groups).unwrap_or(rows);
     let query = Query {
-        limit: each.max(ROWS_OF_GROUP),
+        limit: each.max(MIN_ROWS_PER_GROUP),
         ..query.clone()
     };
-    let groups = query::grouped(fleet, &query, MAX_LIMIT, now).into_iter();
-    let parts = groups.map(|one| Part {
+    let groups = query::group_nodes(fleet, &query, MAX_LIMIT, now).into_iter();
+    let parts = groups.map(|one| NodeSection {
         rows: { one.items.iter() }
-            .map(|node| Row::of(node, clock, now))
+            .map(|node| NodeRow::of(node, clock, now))
             .collect(),
         head: Some(head(&one, asked)),
     });
     parts.collect()
 }
 
-fn head(one: &Grouped, asked: &Asked) -> GroupHead {
+fn head(one: &GroupedNodes, asked: &ListAddress) -> GroupHead {
     let more = one.total.saturating_sub(one.items.len());
     let alone = asked.without(GROUP);
     // There is no filter for nodes with several types, so their link leads to the ungrouped list.
     let there = match &one.group {
-        Group::Of(name) => alone.with("type", name.as_str()),
-        Group::Unknown => alone.with("type", "unknown"),
-        Group::Mixed | Group::Nothing => alone.with("sort", "type"),
+        NodeGroup::Type(name) => alone.with("type", name.as_str()),
+        NodeGroup::Unknown => alone.with("type", "unknown"),
+        NodeGroup::Mixed | NodeGroup::NoAccelerator => alone.with("sort", "type"),
     };
     GroupHead {
         id: match &one.group {
-            Group::Of(name) => format!("of-{name}"),
-            Group::Mixed => "mixed".to_owned(),
-            Group::Unknown => "unknown".to_owned(),
-            Group::Nothing => "nothing".to_owned(),
+            NodeGroup::Type(name) => format!("of-{name}"),
+            NodeGroup::Mixed => "mixed".to_owned(),
+            NodeGroup::Unknown => "unknown".to_owned(),
+            NodeGroup::NoAccelerator => "nothing".to_owned(),
         },
         title: one.group.title().to_owned(),
-        nodes: counted(one.total, "node", "nodes"),
-        bar: (one.counts.total() > 0).then(|| Bar::of(one.counts, 11)),
-        words: in_words(one.counts),
+        nodes: count_noun(one.total, "node", "nodes"),
+        bar: (one.counts.total() > 0).then(|| Bar::from_counts(one.counts, 11)),
+        words: describe_counts(one.counts),
         memory: match one.memory_mib {
             0 => "-".to_owned(),
-            all => memory(Mebibytes::new(all)),
+            all => format_memory(Mebibytes::new(all)),
         },
         more: (more > 0).then(|| (format!("{more} more"), there)),
     }

@@ -1,28 +1,28 @@
 //! Layout state of a node.
 
-use super::words::printable;
+use super::format::printable;
 use crate::domain::fleet::{DeviceLayout, LayoutStatus, LayoutSummary};
 use crate::domain::reason::Reason;
-use crate::domain::reconcile::State;
+use crate::domain::reconcile::ApplyState;
 
 /// Layout section of a node's page.
 #[derive(Debug)]
-pub(super) struct Section {
+pub(super) struct LayoutSection {
     pub(super) name: Option<String>,
     pub(super) by_hand: bool,
     pub(super) plan: Option<String>,
-    pub(super) badge: Option<Standing>,
+    pub(super) badge: Option<StateBadge>,
     /// Whether the layout is applied, as a sentence.
     pub(super) verdict: String,
     pub(super) notice: Option<String>,
     /// Handling of pods that block the layout.
     pub(super) drain: Option<String>,
-    pub(super) devices: Vec<Stand>,
+    pub(super) devices: Vec<DeviceLayoutRow>,
 }
 
 /// State with icon and color. The word may come from a newer agent and be unknown here.
 #[derive(Debug)]
-pub(super) struct Standing {
+pub(super) struct StateBadge {
     pub(super) tone: &'static str,
     pub(super) icon: &'static str,
     pub(super) word: String,
@@ -30,17 +30,17 @@ pub(super) struct Standing {
 
 /// Layout state of a device.
 #[derive(Debug)]
-pub(super) struct Stand {
+pub(super) struct DeviceLayoutRow {
     pub(super) pci: String,
     pub(super) name: String,
-    pub(super) badge: Standing,
+    pub(super) badge: StateBadge,
     pub(super) message: String,
-    pub(super) progress: Option<Steps>,
+    pub(super) progress: Option<ProgressBar>,
 }
 
 /// Progress.
 #[derive(Debug)]
-pub(super) struct Steps {
+pub(super) struct ProgressBar {
     pub(super) doing: String,
     pub(super) done: usize,
     pub(super) all: usize,
@@ -49,30 +49,30 @@ pub(super) struct Steps {
 
 /// Layout of a node as shown in the list.
 #[derive(Debug)]
-pub(super) struct Short {
+pub(super) struct LayoutCell {
     pub(super) name: String,
-    pub(super) badge: Option<Standing>,
+    pub(super) badge: Option<StateBadge>,
     /// Completed steps and their total, while a layout is applied.
     pub(super) steps: Option<String>,
 }
 
-impl Section {
+impl LayoutSection {
     /// Converts the node's layout status.
     pub(super) fn of(layout: &LayoutStatus) -> Self {
         Self {
             name: layout.layout.as_deref().map(printable),
-            by_hand: layout.by_hand,
+            by_hand: layout.is_manual,
             plan: layout.plan.as_deref().map(printable),
-            badge: layout.state.as_deref().map(Standing::of),
+            badge: layout.state.as_deref().map(StateBadge::of),
             verdict: verdict(layout),
             notice: layout.notice.as_deref().map(printable),
             drain: layout.drain.as_deref().map(printable),
-            devices: layout.devices.iter().map(Stand::of).collect(),
+            devices: layout.devices.iter().map(DeviceLayoutRow::of).collect(),
         }
     }
 }
 
-impl Short {
+impl LayoutCell {
     /// Converts the node's layout summary.
     pub(super) fn of(layout: &LayoutSummary) -> Self {
         Self {
@@ -80,7 +80,7 @@ impl Short {
                 .layout
                 .as_deref()
                 .map_or_else(|| "none".to_owned(), printable),
-            badge: layout.state.as_deref().map(Standing::of),
+            badge: layout.state.as_deref().map(StateBadge::of),
             steps: layout
                 .progress
                 .map(|(done, steps)| format!("{done} of {steps}")),
@@ -88,13 +88,13 @@ impl Short {
     }
 }
 
-impl Standing {
+impl StateBadge {
     pub(super) fn of(state: &str) -> Self {
-        let (tone, icon) = match Reason::of(state) {
+        let (tone, icon) = match Reason::parse(state) {
             Some(Reason::Applied) => ("good", "ok"),
             Some(Reason::Pending | Reason::Applying) => ("soft", "stale"),
             Some(Reason::Yielded | Reason::Drifted | Reason::Blocked) => ("warn", "warn"),
-            _ if State::wants_a_look(state) => ("bad", "bad"),
+            _ if ApplyState::needs_attention(state) => ("bad", "bad"),
             _ => ("soft", "note"),
         };
         let word = printable(state);
@@ -102,12 +102,12 @@ impl Standing {
     }
 }
 
-impl Stand {
+impl DeviceLayoutRow {
     fn of(device: &DeviceLayout) -> Self {
         Self {
             pci: device.pci.to_string(),
             name: printable(&device.name),
-            badge: Standing::of(&device.state),
+            badge: StateBadge::of(&device.state),
             message: printable(&device.message),
             progress: device.progress.as_ref().map(|progress| {
                 let (done, steps) = (progress.done, progress.steps.max(progress.done));
@@ -116,8 +116,8 @@ impl Stand {
                 } else {
                     ""
                 };
-                Steps {
-                    doing: printable(&progress.doing),
+                ProgressBar {
+                    doing: printable(&progress.current_step),
                     done,
                     all: steps,
                     words: format!("{done} of {steps} steps{back}"),
@@ -145,7 +145,7 @@ fn verdict(layout: &LayoutStatus) -> String {
 mod tests {
     use super::*;
     use crate::domain::id::PciAddress;
-    use crate::domain::reconcile::Progress;
+    use crate::domain::reconcile::ChangeProgress;
 
     fn layout(states: &[&str]) -> LayoutStatus {
         let device = |(number, state): (u8, &&str)| DeviceLayout {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn whether_it_is_in_force_is_said_in_a_sentence() {
+    fn verdict_states_whether_the_layout_is_applied() {
         for (states, said) in [
             (&[][..], "It asks nothing of any device here."),
             (&["applied"], "In force on the one device that it is about."),
@@ -176,16 +176,16 @@ mod tests {
                 "Not in force: 1 of 2 devices have what it says.",
             ),
         ] {
-            assert_eq!(Section::of(&layout(states)).verdict, said);
+            assert_eq!(LayoutSection::of(&layout(states)).verdict, said);
         }
     }
 
     #[test]
-    fn every_state_has_a_look_and_a_newer_one_its_word() {
-        for word in State::WORDS {
-            assert_ne!(Standing::of(word).icon, "note", "{word}");
+    fn every_state_has_an_icon_and_unknown_states_keep_their_word() {
+        for word in ApplyState::WORDS {
+            assert_ne!(StateBadge::of(word).icon, "note", "{word}");
         }
-        let newer = Standing::of("re\u{202e}sting");
+        let newer = StateBadge::of("re\u{202e}sting");
         assert_eq!(
             (newer.icon, newer.word.as_str()),
             ("note", "re\u{fffd}sting")
@@ -195,13 +195,13 @@ mod tests {
     #[test]
     fn progress_never_shows_more_steps_done_than_there_are() {
         let mut layout = layout(&["applying"]);
-        layout.devices[0].progress = Some(Progress {
-            doing: "create 3g.40gb".to_owned(),
+        layout.devices[0].progress = Some(ChangeProgress {
+            current_step: "create 3g.40gb".to_owned(),
             done: 9,
             steps: 4,
             back: true,
         });
-        let section = Section::of(&layout);
+        let section = LayoutSection::of(&layout);
         let steps = section.devices[0].progress.as_ref().unwrap();
         assert_eq!((steps.done, steps.all), (9, 9));
         assert_eq!(steps.words, "9 of 9 steps, back to what it had");

@@ -3,29 +3,31 @@
 use askama::Template;
 use axum::http::Uri;
 
-use super::address::{Asked, encoded};
+use super::address::{ListAddress, encoded};
 use super::assets::Assets;
-use super::bar::{Bar, Key, legend};
-use super::form::{Form, form, type_value};
-use super::groups::{GROUP, Part, is_asked, parts};
-use super::rows::{Head, Row, heads};
-use super::words::{Badge, age, counted, memory, millis, node_state, starting, type_name};
+use super::bar::{Bar, LegendEntry, legend};
+use super::filter_form::{FilterForm, filter_form, type_value};
+use super::format::{
+    Badge, count_noun, format_age, format_memory, millis, node_state, starting, type_name,
+};
+use super::groups::{GROUP, NodeSection, is_grouped, sections};
+use super::rows::{ColumnHeading, NodeRow, headings};
 use crate::aggregator::clock::{Clock, Moment};
-use crate::aggregator::fleet::{Fleet, Node, TypeOfFleet};
+use crate::aggregator::fleet::{Fleet, Node, TypeTotals};
 use crate::aggregator::query::{self, Query};
 use crate::aggregator::view::View;
 use crate::domain::access::{Sight, Types};
-use crate::domain::availability::Source;
+use crate::domain::availability::TypeSource;
 use crate::domain::error::chain;
 use crate::domain::fleet::{Counts, NodeState};
 use crate::domain::hardware_profile::TYPE_LABEL;
 use crate::domain::quantity::Mebibytes;
 
 /// Maximum number of rows on a page.
-const ROWS: usize = 200;
+const MAX_ROWS: usize = 200;
 
 /// Uptime of the aggregator during which agents may still be reconnecting.
-const YOUNG_SECONDS: u64 = 120;
+const RECENT_START_SECONDS: u64 = 120;
 
 #[derive(Template)]
 #[template(path = "list.html")]
@@ -33,16 +35,16 @@ pub(super) struct ListPage {
     assets: Assets,
     /// Whether nodes are shown.
     nodes: bool,
-    empty: Option<Empty>,
+    empty: Option<EmptyFleet>,
     /// Notice while agents reconnect after a start.
     starting: Option<String>,
-    glance: Glance,
+    glance: FleetTotals,
     types: Vec<TypeCard>,
-    form: Form,
+    form: FilterForm,
     wrong: Option<String>,
     caption: String,
-    heads: Vec<Head>,
-    sections: Vec<Part>,
+    heads: Vec<ColumnHeading>,
+    sections: Vec<NodeSection>,
     /// Whether the list is empty.
     is_bare: bool,
     pager: Option<Pager>,
@@ -54,7 +56,7 @@ pub(super) struct ListPage {
 
 /// Instructions for an empty fleet.
 #[derive(Debug)]
-struct Empty {
+struct EmptyFleet {
     age: String,
     age_ms: u64,
     young: bool,
@@ -63,23 +65,23 @@ struct Empty {
 
 /// Totals of the fleet.
 #[derive(Debug)]
-struct Glance {
+struct FleetTotals {
     devices: u32,
     devices_noun: &'static str,
     memory: String,
     partitions: Option<String>,
     bar: Bar,
-    legend: Vec<Key>,
+    legend: Vec<LegendEntry>,
     nodes: usize,
     nodes_noun: &'static str,
     verdict: String,
     are: String,
-    states: Vec<Chip>,
+    states: Vec<StateLink>,
 }
 
 /// Number of nodes in one state, with a link to them.
 #[derive(Debug)]
-struct Chip {
+struct StateLink {
     href: String,
     chosen: bool,
     badge: Badge,
@@ -96,7 +98,7 @@ struct TypeCard {
     count: u32,
     about: String,
     bar: Bar,
-    legend: Vec<Key>,
+    legend: Vec<LegendEntry>,
 }
 
 /// Links to other pages of the list.
@@ -120,7 +122,7 @@ impl ListPage {
 pub(super) fn page(view: &View, sight: &Sight, uri: &Uri, origin: &str) -> ListPage {
     let now = view.clock().now();
     let fleet = view.listed();
-    let asked = Asked::of(uri);
+    let asked = ListAddress::parse(uri);
     let query = asked.as_ref().map_or_else(
         || Err("the address is not encoded as addresses are".to_owned()),
         parse,
@@ -134,18 +136,18 @@ pub(super) fn page(view: &View, sight: &Sight, uri: &Uri, origin: &str) -> ListP
         ),
     };
     let query = Query {
-        limit: query.limit.min(ROWS),
+        limit: query.limit.min(MAX_ROWS),
         ..query
     };
-    let found = query::run(&fleet, &query, now);
+    let found = query::find(&fleet, &query, now);
     let sections = if is_grouped {
         let all = (&fleet, view.clock());
-        parts(all, (&asked, &query), ROWS, now)
+        sections(all, (&asked, &query), MAX_ROWS, now)
     } else {
         vec![one_part(&found, view.clock(), now)]
     };
     let mut types = fleet.types(now);
-    types.retain(|one| sight.types.has(one.counts.type_name.as_ref()));
+    types.retain(|one| sight.types.contains(one.counts.type_name.as_ref()));
     let mut nodes = fleet.nodes.iter();
     let has_layouts = nodes.any(|node| node.summary.layout.is_some());
     let pager = if is_grouped {
@@ -158,16 +160,16 @@ pub(super) fn page(view: &View, sight: &Sight, uri: &Uri, origin: &str) -> ListP
         nodes: sight.nodes,
         starting: starting(view, sight),
         empty: fleet.nodes.is_empty().then(|| empty(now, origin)),
-        glance: glance((&fleet, view), &types, &sight.types, &asked, now),
-        form: form(&asked, &types, &query, has_layouts),
+        glance: fleet_totals((&fleet, view), &types, &sight.types, &asked, now),
+        form: filter_form(&asked, &types, &query, has_layouts),
         types: types.iter().map(|one| card(one, &asked)).collect(),
         wrong,
         caption: format!(
             "{} of {}",
-            counted(found.total, "node", "nodes"),
+            count_noun(found.total, "node", "nodes"),
             fleet.nodes.len()
         ),
-        heads: heads(&asked, query.sort),
+        heads: headings(&asked, query.sort),
         is_bare: sections.iter().all(|part| part.rows.is_empty()),
         sections,
         pager,
@@ -184,8 +186,8 @@ pub(super) fn page(view: &View, sight: &Sight, uri: &Uri, origin: &str) -> ListP
 }
 
 /// Parses the filter and whether to group nodes.
-fn parse(asked: &Asked) -> Result<(Query, bool), String> {
-    let is_grouped = is_asked(asked)?;
+fn parse(asked: &ListAddress) -> Result<(Query, bool), String> {
+    let is_grouped = is_grouped(asked)?;
     // Groups have no pages, so a continuation token does not apply.
     let asked = asked.without(GROUP);
     let asked = if is_grouped {
@@ -198,26 +200,29 @@ fn parse(asked: &Asked) -> Result<(Query, bool), String> {
 }
 
 /// Rows of a page, without a heading.
-fn one_part(found: &query::Page, clock: &Clock, now: Moment) -> Part {
+fn one_part(found: &query::Page, clock: &Clock, now: Moment) -> NodeSection {
     let rows = found.items.iter();
-    Part {
+    NodeSection {
         head: None,
-        rows: rows.map(|node| Row::of(node, clock, now)).collect(),
+        rows: rows.map(|node| NodeRow::of(node, clock, now)).collect(),
     }
 }
 
-fn empty(now: Moment, origin: &str) -> Empty {
+fn empty(now: Moment, origin: &str) -> EmptyFleet {
     let since = Moment::default().age(now);
-    Empty {
-        age: age(since),
+    EmptyFleet {
+        age: format_age(since),
         age_ms: millis(since),
-        young: since.as_secs() < YOUNG_SECONDS,
-        command: format!("octavo-agent --aggregator https://{}:7443", name(origin)),
+        young: since.as_secs() < RECENT_START_SECONDS,
+        command: format!(
+            "octavo-agent --aggregator https://{}:7443",
+            host_name(origin)
+        ),
     }
 }
 
 /// Removes scheme and port from `origin`.
-fn name(origin: &str) -> &str {
+fn host_name(origin: &str) -> &str {
     let host = origin.rsplit('/').next().unwrap_or_default();
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -225,15 +230,15 @@ fn name(origin: &str) -> &str {
     }
 }
 
-fn glance(
+fn fleet_totals(
     (fleet, view): (&Fleet, &View),
-    types: &[TypeOfFleet],
+    types: &[TypeTotals],
     seen: &Types,
-    asked: &Asked,
+    asked: &ListAddress,
     now: Moment,
-) -> Glance {
+) -> FleetTotals {
     let counts = types.iter().map(|one| one.counts.counts);
-    let counts = counts.fold(Counts::default(), Counts::and);
+    let counts = counts.fold(Counts::default(), Counts::plus);
     let memory_of_all = match seen {
         Types::All => fleet.nodes.iter().fold(0_u64, |sum, node| {
             sum.saturating_add(node.summary.memory.get())
@@ -251,14 +256,14 @@ fn glance(
     let nodes = fleet.nodes.len();
     let is_starting = view.startup().is_some();
     let partitions = counts.partitions;
-    Glance {
+    FleetTotals {
         devices: counts.total(),
         devices_noun: if counts.total() == 1 {
             "device"
         } else {
             "devices"
         },
-        memory: memory(Mebibytes::new(memory_of_all)),
+        memory: format_memory(Mebibytes::new(memory_of_all)),
         partitions: (partitions.count > 0).then(|| {
             format!(
                 "{} of {} partitions free",
@@ -266,16 +271,16 @@ fn glance(
                 partitions.count
             )
         }),
-        bar: Bar::of(counts, 15),
+        bar: Bar::from_counts(counts, 15),
         legend: legend(counts),
         nodes,
         nodes_noun: if nodes == 1 { "node" } else { "nodes" },
-        verdict: verdict(fleet, is_starting, now),
+        verdict: attention_summary(fleet, is_starting, now),
         are: match nodes {
             1 => "is 1 node".to_owned(),
             several => format!("are {several} nodes"),
         },
-        states: chips(&by_state, asked),
+        states: state_links(&by_state, asked),
     }
 }
 
@@ -283,13 +288,13 @@ fn glance(
 /// has lost its agent.
 fn needs_attention(node: &Node, is_starting: bool, now: Moment) -> bool {
     let state = node.state(now);
-    let is_labeled_by_agent = node.source == Source::Label(TYPE_LABEL);
+    let is_labeled_by_agent = node.source == TypeSource::Label(TYPE_LABEL);
     let lost_agent = state == NodeState::NoAgent && is_labeled_by_agent && !is_starting;
     lost_agent || !matches!(state, NodeState::Ok | NodeState::Empty | NodeState::NoAgent)
 }
 
 /// Summary of the state of all nodes.
-fn verdict(fleet: &Fleet, is_starting: bool, now: Moment) -> String {
+fn attention_summary(fleet: &Fleet, is_starting: bool, now: Moment) -> String {
     let count = |is: &dyn Fn(&Node) -> bool| fleet.nodes.iter().filter(|node| is(node)).count();
     let wanting = count(&|node| needs_attention(node, is_starting, now));
     let without_agent = count(&|node| !node.has_agent());
@@ -314,13 +319,13 @@ fn verdict(fleet: &Fleet, is_starting: bool, now: Moment) -> String {
     parts.join("; ")
 }
 
-fn chips(by_state: &[(NodeState, usize)], asked: &Asked) -> Vec<Chip> {
+fn state_links(by_state: &[(NodeState, usize)], asked: &ListAddress) -> Vec<StateLink> {
     let chosen = asked.get("state");
     // Most severe state first.
     let shown = by_state.iter().rev();
     shown
         .filter(|(state, count)| *count > 0 || state.as_str() == chosen)
-        .map(|(state, count)| Chip {
+        .map(|(state, count)| StateLink {
             href: asked.toggled("state", state.as_str()),
             chosen: state.as_str() == chosen,
             badge: node_state(*state),
@@ -329,11 +334,11 @@ fn chips(by_state: &[(NodeState, usize)], asked: &Asked) -> Vec<Chip> {
         .collect()
 }
 
-fn card(one: &TypeOfFleet, asked: &Asked) -> TypeCard {
-    let TypeOfFleet { counts, nodes, .. } = one;
+fn card(one: &TypeTotals, asked: &ListAddress) -> TypeCard {
+    let TypeTotals { counts, nodes, .. } = one;
     let value = type_value(one);
     let nodes = usize::try_from(*nodes).unwrap_or(usize::MAX);
-    let on = format!("on {}", counted(nodes, "node", "nodes"));
+    let on = format!("on {}", count_noun(nodes, "node", "nodes"));
     let on = match one.without_agent {
         0 => on,
         without => format!("{on}, {without} without an agent"),
@@ -345,15 +350,15 @@ fn card(one: &TypeOfFleet, asked: &Asked) -> TypeCard {
         name: type_name(counts.type_name.as_ref()),
         count: counts.counts.total(),
         about: match counts.memory {
-            Some(each) => format!("{} each, {on}", memory(each)),
+            Some(each) => format!("{} each, {on}", format_memory(each)),
             None => on,
         },
-        bar: Bar::of(counts.counts, 11),
+        bar: Bar::from_counts(counts.counts, 11),
         legend: legend(counts.counts),
     }
 }
 
-fn pager(asked: &Asked, found: &query::Page, all: usize) -> Option<Pager> {
+fn pager(asked: &ListAddress, found: &query::Page, all: usize) -> Option<Pager> {
     let first = !asked.get("continue").is_empty();
     if !first && found.next.is_none() {
         return None;

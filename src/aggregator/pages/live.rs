@@ -14,39 +14,39 @@ use axum::response::{IntoResponse, Response};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::Site;
-use crate::aggregator::feed::Feed;
+use super::PageState;
+use crate::aggregator::task_stream::TaskStream;
 use crate::aggregator::view::View;
 
 /// Minimum interval between two events.
-const APART: Duration = Duration::from_secs(1);
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum interval between two events, give or take a second. The script gives up on a stream after three of them.
-const BEAT: Duration = Duration::from_secs(5);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Streams events. Responds with 503 if too many pages wait already; the page then polls instead.
-pub(super) async fn stream(State(site): State<Site>) -> Response {
+pub(super) async fn stream(State(site): State<PageState>) -> Response {
     let Ok(permit) = site.streams.try_acquire_owned() else {
         let later = [(header::RETRY_AFTER, "30")];
         return (StatusCode::SERVICE_UNAVAILABLE, later).into_response();
     };
-    let events = Feed::start(1, |sender| tell(site.view, sender, permit));
+    let events = TaskStream::start(1, |sender| send_events(site.view, sender, permit));
     // A buffering proxy would make every page look disconnected.
     let unbuffered = [("x-accel-buffering", "no")];
     (unbuffered, Sse::new(events)).into_response()
 }
 
 /// Sends events until the page disconnects or the store is dropped. A page that does not read delays no other page.
-async fn tell(
+async fn send_events(
     mut view: View,
     events: mpsc::Sender<Result<Event, Infallible>>,
     permit: OwnedSemaphorePermit,
 ) {
-    let mut apart = interval(APART);
+    let mut apart = interval(MIN_INTERVAL);
     apart.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         apart.tick().await;
-        let event = match timeout(BEAT, view.changed_or_started()).await {
+        let event = match timeout(HEARTBEAT_INTERVAL, view.changed_or_started()).await {
             Ok(Some(revision)) => Event::default().event("change").data(revision.to_string()),
             Ok(None) => break,
             Err(_) => Event::default().event("beat").data(""),

@@ -5,18 +5,20 @@ use std::time::Duration;
 use askama::Template;
 
 use super::assets::Assets;
-use super::bar::in_words;
-use super::chips::Chips;
-use super::facts::Card;
-use super::layout::Section;
-use super::names::NameForm;
-use super::plan::WhatIf;
-use super::shares::{Given, of_device};
-use super::words::{Badge, age, counted, millis, node_state, printable, time, type_name};
+use super::bar::describe_counts;
+use super::device_card::DeviceCard;
+use super::format::{
+    Badge, count_noun, format_age, format_time, millis, node_state, printable, type_name,
+};
+use super::layout::LayoutSection;
+use super::name_form::NameForm;
+use super::plan::LayoutPreview;
+use super::sharing::{SharingSection, device_usage};
+use super::vendor_devices::NeuronSection;
 use crate::aggregator::clock::{Clock, Moment};
 use crate::aggregator::fleet::Node;
-use crate::book::Current;
-use crate::domain::availability::Source;
+use crate::config_files::LayoutFileSnapshot;
+use crate::domain::availability::TypeSource;
 use crate::domain::error::chain;
 use crate::domain::fleet::Counts;
 use crate::domain::interconnect::{self, Interconnect, InterconnectKind};
@@ -33,24 +35,24 @@ pub(super) struct NodePage {
     stale: bool,
     summary: String,
     notices: Vec<Notice>,
-    facts: Vec<Named>,
+    facts: Vec<NamedFact>,
     boot_id: String,
     age: String,
     age_ms: u64,
     confirmed: String,
     changed: String,
-    layout: Option<Section>,
-    given: Option<Given>,
+    layout: Option<LayoutSection>,
+    given: Option<SharingSection>,
     /// Usage that could not be read.
     missing: Vec<String>,
-    devices: Vec<Card>,
+    devices: Vec<DeviceCard>,
     /// Neuron devices, if the driver is loaded.
-    neuron: Option<Chips>,
+    neuron: Option<NeuronSection>,
     /// Explanation of the instance IDs in the diagrams, if there are any.
     legend: Option<&'static str>,
     /// Form for devices that are unknown or were named manually.
     names: Option<NameForm>,
-    what_if: WhatIf,
+    what_if: LayoutPreview,
     /// The layout of the displayed plan, which the other form passes on.
     asked_layout: Option<String>,
     labels: Vec<(String, String)>,
@@ -59,9 +61,9 @@ pub(super) struct NodePage {
 
 /// Parameters of a page view.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct PageParameters {
     /// Available layouts.
-    pub(super) layouts: Current,
+    pub(super) layouts: LayoutFileSnapshot,
     /// Layout to plan.
     pub(super) layout: Option<String>,
     /// Name to try for unknown devices.
@@ -78,13 +80,13 @@ struct Notice {
 }
 
 #[derive(Debug)]
-struct Named {
+struct NamedFact {
     name: &'static str,
     value: String,
 }
 
 /// Builds the page of `node`.
-pub(super) fn page(node: &Node, clock: &Clock, reader: Reader) -> NodePage {
+pub(super) fn page(node: &Node, clock: &Clock, reader: PageParameters) -> NodePage {
     let now = clock.now();
     let mut notices = freshness(node, clock, now);
     let told = node.has_agent().then(|| status::decode(&node.parts));
@@ -103,19 +105,19 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: Reader) -> NodePage {
     let sharing = told.as_ref().and_then(|status| status.sharing.as_ref());
     notices.extend(
         inventory
-            .filter(|all| all.is_nvml_of_interest())
+            .filter(|all| all.is_nvml_relevant())
             .and_then(|all| nvml(&all.nvml)),
     );
     let devices = inventory.iter().flat_map(|all| {
         let devices = all.devices.iter();
         // Devices held by the Neuron driver are shown once, in their own section.
-        let devices = devices.filter(|device| !all.is_told_by_neuron(device));
+        let devices = devices.filter(|device| !all.is_reported_by_neuron(device));
         devices.map(|device| {
-            let used = of_device(usage, device.pci);
-            Card::of(device, &all.nvml).with_usage(used)
+            let used = device_usage(usage, device.pci);
+            DeviceCard::of(device, &all.nvml).with_usage(used)
         })
     });
-    let devices: Vec<Card> = devices.collect();
+    let devices: Vec<DeviceCard> = devices.collect();
     let labels = node.labels.iter();
     let since = node.freshness.age(now);
     NodePage {
@@ -127,23 +129,23 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: Reader) -> NodePage {
         notices,
         facts: facts(node, inventory),
         boot_id: printable(&node.run.boot_id),
-        age: age(since),
+        age: format_age(since),
         age_ms: millis(since),
-        confirmed: time(clock.wall(node.freshness.confirmed())),
-        changed: time(clock.wall(node.changed)),
-        layout: layout.map(Section::of),
-        given: sharing.map(Given::of),
+        confirmed: format_time(clock.wall(node.freshness.confirmed())),
+        changed: format_time(clock.wall(node.changed)),
+        layout: layout.map(LayoutSection::of),
+        given: sharing.map(SharingSection::of),
         missing: usage
             .into_iter()
             .flat_map(|usage| usage.missing.iter().map(|text| printable(text)))
             .collect(),
-        legend: devices.iter().any(Card::has_ids).then_some(LEGEND),
+        legend: devices.iter().any(DeviceCard::has_ids).then_some(LEGEND),
         devices,
-        neuron: inventory.and_then(Chips::of),
+        neuron: inventory.and_then(NeuronSection::of),
         names: inventory
             .and_then(|all| NameForm::of(&node.name, all, reader.type_override.as_deref())),
         what_if: inventory
-            .map(|all| WhatIf::of(&reader.layouts, all, reader.layout.as_deref()))
+            .map(|all| LayoutPreview::of(&reader.layouts, all, reader.layout.as_deref()))
             .unwrap_or_default(),
         asked_layout: reader.layout,
         labels: labels
@@ -156,12 +158,12 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: Reader) -> NodePage {
 /// `8 devices: 2 in use, 6 free`.
 fn summary(node: &Node, now: Moment) -> String {
     let types = node.types(now).map(|one| one.counts);
-    let counts = types.fold(Counts::default(), Counts::and);
+    let counts = types.fold(Counts::default(), Counts::plus);
     match usize::try_from(counts.total()).unwrap_or(usize::MAX) {
         0 => "no accelerator".to_owned(),
         total => {
-            let total = counted(total, "device", "devices");
-            format!("{total}: {}", in_words(counts))
+            let total = count_noun(total, "device", "devices");
+            format!("{total}: {}", describe_counts(counts))
         }
     }
 }
@@ -174,13 +176,13 @@ fn freshness(node: &Node, clock: &Clock, now: Moment) -> Vec<Notice> {
             since: None,
         });
     } else if node.freshness.is_stale(now) {
-        let bound = age(node.freshness.bound().max(Duration::from_secs(1)));
+        let bound = format_age(node.freshness.bound().max(Duration::from_secs(1)));
         notices.push(Notice {
             text: format!(
                 "Stale: its agent has not confirmed this for longer than {bound}. Is the node up, and does its agent run? \
                  The agent's log says why it does not report. What follows was so when it last did, at"
             ),
-            since: Some(time(clock.wall(node.freshness.confirmed()))),
+            since: Some(format_time(clock.wall(node.freshness.confirmed()))),
         });
     } else if !node.connected {
         notices.push(Notice {
@@ -202,8 +204,8 @@ fn without_agent(node: &Node) -> String {
     });
     let types: Vec<String> = types.collect();
     let by = match node.source {
-        Source::Label(key) => format!("by its label {key}"),
-        Source::Agent | Source::Nothing => {
+        TypeSource::Label(key) => format!("by its label {key}"),
+        TypeSource::Agent | TypeSource::Unknown => {
             "by its capacity, and no label names the type".to_owned()
         }
     };
@@ -251,7 +253,7 @@ fn links(found: &Interconnect, topology: Option<Topology>) -> String {
     }
 }
 
-fn facts(node: &Node, inventory: Option<&Inventory>) -> Vec<Named> {
+fn facts(node: &Node, inventory: Option<&Inventory>) -> Vec<NamedFact> {
     let driver = inventory.and_then(|all| all.nvml.driver());
     let neuron = inventory.and_then(|all| all.neuron.as_ref());
     let topology = neuron.and_then(Neuron::topology);
@@ -299,6 +301,6 @@ fn facts(node: &Node, inventory: Option<&Inventory>) -> Vec<Named> {
         ),
     ];
     all.into_iter()
-        .filter_map(|(name, value)| value.map(|value| Named { name, value }))
+        .filter_map(|(name, value)| value.map(|value| NamedFact { name, value }))
         .collect()
 }

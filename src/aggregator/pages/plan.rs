@@ -3,29 +3,29 @@
 //! The layout is part of the page's address, so the page can be shared. The plan updates live like the rest of the
 //! page.
 
-mod picture;
+mod diagram;
 
-use self::picture::{marked, then};
-use super::slices::Picture;
-use super::words::{Badge, printable};
+use self::diagram::{mark_fates, planned_diagram};
+use super::format::{Badge, printable};
+use super::slice_diagram::SliceDiagram;
 use crate::aggregator::dry_run::{DryRun, dry_run};
-use crate::book::{Current, Names};
+use crate::config_files::{AvailableLayouts, LayoutFileSnapshot};
 use crate::domain::inventory::{Device, Inventory};
 use crate::domain::layout::{DeviceTarget, MigTarget};
-use crate::domain::plan::words::{self, Words};
+use crate::domain::plan::messages::{self, PlanFormatter};
 use crate::domain::plan::{
-    Blocked, Cause, Change, DevicePlan, Infeasible, Outcome, Policy, Step, Verdict,
+    Blocked, Cause, DeviceChange, DevicePlan, Infeasible, PlanOutcome, Policy, Step, Verdict,
 };
 use crate::domain::reason::Reason;
 
 /// The form, with the plan of the selected layout.
 #[derive(Debug, Default)]
-pub(super) struct WhatIf {
+pub(super) struct LayoutPreview {
     pub(super) file: Vec<Choice>,
     pub(super) made: Vec<Choice>,
     /// Why the listed layouts may differ from the file.
     pub(super) notice: Option<String>,
-    pub(super) answer: Option<Answer>,
+    pub(super) answer: Option<PlanPreview>,
 }
 
 /// Available layout.
@@ -37,32 +37,32 @@ pub(super) struct Choice {
 
 /// Effect of a layout.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct PlanPreview {
     pub(super) layout: String,
     pub(super) badge: Badge,
     /// Summary of the plan, or the reason why there is none.
     pub(super) summary: String,
     pub(super) warnings: Vec<String>,
-    pub(super) groups: Vec<Group>,
+    pub(super) groups: Vec<DeviceGroup>,
     /// Devices that the layout does not mention.
     pub(super) untouched: Option<String>,
 }
 
 /// Devices with the same plan.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct DeviceGroup {
     pub(super) devices: Vec<String>,
-    pub(super) story: Story,
+    pub(super) story: DevicePlanView,
 }
 
 /// Plan of a device.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Story {
+pub(super) struct DevicePlanView {
     pub(super) kind: String,
     pub(super) badge: Badge,
     pub(super) summary: String,
-    pub(super) now: Option<Picture>,
-    pub(super) then: Option<Picture>,
+    pub(super) now: Option<SliceDiagram>,
+    pub(super) then: Option<SliceDiagram>,
     pub(super) steps: Vec<String>,
     pub(super) notes: Vec<String>,
     pub(super) obstacles: Vec<Obstacle>,
@@ -76,10 +76,14 @@ pub(super) struct Obstacle {
     pub(super) advice: Vec<String>,
 }
 
-impl WhatIf {
+impl LayoutPreview {
     /// Builds the form for a node with this inventory, and the plan of the layout `asked`, if any.
-    pub(super) fn of(current: &Current, inventory: &Inventory, asked: Option<&str>) -> Self {
-        let Names { file, made } = current.names(inventory);
+    pub(super) fn of(
+        current: &LayoutFileSnapshot,
+        inventory: &Inventory,
+        asked: Option<&str>,
+    ) -> Self {
+        let AvailableLayouts { file, made } = current.names(inventory);
         let choices = |names: Vec<String>| -> Vec<Choice> {
             let choice = |name: String| Choice {
                 chosen: asked == Some(name.as_str()),
@@ -91,7 +95,7 @@ impl WhatIf {
             file: choices(file),
             made: choices(made),
             notice: current.notice.as_deref().map(printable),
-            answer: asked.map(|asked| Answer::of(current, inventory, asked)),
+            answer: asked.map(|asked| PlanPreview::of(current, inventory, asked)),
         }
     }
 
@@ -101,13 +105,13 @@ impl WhatIf {
     }
 }
 
-impl Answer {
-    fn of(current: &Current, inventory: &Inventory, asked: &str) -> Self {
+impl PlanPreview {
+    fn of(current: &LayoutFileSnapshot, inventory: &Inventory, asked: &str) -> Self {
         match dry_run(current, asked, inventory, Policy::default()) {
             Ok(run) => Self::planned(inventory, asked, &run),
             Err(error) => Self {
                 layout: printable(asked),
-                badge: outcome(Outcome::Infeasible, "no plan"),
+                badge: outcome_badge(PlanOutcome::Infeasible, "no plan"),
                 summary: printable(&error.to_string()),
                 warnings: Vec::new(),
                 groups: Vec::new(),
@@ -131,12 +135,14 @@ impl Answer {
             .collect();
         Self {
             layout: printable(asked),
-            badge: outcome(found, said(found)),
+            badge: outcome_badge(found, outcome_label(found)),
             summary: match found {
-                Outcome::Nothing => "The node has what this layout asks for.".to_owned(),
-                Outcome::Changes => format!("{}.", capital(&words::tally(&run.plan.tally()))),
-                Outcome::Blocked => "Somebody is in the way of at least one device.".to_owned(),
-                Outcome::Infeasible => {
+                PlanOutcome::Unchanged => "The node has what this layout asks for.".to_owned(),
+                PlanOutcome::Changes => {
+                    format!("{}.", capitalize(&messages::summary(&run.plan.summary())))
+                }
+                PlanOutcome::Blocked => "Somebody is in the way of at least one device.".to_owned(),
+                PlanOutcome::Infeasible => {
                     "At least one device can never have it, so nothing of it would be done."
                         .to_owned()
                 }
@@ -148,8 +154,8 @@ impl Answer {
     }
 }
 
-fn groups(inventory: &Inventory, run: &DryRun) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
+fn groups(inventory: &Inventory, run: &DryRun) -> Vec<DeviceGroup> {
+    let mut groups: Vec<DeviceGroup> = Vec::new();
     for plan in &run.plan.devices {
         let mut devices = inventory.devices.iter();
         let Some(device) = devices.find(|device| device.pci == plan.pci) else {
@@ -160,11 +166,11 @@ fn groups(inventory: &Inventory, run: &DryRun) -> Vec<Group> {
             .devices
             .iter()
             .find(|target| target.pci == plan.pci);
-        let story = Story::of(inventory, device, plan, target);
+        let story = DevicePlanView::of(inventory, device, plan, target);
         let name = title(inventory, device);
         match groups.iter_mut().find(|group| group.story == story) {
             Some(group) => group.devices.push(name),
-            None => groups.push(Group {
+            None => groups.push(DeviceGroup {
                 devices: vec![name],
                 story,
             }),
@@ -174,24 +180,24 @@ fn groups(inventory: &Inventory, run: &DryRun) -> Vec<Group> {
 }
 
 fn title(inventory: &Inventory, device: &Device) -> String {
-    Words::new(inventory, device.pci).device(device.pci)
+    PlanFormatter::new(inventory, device.pci).device(device.pci)
 }
 
-impl Story {
+impl DevicePlanView {
     fn of(
         inventory: &Inventory,
         device: &Device,
         plan: &DevicePlan,
         target: Option<&DeviceTarget>,
     ) -> Self {
-        let words = Words::new(inventory, plan.pci);
+        let words = PlanFormatter::new(inventory, plan.pci);
         let verdict = &plan.verdict;
         let found = verdict.outcome();
         let mut story = Self {
             kind: device.identity.to_string(),
-            badge: outcome(found, said(found)),
-            summary: asked_for(target, &words),
-            now: Picture::of(device).map(|picture| marked(picture, device, verdict)),
+            badge: outcome_badge(found, outcome_label(found)),
+            summary: describe_target(target, &words),
+            now: SliceDiagram::of(device).map(|picture| mark_fates(picture, device, verdict)),
             then: None,
             steps: Vec::new(),
             notes: Vec::new(),
@@ -201,7 +207,7 @@ impl Story {
             Verdict::Unchanged => {}
             Verdict::Change(change) => story.changes(device, change, &words),
             Verdict::Blocked(blocked) => story.obstacles = obstacles(blocked, &words),
-            Verdict::Infeasible(why) => story.obstacles = vec![impossible(why, &words)],
+            Verdict::Infeasible(why) => story.obstacles = vec![infeasibility(why, &words)],
         }
         if let Some(sharing) = target.and_then(|target| target.time_slicing.as_ref()) {
             story.notes.push(format!(
@@ -211,7 +217,7 @@ impl Story {
         story
     }
 
-    fn changes(&mut self, device: &Device, change: &Change, words: &Words<'_>) {
+    fn changes(&mut self, device: &Device, change: &DeviceChange, words: &PlanFormatter<'_>) {
         let steps = change.steps.iter();
         // The text does not name the device, so that devices with the same plan can share it.
         let said = |step: &Step| match step {
@@ -224,7 +230,7 @@ impl Story {
         };
         self.steps = steps.map(said).collect();
         self.notes.push(match &change.mode {
-            Some(mode) => format!("{}.", capital(&words.mode(mode))),
+            Some(mode) => format!("{}.", capitalize(&words.mode(mode))),
             None => "Nobody is disturbed.".to_owned(),
         });
         let scope = change.mode.as_ref().and_then(|mode| mode.reset.as_ref());
@@ -233,15 +239,18 @@ impl Story {
         {
             self.notes.push(format!(
                 "{} couples it with other GPUs of this node; the driver may want to reset them together.",
-                words::link_name(links)
+                messages::link_name(links)
             ));
         }
-        self.then = device.mig.state().map(|state| then(state, change, words));
+        self.then = device
+            .mig
+            .state()
+            .map(|state| planned_diagram(state, change, words));
     }
 }
 
 /// Describes the target of a device.
-fn asked_for(target: Option<&DeviceTarget>, words: &Words<'_>) -> String {
+fn describe_target(target: Option<&DeviceTarget>, words: &PlanFormatter<'_>) -> String {
     match target.and_then(|target| target.mig.as_ref()) {
         None => "its partitions are left as they are".to_owned(),
         Some(MigTarget::Disabled) => "MIG mode off".to_owned(),
@@ -249,25 +258,25 @@ fn asked_for(target: Option<&DeviceTarget>, words: &Words<'_>) -> String {
     }
 }
 
-fn obstacles(blocked: &Blocked, words: &Words<'_>) -> Vec<Obstacle> {
+fn obstacles(blocked: &Blocked, words: &PlanFormatter<'_>) -> Vec<Obstacle> {
     let obstacle = |cause: &Cause| {
         let holders = cause
             .holders()
             .iter()
-            .map(|holder| printable(&words::holder(&holder.who)));
+            .map(|holder| printable(&messages::holder(&holder.details)));
         Obstacle {
-            what: printable(&capital(&words.cause(cause))),
+            what: printable(&capitalize(&words.cause(cause))),
             holders: holders.collect(),
-            advice: vec![capital(&words::unblock(cause))],
+            advice: vec![capitalize(&messages::remedy(cause))],
         }
     };
     blocked.causes.iter().map(obstacle).collect()
 }
 
-fn impossible(why: &Infeasible, words: &Words<'_>) -> Obstacle {
-    let nearest = words.nearest(why).into_iter();
+fn infeasibility(why: &Infeasible, words: &PlanFormatter<'_>) -> Obstacle {
+    let nearest = words.alternatives(why).into_iter();
     Obstacle {
-        what: printable(&capital(&words.rule(&why.rule))),
+        what: printable(&capitalize(&words.rule(&why.rule))),
         holders: Vec::new(),
         advice: nearest
             .map(|offer| printable(&format!("Would fit: {offer}")))
@@ -275,27 +284,27 @@ fn impossible(why: &Infeasible, words: &Words<'_>) -> Obstacle {
     }
 }
 
-fn said(outcome: Outcome) -> &'static str {
+fn outcome_label(outcome: PlanOutcome) -> &'static str {
     match outcome {
-        Outcome::Nothing => "nothing to do",
-        Outcome::Changes => "would change",
-        Outcome::Blocked => Reason::Blocked.word(),
-        Outcome::Infeasible => "impossible",
+        PlanOutcome::Unchanged => "nothing to do",
+        PlanOutcome::Changes => "would change",
+        PlanOutcome::Blocked => Reason::Blocked.as_str(),
+        PlanOutcome::Infeasible => "impossible",
     }
 }
 
-fn outcome(outcome: Outcome, word: &'static str) -> Badge {
+fn outcome_badge(outcome: PlanOutcome, word: &'static str) -> Badge {
     let (tone, icon) = match outcome {
-        Outcome::Nothing => ("good", "ok"),
-        Outcome::Changes => ("soft", "note"),
-        Outcome::Blocked => ("warn", "warn"),
-        Outcome::Infeasible => ("bad", "bad"),
+        PlanOutcome::Unchanged => ("good", "ok"),
+        PlanOutcome::Changes => ("soft", "note"),
+        PlanOutcome::Blocked => ("warn", "warn"),
+        PlanOutcome::Infeasible => ("bad", "bad"),
     };
     Badge { tone, icon, word }
 }
 
 /// Capitalizes the first letter.
-pub(super) fn capital(text: &str) -> String {
+pub(super) fn capitalize(text: &str) -> String {
     let mut chars = text.chars();
     match chars.next() {
         Some(first) => first.to_uppercase().chain(chars).collect(),

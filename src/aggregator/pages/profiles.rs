@@ -4,10 +4,10 @@
 //! aggregator was started with profile creation, a page can also create one for an authorized user.
 
 pub(super) mod compare;
+mod detail;
 mod draft;
 mod estimate;
 pub(super) mod objectives;
-mod one;
 
 use std::sync::Arc;
 
@@ -19,20 +19,20 @@ use axum::response::Response;
 use axum::{Extension, Form};
 use tokio::sync::Semaphore;
 
-use self::draft::Reader;
+use self::draft::PageReader;
 use self::estimate::Estimate;
 use super::address::encoded;
 use super::assets::Assets;
-use super::words::{Badge, counted, memory, printable};
-use super::{Missing, Site, html, origin};
-use crate::aggregator::creation::{Maker, Who};
-use crate::aggregator::rest::seen::Seen;
+use super::format::{Badge, count_noun, format_memory, printable};
+use super::{NotFoundPage, PageState, html, origin};
+use crate::aggregator::creation::{ProfileCreator, Requester};
+use crate::aggregator::rest::visibility::ReaderVisibility;
 use crate::domain::access::Sight;
 use crate::domain::quantity::Mebibytes;
 use crate::wire::hardware_profiles::document::{FindingJson, IdentifierJson, ProfileRow};
 
 /// Maximum number of rows, ordered by namespace and name.
-const ROWS: usize = 500;
+const MAX_ROWS: usize = 500;
 /// Maximum length of a form other than that of a new profile.
 pub(super) const MAX_FORM_BYTES: usize = 256 << 10;
 /// Maximum length of the form of a new profile: the maximum number of nodes with names of maximum length, and the other
@@ -50,7 +50,7 @@ struct ListPage {
     /// Whether neither the cluster nor a file provides profiles.
     is_nowhere: bool,
     caption: String,
-    rows: Vec<Row>,
+    rows: Vec<ProfileListRow>,
     /// Number of profiles that are not shown.
     more: usize,
     origin: String,
@@ -58,7 +58,7 @@ struct ListPage {
 
 /// Row of a profile.
 #[derive(Debug)]
-struct Row {
+struct ProfileListRow {
     href: String,
     shown: String,
     key: String,
@@ -73,17 +73,17 @@ struct Row {
 }
 
 pub(super) async fn list(
-    State(site): State<Site>,
-    Seen(sight): Seen,
+    State(site): State<PageState>,
+    ReaderVisibility(sight): ReaderVisibility,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
     let profiles = site.view.profiles();
-    let judged = profiles.latest(site.view.fleet()).await;
-    let seen = judged.seen(&sight);
+    let judged = profiles.latest_report(site.view.fleet()).await;
+    let seen = judged.visible_to(&sight);
     let all = seen.clone().count();
-    let shown = seen.take(ROWS);
-    let rows: Vec<Row> = shown.map(|(row, _)| Row::of(row)).collect();
+    let shown = seen.take(MAX_ROWS);
+    let rows: Vec<ProfileListRow> = shown.map(|(row, _)| ProfileListRow::of(row)).collect();
     let page = ListPage {
         assets: Assets::links(),
         notice: site
@@ -91,7 +91,7 @@ pub(super) async fn list(
             .profiles_notice(&sight)
             .map(|text| printable(&text)),
         is_nowhere: judged.source == "nowhere" && rows.is_empty(),
-        caption: counted(all, "hardware profile", "hardware profiles"),
+        caption: count_noun(all, "hardware profile", "hardware profiles"),
         more: all.saturating_sub(rows.len()),
         rows,
         origin: origin(&uri, &headers),
@@ -100,9 +100,9 @@ pub(super) async fn list(
 }
 
 /// Serves a profile without a namespace, which a file may contain.
-pub(super) async fn named(
-    State(site): State<Site>,
-    Seen(sight): Seen,
+pub(super) async fn profile_without_namespace(
+    State(site): State<PageState>,
+    ReaderVisibility(sight): ReaderVisibility,
     Path(name): Path<String>,
     uri: Uri,
     headers: HeaderMap,
@@ -115,9 +115,9 @@ pub(super) async fn named(
     .await
 }
 
-pub(super) async fn keyed(
-    State(site): State<Site>,
-    Seen(sight): Seen,
+pub(super) async fn profile(
+    State(site): State<PageState>,
+    ReaderVisibility(sight): ReaderVisibility,
     Path((namespace, name)): Path<(String, String)>,
     uri: Uri,
     headers: HeaderMap,
@@ -127,17 +127,17 @@ pub(super) async fn keyed(
 }
 
 async fn answer(
-    (site, sight): (&Site, &Sight),
+    (site, sight): (&PageState, &Sight),
     (namespace, name): (&str, &str),
     (uri, origin): (&Uri, &str),
 ) -> Response {
     let profiles = site.view.profiles();
-    let judged = profiles.latest(site.view.fleet()).await;
-    let mut all = judged.seen(sight);
+    let judged = profiles.latest_report(site.view.fleet()).await;
+    let mut all = judged.visible_to(sight);
     // If a namespace has profiles of both kinds, the current kind sorts first and is shown.
     let found = all.find(|(row, _)| row.name == name && row.namespace == namespace);
     let Some((row, said)) = found else {
-        let page = Missing {
+        let page = NotFoundPage {
             assets: Assets::links(),
             title: "No such hardware profile",
             text: "Nobody has told of a hardware profile of that name in that namespace. It may have been removed.",
@@ -146,19 +146,19 @@ async fn answer(
     };
     let estimate = Estimate::of((&site.view, sight), row, (uri, origin)).await;
     let notice = site.view.profiles_notice(sight);
-    let page = one::page(row, said, notice, (origin, estimate));
+    let page = detail::page(row, said, notice, (origin, estimate));
     html(StatusCode::OK, &page)
 }
 
 /// Serves the form of a new profile.
 pub(super) async fn new(
-    State(site): State<Site>,
-    maker: Option<Extension<Maker>>,
-    (Seen(sight), who): (Seen, Who),
+    State(site): State<PageState>,
+    maker: Option<Extension<ProfileCreator>>,
+    (ReaderVisibility(sight), who): (ReaderVisibility, Requester),
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    let reader = Reader {
+    let reader = PageReader {
         who,
         sight,
         maker: maker.map(|Extension(maker)| maker),
@@ -169,25 +169,25 @@ pub(super) async fn new(
 }
 
 /// Handles the form of a new profile: validates or creates it.
-pub(super) async fn make(
-    State(site): State<Site>,
-    maker: Option<Extension<Maker>>,
-    (Seen(sight), who): (Seen, Who),
+pub(super) async fn submit_draft(
+    State(site): State<PageState>,
+    maker: Option<Extension<ProfileCreator>>,
+    (ReaderVisibility(sight), who): (ReaderVisibility, Requester),
     (uri, headers): (Uri, HeaderMap),
     Form(pairs): Form<Vec<(String, String)>>,
 ) -> Response {
-    let reader = Reader {
+    let reader = PageReader {
         who,
         sight,
         maker: maker.map(|Extension(maker)| maker),
         origin: origin(&uri, &headers),
     };
-    let (status, page) = draft::sent(&site, pairs, reader).await;
+    let (status, page) = draft::submit(&site, pairs, reader).await;
     html(status, &page)
 }
 
 /// Bounds the memory that long forms take: refuses further ones while [`MAX_LONG_FORMS`] are being handled.
-pub(super) async fn bounded(
+pub(super) async fn limit_long_forms(
     State(forms): State<Arc<Semaphore>>,
     request: Request,
     next: Next,
@@ -199,7 +199,7 @@ pub(super) async fn bounded(
         return next.run(request).await;
     }
     let Ok(_permit) = forms.try_acquire() else {
-        let page = Missing {
+        let page = NotFoundPage {
             assets: Assets::links(),
             title: "Too many long forms",
             text: "The server already reads as many long forms as it can. Send this one again in a few seconds.",
@@ -212,7 +212,7 @@ pub(super) async fn bounded(
     next.run(request).await
 }
 
-impl Row {
+impl ProfileListRow {
     fn of(row: &ProfileRow) -> Self {
         Self {
             href: href(row),
@@ -224,11 +224,11 @@ impl Row {
                 .architecture
                 .as_deref()
                 .map_or_else(|| "-".to_owned(), printable),
-            asks: row.identifiers.iter().map(asks).collect(),
+            asks: row.identifiers.iter().map(format_count).collect(),
             available: row
                 .available
                 .map_or_else(|| "-".to_owned(), |free| free.to_string()),
-            reach: reach(row),
+            reach: reach_summary(row),
             badge: verdict(row),
             findings: { row.findings.iter() }
                 .map(|one| printable(&one.message))
@@ -261,19 +261,19 @@ fn types(row: &ProfileRow) -> String {
 }
 
 fn memory_of(mib: u64) -> String {
-    memory(Mebibytes::new(mib))
+    format_memory(Mebibytes::new(mib))
 }
 
 /// Formats a default count: `1 nvidia.com/gpu`, `16Gi memory`.
-fn asks(one: &IdentifierJson) -> String {
+fn format_count(one: &IdentifierJson) -> String {
     printable(&format!("{} {}", one.default, one.identifier))
 }
 
-fn reach(row: &ProfileRow) -> String {
+fn reach_summary(row: &ProfileRow) -> String {
     let Some(reach) = &row.reach else {
         return "-".to_owned();
     };
-    let nodes = counted(
+    let nodes = count_noun(
         usize::try_from(reach.nodes).unwrap_or(usize::MAX),
         "node",
         "nodes",
@@ -311,13 +311,13 @@ fn gravity(word: &str) -> Badge {
 
 /// Finding as shown on a page.
 #[derive(Debug)]
-struct Found {
+struct FindingRow {
     badge: Badge,
     message: String,
     remedy: String,
 }
 
-impl Found {
+impl FindingRow {
     fn of(one: &FindingJson) -> Self {
         Self {
             badge: gravity(&one.gravity),
@@ -329,7 +329,7 @@ impl Found {
 
 /// Count of a resource: resource name, display name, minimum, default and maximum.
 #[derive(Debug)]
-struct Count {
+struct CountRow {
     resource: String,
     shown: String,
     min: String,
@@ -337,7 +337,7 @@ struct Count {
     max: String,
 }
 
-impl Count {
+impl CountRow {
     fn of(one: &IdentifierJson) -> Self {
         Self {
             resource: printable(&one.identifier),

@@ -1,9 +1,11 @@
 //! Rows and column headings of the table of nodes.
 
-use super::address::Asked;
-use super::bar::{Bar, in_words};
-use super::layout::Short;
-use super::words::{Badge, age, memory, millis, node_state, printable, time, type_name};
+use super::address::ListAddress;
+use super::bar::{Bar, describe_counts};
+use super::format::{
+    Badge, format_age, format_memory, format_time, millis, node_state, printable, type_name,
+};
+use super::layout::LayoutCell;
 use crate::aggregator::clock::{Clock, Moment};
 use crate::aggregator::fleet::Node;
 use crate::aggregator::query::{Sort, SortKey};
@@ -11,18 +13,18 @@ use crate::domain::fleet::{NodeState, Sharing};
 
 /// Row of a node.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct NodeRow {
     pub(super) name: String,
     pub(super) stale: bool,
     pub(super) connected: bool,
     /// Whether the node has no agent and is described by its labels.
     pub(super) by_labels: bool,
-    pub(super) types: Vec<Kind>,
+    pub(super) types: Vec<TypeCount>,
     pub(super) bar: Option<Bar>,
     pub(super) words: String,
     pub(super) memory: String,
     pub(super) sharing: &'static str,
-    pub(super) layout: Option<Short>,
+    pub(super) layout: Option<LayoutCell>,
     pub(super) partitions: String,
     pub(super) state: Badge,
     pub(super) reason: Option<String>,
@@ -33,7 +35,7 @@ pub(super) struct Row {
 
 /// Type, with its number of devices on the node.
 #[derive(Debug)]
-pub(super) struct Kind {
+pub(super) struct TypeCount {
     pub(super) name: String,
     pub(super) count: u32,
     /// Whether the type is unknown and can be set manually.
@@ -42,7 +44,7 @@ pub(super) struct Kind {
 
 /// Heading of a column.
 #[derive(Debug)]
-pub(super) struct Head {
+pub(super) struct ColumnHeading {
     pub(super) word: &'static str,
     pub(super) key: &'static str,
     pub(super) class: &'static str,
@@ -63,12 +65,12 @@ const COLUMNS: [(&str, Option<SortKey>, bool, &str); 8] = [
     ("Confirmed", Some(SortKey::Age), true, "num"),
 ];
 
-impl Row {
+impl NodeRow {
     /// Builds the row of `node` at `now`.
     pub(super) fn of(node: &Node, clock: &Clock, now: Moment) -> Self {
         let state = node.state(now);
         let counts = node.counts(now);
-        let types = node.summary.types.iter().map(|one| Kind {
+        let types = node.summary.types.iter().map(|one| TypeCount {
             name: type_name(one.type_name.as_ref()),
             count: one.counts.total(),
             is_nameless: one.type_name.is_none(),
@@ -82,12 +84,12 @@ impl Row {
             connected: node.connected,
             by_labels: !node.has_agent(),
             types: types.collect(),
-            bar: has_devices.then(|| Bar::of(counts, 11)),
-            words: in_words(counts),
+            bar: has_devices.then(|| Bar::from_counts(counts, 11)),
+            words: describe_counts(counts),
             // Zero means that no driver reported it: every device has memory.
             memory: match node.summary.memory.get() {
                 0 => "-".to_owned(),
-                _ => memory(node.summary.memory),
+                _ => format_memory(node.summary.memory),
             },
             sharing: match node.summary.sharing {
                 Sharing::None => "-",
@@ -97,22 +99,22 @@ impl Row {
                 | Sharing::TimeSlicing
                 | Sharing::Mixed) => some.as_str(),
             },
-            layout: node.summary.layout.as_ref().map(Short::of),
+            layout: node.summary.layout.as_ref().map(LayoutCell::of),
             partitions: match partitions.count {
                 0 => "-".to_owned(),
                 count => format!("{} of {count} free", partitions.free()),
             },
             state: node_state(state),
             reason: node.reason(now).map(printable),
-            age: age(since),
+            age: format_age(since),
             age_ms: millis(since),
-            confirmed: time(clock.wall(node.freshness.confirmed())),
+            confirmed: format_time(clock.wall(node.freshness.confirmed())),
         }
     }
 }
 
 /// Builds the headings of a table in this order.
-pub(super) fn heads(asked: &Asked, sort: Sort) -> Vec<Head> {
+pub(super) fn headings(asked: &ListAddress, sort: Sort) -> Vec<ColumnHeading> {
     let head = |(word, key, greatest_first, class): (_, Option<SortKey>, bool, _)| {
         let here = key == Some(sort.key);
         let descending = if here {
@@ -120,11 +122,11 @@ pub(super) fn heads(asked: &Asked, sort: Sort) -> Vec<Head> {
         } else {
             greatest_first
         };
-        Head {
+        ColumnHeading {
             word,
             key: key.map_or("", SortKey::as_str),
             class,
-            href: key.map(|key| asked.with("sort", &sorted(key, descending))),
+            href: key.map(|key| asked.with("sort", &sort_parameter(key, descending))),
             sorted: here.then_some(if sort.descending {
                 "descending"
             } else {
@@ -136,7 +138,7 @@ pub(super) fn heads(asked: &Asked, sort: Sort) -> Vec<Head> {
 }
 
 /// Value of the parameter `sort`.
-pub(super) fn sorted(key: SortKey, descending: bool) -> String {
+pub(super) fn sort_parameter(key: SortKey, descending: bool) -> String {
     let sign = if descending { "-" } else { "" };
     format!("{sign}{}", key.as_str())
 }

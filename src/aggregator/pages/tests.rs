@@ -15,10 +15,10 @@ use tokio::time::{Instant, timeout};
 use tower::ServiceExt;
 
 use super::profiles::MAX_LONG_FORMS;
-use super::{MOST_STREAMS, router};
+use super::{MAX_STREAMS, router};
 use crate::aggregator::availability::Counter;
 use crate::aggregator::clock::Clock;
-use crate::aggregator::fleet::{Fleet, Freshness, Gist, Node, Origin};
+use crate::aggregator::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusDigest};
 use crate::aggregator::startup::StartupProgress;
 use crate::aggregator::view::View;
 use crate::domain::access::{Sight, Types};
@@ -38,7 +38,7 @@ fn view(nodes: usize) -> (watch::Sender<Fleet>, View) {
     };
     let mut fleet = Fleet::default();
     for number in 0..nodes {
-        let origin = Origin {
+        let origin = ReportingAgent {
             name: format!("node-{number:05}").parse().unwrap(),
             run: Run {
                 epoch: 1,
@@ -50,7 +50,7 @@ fn view(nodes: usize) -> (watch::Sender<Fleet>, View) {
         let node = Node::new(
             origin,
             Parts::default(),
-            Gist::of(&inventory, Arc::default(), None),
+            StatusDigest::new(&inventory, Arc::default(), None),
             fresh,
         );
         fleet.nodes.insert(Arc::new(node));
@@ -74,7 +74,7 @@ async fn text(response: Response<Body>) -> String {
 }
 
 #[tokio::test]
-async fn every_answer_says_what_a_page_may_do() {
+async fn every_response_has_the_security_headers() {
     let (_fleet, view) = view(1);
     for (path, status) in [
         ("/", StatusCode::OK),
@@ -110,7 +110,7 @@ async fn every_answer_says_what_a_page_may_do() {
 }
 
 #[tokio::test]
-async fn lists_say_while_nodes_are_still_returning_after_a_start() {
+async fn lists_show_a_notice_while_the_aggregator_is_starting() {
     let (_fleet, view) = view(4);
     let now = StartupProgress {
         nodes: 4,
@@ -153,8 +153,8 @@ async fn a_node_whose_agent_left_needs_attention_once_the_start_is_over() {
         node("vendor", ("nvidia.com/gpu.product", "NVIDIA-L4")),
     ];
     let (_cluster, followed) = watch::channel(Arc::new(Followed {
-        sights: Arc::new(Sights::of(nodes, [])),
-        heard: Some(Instant::now()),
+        sights: Arc::new(Sights::new(nodes, [])),
+        current_at: Some(Instant::now()),
         ..Followed::default()
     }));
     let (progress, startup) = watch::channel(Some(StartupProgress::default()));
@@ -181,7 +181,7 @@ async fn send(site: &Router, path: &str, form: &str) -> Response<Body> {
 }
 
 #[tokio::test]
-async fn i10_forms_are_bounded_and_so_is_the_number_of_long_ones_that_are_read() {
+async fn i10_form_length_and_number_of_long_forms_are_bounded() {
     let (_fleet, view) = view(0);
     let site = router(Counter::new(view, None));
     let long = format!("rows={}", "x".repeat(300 << 10));
@@ -218,7 +218,7 @@ async fn i10_forms_are_bounded_and_so_is_the_number_of_long_ones_that_are_read()
 }
 
 #[tokio::test]
-async fn nodes_are_taken_together_by_type_within_the_filter_and_in_the_order_of_the_list() {
+async fn nodes_are_grouped_by_type_with_filter_and_order() {
     let (_fleet, view) = view(30);
     let path = "/?search=node-0000&sort=-name&group=type";
     let page = text(get(&view, path).await).await;
@@ -250,7 +250,7 @@ async fn nodes_are_taken_together_by_type_within_the_filter_and_in_the_order_of_
 }
 
 #[tokio::test]
-async fn a_page_names_its_files_by_content_and_they_are_kept() {
+async fn assets_are_addressed_by_hash_and_cached() {
     let (_fleet, view) = view(0);
     let page = text(get(&view, "/").await).await;
     let links = page.split('"').filter(|part| part.starts_with("/assets/"));
@@ -276,7 +276,7 @@ async fn a_page_names_its_files_by_content_and_they_are_kept() {
 }
 
 #[tokio::test]
-async fn a_large_fleet_is_shown_a_page_at_a_time_and_nothing_is_lost() {
+async fn large_fleet_is_paginated_completely() {
     let (_fleet, view) = view(10_000);
     let mut path = "/?sort=-name&limit=1000".to_owned();
     let mut seen = 0;
@@ -298,7 +298,7 @@ async fn a_large_fleet_is_shown_a_page_at_a_time_and_nothing_is_lost() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_said_and_texts_of_peers_are_escaped() {
+async fn unreadable_status_is_reported_and_peer_texts_are_escaped() {
     let (_fleet, view) = view(1);
     let page = text(get(&view, "/nodes/node-00000").await).await;
     assert!(page.contains("What its agent sent cannot be read as a whole"));
@@ -309,11 +309,11 @@ async fn what_cannot_be_read_is_said_and_texts_of_peers_are_escaped() {
 }
 
 #[tokio::test]
-async fn so_many_pages_can_wait_and_no_more() {
+async fn number_of_live_streams_is_bounded() {
     let (_fleet, view) = view(0);
     let site = router(Counter::new(view, None));
     let mut open = Vec::new();
-    for _ in 0..MOST_STREAMS {
+    for _ in 0..MAX_STREAMS {
         let request = Request::get("/live").body(Body::empty()).unwrap();
         let answer = site.clone().oneshot(request).await.unwrap();
         assert_eq!(answer.status(), StatusCode::OK);
@@ -326,7 +326,7 @@ async fn so_many_pages_can_wait_and_no_more() {
 }
 
 #[tokio::test]
-async fn the_stream_ends_with_the_store_and_says_changes() {
+async fn live_stream_sends_changes_and_ends_with_the_store() {
     let (fleet, view) = view(0);
     let answer = get(&view, "/live").await;
     fleet.send_modify(|fleet| fleet.revision = 7);
@@ -339,7 +339,7 @@ async fn the_stream_ends_with_the_store_and_says_changes() {
 }
 
 #[tokio::test]
-async fn who_may_not_list_nodes_sees_none_on_the_first_page_and_is_told_why() {
+async fn list_hides_nodes_without_permission_and_explains_it() {
     let (_fleet, view) = view(3);
     let asks = async |sight: Option<Sight>| {
         let mut request = Request::get("/").body(Body::empty()).unwrap();

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use crate::domain::id::NodeName;
 use crate::domain::sharing::status::HandOff;
-use crate::k8s::plugin_config::Contents;
+use crate::k8s::nvidia_plugin_config::Contents;
 use crate::wire::plugin_config;
 
 /// Requests of all nodes that have any.
-pub type Wishes = BTreeMap<NodeName, Wish>;
+pub type ConfigRequests = BTreeMap<NodeName, ConfigRequest>;
 
 /// Request of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Wish {
+pub struct ConfigRequest {
     /// Configuration for its device plugin.
     pub told: Option<HandOff>,
     /// Key that its label names. Its device plugin does not start without that key, so the key is retained unchanged.
@@ -23,14 +23,14 @@ pub struct Wish {
 
 /// History of requests.
 #[derive(Debug, Clone, Default)]
-pub struct Ledger {
+pub struct KeyLedger {
     asked: BTreeMap<String, Duration>,
     /// Keys that were dropped, and those that reappeared because agents of another aggregator request them.
     dropped: BTreeSet<String>,
-    kept_by_another: BTreeSet<String>,
+    owned_elsewhere: BTreeSet<String>,
     /// Owner of each key.
     owners: BTreeMap<String, Owner>,
-    askers: BTreeMap<NodeName, Asker>,
+    askers: BTreeMap<NodeName, RequestHistory>,
 }
 
 /// Owner of a key.
@@ -44,10 +44,10 @@ enum Owner {
 
 /// Request history of a node.
 #[derive(Debug, Clone, Default)]
-struct Asker {
+struct RequestHistory {
     /// Last granted key.
     last: Option<String>,
-    /// Times of changes to a key that no node had requested, within the last [`GRACE`].
+    /// Times of changes to a key that no node had requested, within the last [`RETENTION`].
     changes: VecDeque<Duration>,
 }
 
@@ -61,20 +61,25 @@ pub struct Decision {
 }
 
 /// Maximum number of keys: with texts of maximum length, they take half of a `ConfigMap`.
-pub const MOST_KEYS: usize = 128;
+pub const MAX_KEYS: usize = 128;
 /// Retention of keys that no node requests: a node may be offline, and its device plugin would not start without its
 /// key.
-pub const GRACE: Duration = Duration::from_hours(1);
-/// Maximum number of changes of a node to a key that does not exist, within [`GRACE`]. More than an administrator
+pub const RETENTION: Duration = Duration::from_hours(1);
+/// Maximum number of changes of a node to a key that does not exist, within [`RETENTION`]. More than an administrator
 /// needs, but few enough to prevent a node from causing constant writes of the `ConfigMap` or evicting other nodes'
 /// keys.
-pub const MOST_CHANGES: usize = 12;
+pub const MAX_CHANGES: usize = 12;
 /// Maximum number of nodes with a history but no current request.
-const REMEMBERED: usize = 1024;
+const MAX_REMEMBERED_NODES: usize = 1024;
 
-impl Ledger {
+impl KeyLedger {
     /// Compares the requests with the `ConfigMap`.
-    pub fn decide(&mut self, now: Duration, wishes: &Wishes, contents: &Contents) -> Decision {
+    pub fn decide(
+        &mut self,
+        now: Duration,
+        wishes: &ConfigRequests,
+        contents: &Contents,
+    ) -> Decision {
         let mut wanted: BTreeMap<String, String> = BTreeMap::new();
         let mut refused = BTreeMap::new();
         // Keys in use take precedence over requested ones.
@@ -88,26 +93,27 @@ impl Ledger {
         let told = wishes.iter();
         let told = told.filter_map(|(node, wish)| Some((node, wish.told.as_ref()?)));
         // Nodes at their limit of changes come last, because another node may request the same key.
-        let (patient, told): (Vec<_>, Vec<_>) = told.partition(|(node, _)| self.has_to_wait(node));
+        let (patient, told): (Vec<_>, Vec<_>) =
+            told.partition(|(node, _)| self.is_rate_limited(node));
         for (node, told) in told.into_iter().chain(patient) {
             match check(told, &wanted, contents) {
                 Err(why) => {
                     refused.insert(node.clone(), why);
                 }
                 Ok(Need::Nothing) => {}
-                Ok(Need::Key) if wanted.len() >= MOST_KEYS && !wanted.contains_key(&told.key) => {
-                    let why = format!("nodes ask for more than {MOST_KEYS} configurations");
+                Ok(Need::Apply) if wanted.len() >= MAX_KEYS && !wanted.contains_key(&told.key) => {
+                    let why = format!("nodes ask for more than {MAX_KEYS} configurations");
                     refused.insert(node.clone(), why);
                 }
-                Ok(Need::Key) => {
+                Ok(Need::Apply) => {
                     let is_there = contents.ours.contains(&told.key);
-                    if !self.may_have(
+                    if !self.admit_change(
                         now,
                         (node, &told.key),
                         is_there || wanted.contains_key(&told.key),
                     ) {
                         let why = format!(
-                            "it asked for more than {MOST_CHANGES} new configurations within an hour"
+                            "it asked for more than {MAX_CHANGES} new configurations within an hour"
                         );
                         refused.insert(node.clone(), why);
                         continue;
@@ -120,12 +126,12 @@ impl Ledger {
             self.asked.insert(key.clone(), now);
             self.dropped.remove(key);
         }
-        self.keep_for_a_while(now, (wishes, &mut wanted), contents);
+        self.retain_unrequested(now, (wishes, &mut wanted), contents);
         let is = |key: &String| contents.ours.contains(key);
         self.asked
             .retain(|key, _| wanted.contains_key(key) || is(key));
         self.owners.retain(|key, _| self.asked.contains_key(key));
-        self.kept_by_another.retain(is);
+        self.owned_elsewhere.retain(is);
         let there = |key: &String| Some((key.clone(), contents.all.get(key)?.clone()));
         let ours: BTreeMap<String, String> = contents.ours.iter().filter_map(there).collect();
         Decision {
@@ -136,7 +142,7 @@ impl Ledger {
 
     /// Applies the node's limit of changes. An existing key and the node's last key are always granted, because another
     /// client may have deleted the key.
-    fn may_have(
+    fn admit_change(
         &mut self,
         now: Duration,
         (node, key): (&NodeName, &String),
@@ -144,7 +150,7 @@ impl Ledger {
     ) -> bool {
         let asker = self.askers.entry(node.clone()).or_default();
         if !is_there && asker.last.as_ref() != Some(key) {
-            if asker.changes.len() >= MOST_CHANGES {
+            if asker.changes.len() >= MAX_CHANGES {
                 return false;
             }
             asker.changes.push_back(now);
@@ -159,20 +165,20 @@ impl Ledger {
         true
     }
 
-    fn has_to_wait(&self, node: &NodeName) -> bool {
+    fn is_rate_limited(&self, node: &NodeName) -> bool {
         let asker = self.askers.get(node);
-        asker.is_some_and(|asker| asker.changes.len() >= MOST_CHANGES)
+        asker.is_some_and(|asker| asker.changes.len() >= MAX_CHANGES)
     }
 
-    fn forget(&mut self, now: Duration, wishes: &Wishes) {
+    fn forget(&mut self, now: Duration, wishes: &ConfigRequests) {
         for asker in self.askers.values_mut() {
-            let is_old = |at: &Duration| now.saturating_sub(*at) >= GRACE;
+            let is_old = |at: &Duration| now.saturating_sub(*at) >= RETENTION;
             while asker.changes.front().is_some_and(is_old) {
                 asker.changes.pop_front();
             }
         }
         // A node that disconnects and reconnects keeps its history.
-        let mut room = REMEMBERED;
+        let mut room = MAX_REMEMBERED_NODES;
         self.askers.retain(|node, asker| {
             let is_news = !asker.changes.is_empty() && room > 0;
             let is_here = wishes.contains_key(node);
@@ -186,10 +192,10 @@ impl Ledger {
     /// Retains keys that no node requests for a grace period. If there is no room for all, keys are evicted by the
     /// number of later requests of their owner, so that a node with ever more requests evicts its own keys and not
     /// those of offline nodes; ties go to the key that was requested longest ago.
-    fn keep_for_a_while(
+    fn retain_unrequested(
         &mut self,
         now: Duration,
-        (wishes, wanted): (&Wishes, &mut BTreeMap<String, String>),
+        (wishes, wanted): (&ConfigRequests, &mut BTreeMap<String, String>),
         contents: &Contents,
     ) {
         let mut idle: Vec<(Duration, &String)> = Vec::new();
@@ -199,11 +205,11 @@ impl Ledger {
             .filter(|key| !wanted.contains_key(*key))
         {
             if self.dropped.remove(key) {
-                self.kept_by_another.insert(key.clone());
+                self.owned_elsewhere.insert(key.clone());
             }
             let last = *self.asked.entry(key.clone()).or_insert(now);
-            let is_kept = self.kept_by_another.contains(key);
-            if is_kept || now.saturating_sub(last) < GRACE {
+            let is_kept = self.owned_elsewhere.contains(key);
+            if is_kept || now.saturating_sub(last) < RETENTION {
                 idle.push((last, key));
             } else {
                 self.dropped.insert(key.clone());
@@ -227,14 +233,14 @@ impl Ledger {
         }
         // The sort is stable: within a rank, the most recently requested key comes first.
         ranked.sort_by_key(|(rank, _)| *rank);
-        let room = MOST_KEYS.saturating_sub(wanted.len());
+        let room = MAX_KEYS.saturating_sub(wanted.len());
         for (_, key) in ranked.into_iter().take(room) {
             if let Some(text) = contents.all.get(key) {
                 wanted.insert(key.clone(), text.clone());
             }
         }
         // A dropped key may never reappear.
-        while self.dropped.len() > MOST_KEYS {
+        while self.dropped.len() > MAX_KEYS {
             self.dropped.pop_first();
         }
     }
@@ -242,7 +248,7 @@ impl Ledger {
 
 enum Need {
     /// The key must be ours.
-    Key,
+    Apply,
     /// The key exists with the same text and belongs to another field manager.
     Nothing,
 }
@@ -275,7 +281,7 @@ fn check(
     if is_taken {
         return Err(format!("another configuration has the key {key}"));
     }
-    Ok(Need::Key)
+    Ok(Need::Apply)
 }
 
 #[cfg(test)]
@@ -283,14 +289,14 @@ mod tests {
     use super::*;
     use crate::domain::labels::MigStrategy;
     use crate::domain::sharing::ResourceName;
-    use crate::domain::sharing::hand_off::{PluginConfig, Replicated};
+    use crate::domain::sharing::hand_off::{PluginConfig, ReplicatedResource};
 
     fn told(layout: &str, replicas: u32) -> HandOff {
         let config = plugin_config::text(&PluginConfig {
             mig_strategy: MigStrategy::None,
             rename_by_default: false,
             fail_requests_greater_than_one: false,
-            resources: vec![Replicated {
+            resources: vec![ReplicatedResource {
                 name: ResourceName::gpu(),
                 replicas,
             }],
@@ -301,10 +307,10 @@ mod tests {
         }
     }
 
-    fn wishes(all: &[(&str, HandOff)]) -> Wishes {
+    fn wishes(all: &[(&str, HandOff)]) -> ConfigRequests {
         let all = all.iter();
         all.map(|(node, told)| {
-            let wish = Wish {
+            let wish = ConfigRequest {
                 told: Some(told.clone()),
                 named: None,
             };
@@ -314,10 +320,10 @@ mod tests {
     }
 
     /// Nodes whose labels name these keys, without a request.
-    fn labelled(all: &[(&str, &str)]) -> Wishes {
+    fn labelled(all: &[(&str, &str)]) -> ConfigRequests {
         let all = all.iter();
         all.map(|(node, key)| {
-            let wish = Wish {
+            let wish = ConfigRequest {
                 told: None,
                 named: Some((*key).to_owned()),
             };
@@ -343,8 +349,8 @@ mod tests {
     }
 
     #[test]
-    fn what_nodes_ask_for_is_applied_once_and_what_is_there_is_not_written() {
-        let mut ledger = Ledger::default();
+    fn requested_keys_are_applied_once() {
+        let mut ledger = KeyLedger::default();
         let wishes = wishes(&[
             ("a", told("x", 2)),
             ("b", told("x", 2)),
@@ -366,25 +372,25 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asks_for_any_more_goes_after_an_hour_and_not_before() {
-        let mut ledger = Ledger::default();
+    fn unrequested_key_is_removed_after_the_retention() {
+        let mut ledger = KeyLedger::default();
         let all = wishes(&[("a", told("x", 2))]);
         let nothing = Contents::default();
         let there = done(&ledger.decide(Duration::ZERO, &all, &nothing), &nothing);
-        let none = Wishes::new();
-        let just_before = GRACE.saturating_sub(Duration::from_secs(1));
+        let none = ConfigRequests::new();
+        let just_before = RETENTION.saturating_sub(Duration::from_secs(1));
         assert_eq!(ledger.decide(just_before, &none, &there).apply, None);
-        let gone = ledger.decide(GRACE, &none, &there);
+        let gone = ledger.decide(RETENTION, &none, &there);
         assert_eq!(gone.apply, Some(BTreeMap::new()));
         // A restarted aggregator does not know the history and waits for the full grace period.
-        let mut other = Ledger::default();
-        assert_eq!(other.decide(GRACE, &none, &there).apply, None);
-        assert!(other.decide(GRACE * 2, &none, &there).apply.is_some());
+        let mut other = KeyLedger::default();
+        assert_eq!(other.decide(RETENTION, &none, &there).apply, None);
+        assert!(other.decide(RETENTION * 2, &none, &there).apply.is_some());
     }
 
     #[test]
-    fn a_key_that_a_nodes_label_names_stays_for_as_long_as_it_does() {
-        let mut ledger = Ledger::default();
+    fn key_named_by_a_label_is_retained() {
+        let mut ledger = KeyLedger::default();
         let old = told("x", 2);
         let nothing = Contents::default();
         let first = ledger.decide(Duration::ZERO, &wishes(&[("a", old.clone())]), &nothing);
@@ -393,24 +399,24 @@ mod tests {
         let mut waits = labelled(&[("a", &old.key)]);
         for hours in 1..5 {
             assert_eq!(
-                ledger.decide(GRACE * hours, &waits, &there),
+                ledger.decide(RETENTION * hours, &waits, &there),
                 Decision::default()
             );
         }
         waits.values_mut().next().unwrap().told = Some(told("y", 3));
-        there = done(&ledger.decide(GRACE * 5, &waits, &there), &there);
-        assert!(ledger.decide(GRACE * 9, &waits, &there).apply.is_none());
+        there = done(&ledger.decide(RETENTION * 5, &waits, &there), &there);
+        assert!(ledger.decide(RETENTION * 9, &waits, &there).apply.is_none());
         assert!(there.ours.contains(&old.key) && there.ours.len() == 2);
         // From here on, no node requests the key.
         waits.values_mut().next().unwrap().named = None;
-        assert!(ledger.decide(GRACE * 9, &waits, &there).apply.is_none());
-        let gone = ledger.decide(GRACE * 10, &waits, &there).apply.unwrap();
+        assert!(ledger.decide(RETENTION * 9, &waits, &there).apply.is_none());
+        let gone = ledger.decide(RETENTION * 10, &waits, &there).apply.unwrap();
         assert!(!gone.contains_key(&old.key) && gone.len() == 1);
     }
 
     #[test]
-    fn i12_a_label_keeps_no_key_of_others_and_makes_none() {
-        let mut ledger = Ledger::default();
+    fn i12_label_neither_retains_foreign_keys_nor_creates_keys() {
+        let mut ledger = KeyLedger::default();
         let contents = Contents {
             all: [("default".to_owned(), "d".to_owned())].into(),
             others: [("default".to_owned(), "helm".to_owned())].into(),
@@ -422,13 +428,13 @@ mod tests {
     }
 
     #[test]
-    fn what_labels_name_stays_however_much_else_is_asked_for() {
-        let mut ledger = Ledger::default();
+    fn labeled_keys_survive_any_number_of_requests() {
+        let mut ledger = KeyLedger::default();
         let old = told("old", 2);
         let nothing = Contents::default();
         let first = ledger.decide(Duration::ZERO, &wishes(&[("a", old.clone())]), &nothing);
         let there = done(&first, &nothing);
-        let count = u32::try_from(MOST_KEYS).unwrap() + 10;
+        let count = u32::try_from(MAX_KEYS).unwrap() + 10;
         let many = (0..count).map(|number| (format!("n{number}"), told("x", number + 2)));
         let many: Vec<(String, HandOff)> = many.collect();
         let many: Vec<(&str, HandOff)> = many
@@ -438,27 +444,27 @@ mod tests {
         let mut all = wishes(&many);
         all.extend(labelled(&[("a", &old.key)]));
         let now = done(&ledger.decide(Duration::from_secs(1), &all, &there), &there);
-        assert_eq!(now.ours.len(), MOST_KEYS);
+        assert_eq!(now.ours.len(), MAX_KEYS);
         assert!(now.ours.contains(&old.key));
     }
 
     #[test]
-    fn what_another_aggregator_brings_back_is_dropped_no_second_time() {
-        let mut ledger = Ledger::default();
+    fn key_restored_by_another_aggregator_is_not_dropped_again() {
+        let mut ledger = KeyLedger::default();
         let all = wishes(&[("a", told("x", 2))]);
         let nothing = Contents::default();
         let there = done(&ledger.decide(Duration::ZERO, &all, &nothing), &nothing);
-        let none = Wishes::new();
-        let gone = done(&ledger.decide(GRACE, &none, &there), &there);
+        let none = ConfigRequests::new();
+        let gone = done(&ledger.decide(RETENTION, &none, &there), &there);
         assert!(gone.ours.is_empty());
         for hours in 2..6 {
-            assert_eq!(ledger.decide(GRACE * hours, &none, &there).apply, None);
+            assert_eq!(ledger.decide(RETENTION * hours, &none, &there).apply, None);
         }
     }
 
     #[test]
-    fn keys_of_others_are_left_to_them_and_the_node_that_asks_is_told_whose_they_are() {
-        let mut ledger = Ledger::default();
+    fn foreign_keys_are_left_alone_and_the_request_is_rejected() {
+        let mut ledger = KeyLedger::default();
         let mine = told("x", 2);
         let contents = |text: &str| Contents {
             all: [
@@ -485,8 +491,8 @@ mod tests {
     }
 
     #[test]
-    fn i12_what_no_agent_would_write_is_refused_and_holds_up_nobody() {
-        let mut ledger = Ledger::default();
+    fn i12_forged_request_is_rejected_without_affecting_others() {
+        let mut ledger = KeyLedger::default();
         let good = told("x", 2);
         let forged = HandOff {
             key: good.key.clone(),
@@ -503,10 +509,10 @@ mod tests {
     }
 
     #[test]
-    fn however_many_are_asked_for_there_is_a_bound_and_what_is_asked_for_now_goes_first() {
-        let mut ledger = Ledger::default();
+    fn number_of_keys_is_bounded_and_current_requests_win() {
+        let mut ledger = KeyLedger::default();
         let many = |from: u32| {
-            let count = u32::try_from(MOST_KEYS).unwrap() + 10;
+            let count = u32::try_from(MAX_KEYS).unwrap() + 10;
             let all = (from..from + count).map(|number| (format!("n{number}"), told("x", number)));
             let all: Vec<(String, HandOff)> = all.collect();
             let all: Vec<(&str, HandOff)> = all
@@ -519,16 +525,16 @@ mod tests {
         let first = ledger.decide(Duration::ZERO, &many(2), &nothing);
         assert_eq!(first.refused.len(), 10);
         let there = done(&first, &nothing);
-        assert_eq!(there.ours.len(), MOST_KEYS);
+        assert_eq!(there.ours.len(), MAX_KEYS);
         let now = wishes(&[("z", told("new", 7))]);
         let then = done(&ledger.decide(Duration::from_secs(1), &now, &there), &there);
-        assert_eq!(then.ours.len(), MOST_KEYS);
+        assert_eq!(then.ours.len(), MAX_KEYS);
         assert!(then.ours.contains(&told("new", 7).key));
     }
 
     /// A `ConfigMap` full of keys of nodes that are now offline.
-    fn of_nodes_that_are_away(ledger: &mut Ledger) -> (Contents, Vec<String>) {
-        let many = (0..u32::try_from(MOST_KEYS).unwrap())
+    fn of_nodes_that_are_away(ledger: &mut KeyLedger) -> (Contents, Vec<String>) {
+        let many = (0..u32::try_from(MAX_KEYS).unwrap())
             .map(|number| (format!("away-{number}"), told("x", number + 2)));
         let many: Vec<(String, HandOff)> = many.collect();
         let all: Vec<(&str, HandOff)> = many
@@ -545,10 +551,10 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_asks_for_ever_more_pushes_its_own_keys_out_and_one_of_others() {
-        let mut ledger = Ledger::default();
+    fn excessive_requests_evict_the_nodes_own_keys() {
+        let mut ledger = KeyLedger::default();
         let (mut there, keys) = of_nodes_that_are_away(&mut ledger);
-        for second in 1..u64::try_from(MOST_CHANGES).unwrap() {
+        for second in 1..u64::try_from(MAX_CHANGES).unwrap() {
             let asked = told("mine", 500 + u32::try_from(second).unwrap());
             let wish = wishes(&[("hostile", asked.clone())]);
             there = done(
@@ -562,8 +568,8 @@ mod tests {
     }
 
     #[test]
-    fn i10_a_node_brings_so_many_new_keys_in_an_hour_and_no_more_and_keeps_nobody_from_the_same() {
-        let mut ledger = Ledger::default();
+    fn i10_new_keys_per_node_and_hour_are_bounded() {
+        let mut ledger = KeyLedger::default();
         let mut there = Contents::default();
         let mut writes = 0;
         let mut last = None;
@@ -575,7 +581,7 @@ mod tests {
             there = done(&decision, &there);
             last = Some((asked, decision));
         }
-        assert_eq!(writes, MOST_CHANGES);
+        assert_eq!(writes, MAX_CHANGES);
         let (asked, decision) = last.unwrap();
         let why = decision.refused.values().next().unwrap();
         assert!(why.contains("new configurations within an hour"), "{why}");
@@ -586,16 +592,16 @@ mod tests {
         assert!(done(&decision, &there).ours.contains(&asked.key));
         // A disconnect does not reset the limit; an hour does.
         let wish = wishes(&[("hostile", told("mine", 900))]);
-        ledger.decide(Duration::from_secs(602), &Wishes::new(), &there);
+        ledger.decide(Duration::from_secs(602), &ConfigRequests::new(), &there);
         let decision = ledger.decide(Duration::from_secs(603), &wish, &there);
         assert_eq!(decision.refused.len(), 1);
-        let decision = ledger.decide(Duration::from_secs(603) + GRACE, &wish, &there);
+        let decision = ledger.decide(Duration::from_secs(603) + RETENTION, &wish, &there);
         assert!(decision.refused.is_empty());
     }
 
     #[test]
-    fn a_key_that_somebody_takes_away_is_brought_back_however_often() {
-        let mut ledger = Ledger::default();
+    fn deleted_key_is_always_restored() {
+        let mut ledger = KeyLedger::default();
         let all = wishes(&[("a", told("x", 2))]);
         let nothing = Contents::default();
         for second in 0..100 {

@@ -3,28 +3,28 @@
 use std::collections::BTreeMap;
 
 use crate::aggregator::fleet::Fleet;
-use crate::domain::accelerators::Catalogue;
+use crate::domain::accelerators::Catalog;
 use crate::domain::cluster::Sights;
-use crate::domain::hardware_profile::{Held, of_labels};
+use crate::domain::hardware_profile::{DevicesByType, devices_from_labels};
 use crate::domain::id::{NodeName, TypeName};
 
 /// Types and counts by node name.
 pub(super) fn types(
     fleet: &Fleet,
     sights: &Sights,
-    catalogue: &Catalogue,
-) -> BTreeMap<String, Held> {
+    catalogue: &Catalog,
+) -> BTreeMap<String, DevicesByType> {
     let nodes = sights.nodes.values().map(|node| {
         let name: Option<NodeName> = node.name.parse().ok();
-        let told = name.and_then(|name| told(fleet, &name));
-        let held = told.unwrap_or_else(|| of_labels(node, catalogue));
+        let told = name.and_then(|name| reported_types(fleet, &name));
+        let held = told.unwrap_or_else(|| devices_from_labels(node, catalogue));
         (node.name.clone(), held)
     });
     nodes.collect()
 }
 
 /// Memory per device of each type in MiB, as reported by drivers; the minimum over all nodes.
-pub(super) fn memories(fleet: &Fleet) -> BTreeMap<TypeName, u64> {
+pub(super) fn min_memory_by_type(fleet: &Fleet) -> BTreeMap<TypeName, u64> {
     let mut least: BTreeMap<TypeName, u64> = BTreeMap::new();
     let types = fleet.nodes.iter().flat_map(|node| &node.summary.types);
     for one in types {
@@ -38,10 +38,10 @@ pub(super) fn memories(fleet: &Fleet) -> BTreeMap<TypeName, u64> {
 }
 
 /// Types reported by the node's agent, even if stale, because the devices of a node rarely change.
-fn told(fleet: &Fleet, name: &NodeName) -> Option<Held> {
+fn reported_types(fleet: &Fleet, name: &NodeName) -> Option<DevicesByType> {
     let node = fleet.nodes.get(name)?;
     let types = node.summary.types.iter();
-    let held: Held = types
+    let held: DevicesByType = types
         .map(|one| (one.type_name.clone(), u64::from(one.counts.total())))
         .collect();
     (!held.is_empty()).then_some(held)

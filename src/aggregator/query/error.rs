@@ -122,7 +122,7 @@ impl QueryError {
 
     /// Reports an unknown parameter. The name is truncated because its length is not limited.
     pub(super) fn unknown(name: &str) -> Self {
-        let name: String = name.chars().take(LONGEST_REPEATED).collect();
+        let name: String = name.chars().take(MAX_ECHOED_CHARS).collect();
         let nearest = Parameter::ALL
             .iter()
             .map(|known| known.as_str())
@@ -136,14 +136,14 @@ impl QueryError {
     pub(super) fn value(parameter: Parameter, value: &str, allowed: impl Into<String>) -> Self {
         Self::Value {
             parameter: parameter.as_str(),
-            value: value.chars().take(LONGEST_REPEATED).collect(),
+            value: value.chars().take(MAX_ECHOED_CHARS).collect(),
             allowed: allowed.into(),
         }
     }
 }
 
 /// Maximum number of characters of a value that an error repeats.
-pub(super) const LONGEST_REPEATED: usize = 64;
+pub(super) const MAX_ECHOED_CHARS: usize = 64;
 
 fn known() -> String {
     Parameter::ALL.map(Parameter::as_str).join(", ")
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_distance_is_the_number_of_edits() {
+    fn distance_counts_edits() {
         for (from, to, edits) in [
             ("", "", 0),
             ("", "sort", 4),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_parameter_is_answered_with_the_nearest() {
+    fn unknown_parameter_suggests_the_nearest_name() {
         for (name, nearest) in [
             ("types", "type"),
             ("limt", "limit"),

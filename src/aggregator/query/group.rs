@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Filter, Placed, Query, order};
+use super::{Filter, Query, RankedNode, order};
 use crate::aggregator::clock::Moment;
 use crate::aggregator::fleet::{Fleet, Node};
-use crate::domain::fleet::{Counts, Group};
+use crate::domain::fleet::{Counts, NodeGroup};
 
 /// Nodes of one group.
 #[derive(Debug, Clone)]
-pub struct Grouped {
+pub struct GroupedNodes {
     /// The group.
-    pub group: Group,
+    pub group: NodeGroup,
     /// Number of matching nodes.
     pub total: usize,
     /// Their devices.
@@ -25,17 +25,17 @@ pub struct Grouped {
 
 /// Groups all nodes of `fleet` that match `query`, with at most `query.limit` nodes per group and `most` in total.
 /// Ignores the position of the page.
-pub fn grouped(fleet: &Fleet, query: &Query, most: usize, now: Moment) -> Vec<Grouped> {
-    let mut all: BTreeMap<Group, (Grouped, Vec<Placed<'_>>)> = BTreeMap::new();
+pub fn group_nodes(fleet: &Fleet, query: &Query, most: usize, now: Moment) -> Vec<GroupedNodes> {
+    let mut all: BTreeMap<NodeGroup, (GroupedNodes, Vec<RankedNode<'_>>)> = BTreeMap::new();
     let mut filter = Filter::new(query, now);
     for node in fleet.nodes.iter() {
-        if !filter.lets_through(node) {
+        if !filter.matches(node) {
             continue;
         }
         let types = node.summary.types.iter();
-        let group = Group::of(types.map(|one| one.type_name.as_ref()));
+        let group = NodeGroup::from_types(types.map(|one| one.type_name.as_ref()));
         let (grouped, placed) = all.entry(group.clone()).or_insert_with(|| {
-            let none = Grouped {
+            let none = GroupedNodes {
                 group,
                 total: 0,
                 counts: Counts::default(),
@@ -45,10 +45,10 @@ pub fn grouped(fleet: &Fleet, query: &Query, most: usize, now: Moment) -> Vec<Gr
             (none, Vec::new())
         });
         grouped.total = grouped.total.saturating_add(1);
-        grouped.counts = grouped.counts.and(node.counts(now));
+        grouped.counts = grouped.counts.plus(node.counts(now));
         let memory = node.summary.memory.get();
         grouped.memory_mib = grouped.memory_mib.saturating_add(memory);
-        placed.push(Placed::new(node, query.sort.key, now));
+        placed.push(RankedNode::new(node, query.sort.key, now));
     }
     let mut left = most;
     let groups = all.into_values().map(|(grouped, mut placed)| {
@@ -60,7 +60,7 @@ pub fn grouped(fleet: &Fleet, query: &Query, most: usize, now: Moment) -> Vec<Gr
         order(&mut placed, &query);
         left = left.saturating_sub(placed.len());
         let items = placed.into_iter().map(|one| Arc::clone(one.node));
-        Grouped {
+        GroupedNodes {
             items: items.collect(),
             ..grouped
         }

@@ -1,11 +1,11 @@
 //! Parser of query parameters.
 
 use super::error::{Parameter, QueryError};
-use super::token::Token;
+use super::token::ContinueToken;
 use super::{MAX_LIMIT, Query, Sort, SortKey};
-use crate::domain::fleet::{LONGEST_WORD, NodeState, Sharing};
+use crate::domain::fleet::{MAX_WORD_BYTES, NodeState, Sharing};
 use crate::domain::id::TypeName;
-use crate::domain::reconcile::State;
+use crate::domain::reconcile::ApplyState;
 
 /// Value for devices of unknown type.
 const UNKNOWN_TYPE: &str = "unknown";
@@ -43,7 +43,7 @@ impl Query {
             query.take(parameter, value)?;
         }
         if let Some(token) = &query.after {
-            token.fits(&query).map_err(QueryError::Continue)?;
+            token.check(&query).map_err(QueryError::Continue)?;
         }
         Ok(query)
     }
@@ -62,7 +62,11 @@ impl Query {
             Parameter::Sort => self.sort = sort(value)?,
             Parameter::Limit => self.limit = limit(value)?,
             Parameter::Continue => {
-                self.after = Some(value.parse::<Token>().map_err(QueryError::Continue)?);
+                self.after = Some(
+                    value
+                        .parse::<ContinueToken>()
+                        .map_err(QueryError::Continue)?,
+                );
             }
         }
         Ok(())
@@ -89,7 +93,7 @@ fn type_name(text: &str) -> Result<Option<TypeName>, QueryError> {
         return Ok(None);
     }
     let refused = |source| QueryError::Type {
-        value: text.chars().take(super::error::LONGEST_REPEATED).collect(),
+        value: text.chars().take(super::error::MAX_ECHOED_CHARS).collect(),
         source,
     };
     text.parse().map(Some).map_err(refused)
@@ -113,8 +117,8 @@ fn sharing(text: &str) -> Result<Sharing, QueryError> {
 
 /// Layout names are user-defined, so an unknown one is not an error.
 fn layout(text: &str) -> Result<String, QueryError> {
-    if text.len() > LONGEST_WORD {
-        let allowed = format!("a name of at most {LONGEST_WORD} bytes");
+    if text.len() > MAX_WORD_BYTES {
+        let allowed = format!("a name of at most {MAX_WORD_BYTES} bytes");
         return Err(QueryError::value(Parameter::Layout, text, allowed));
     }
     Ok(text.to_owned())
@@ -124,9 +128,9 @@ fn layout_state(text: &str) -> Result<Option<&'static str>, QueryError> {
     if text == NO_STATE {
         return Ok(None);
     }
-    let mut all = State::WORDS.into_iter();
+    let mut all = ApplyState::WORDS.into_iter();
     all.find(|word| *word == text).map(Some).ok_or_else(|| {
-        let allowed = format!("{NO_STATE}, {}", State::WORDS.join(", "));
+        let allowed = format!("{NO_STATE}, {}", ApplyState::WORDS.join(", "));
         QueryError::value(Parameter::LayoutState, text, allowed)
     })
 }

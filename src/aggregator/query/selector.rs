@@ -22,15 +22,15 @@ pub struct Selector(Vec<Requirement>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Requirement {
     key: LabelKey,
-    must: Must,
+    condition: Condition,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Must {
-    BeThere,
-    BeAbsent,
-    BeIn(BTreeSet<LabelValue>),
-    NotBeIn(BTreeSet<LabelValue>),
+enum Condition {
+    Exists,
+    DoesNotExist,
+    In(BTreeSet<LabelValue>),
+    NotIn(BTreeSet<LabelValue>),
 }
 
 /// Error of parsing a selector. Columns count characters from 1.
@@ -69,11 +69,11 @@ impl Selector {
             let is_in = |values: &BTreeSet<LabelValue>| {
                 value.is_some_and(|value| values.iter().any(|one| one.as_str() == value))
             };
-            match &requirement.must {
-                Must::BeThere => value.is_some(),
-                Must::BeAbsent => value.is_none(),
-                Must::BeIn(values) => is_in(values),
-                Must::NotBeIn(values) => !is_in(values),
+            match &requirement.condition {
+                Condition::Exists => value.is_some(),
+                Condition::DoesNotExist => value.is_none(),
+                Condition::In(values) => is_in(values),
+                Condition::NotIn(values) => !is_in(values),
             }
         })
     }
@@ -83,7 +83,7 @@ impl FromStr for Selector {
     type Err = SelectorError;
 
     fn from_str(text: &str) -> Result<Self, SelectorError> {
-        let mut reader = Reader { text, at: 0 };
+        let mut reader = Parser { text, at: 0 };
         let mut requirements = Vec::new();
         if reader.peek().is_none() {
             return Ok(Self(requirements));
@@ -101,43 +101,49 @@ impl FromStr for Selector {
 
 /// Scanner from left to right; `at` is always a character boundary.
 #[derive(Debug)]
-struct Reader<'a> {
+struct Parser<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Parser<'a> {
     fn requirement(&mut self) -> Result<Requirement, SelectorError> {
         if self.peek() == Some('!') {
             self.skip(1);
             let key = self.key()?;
-            let must = Must::BeAbsent;
-            return Ok(Requirement { key, must });
+            let must = Condition::DoesNotExist;
+            return Ok(Requirement {
+                key,
+                condition: must,
+            });
         }
         let key = self.key()?;
         let must = match self.peek() {
-            None | Some(',') => Must::BeThere,
+            None | Some(',') => Condition::Exists,
             Some('=') => {
                 self.skip(1);
                 // `==` is one operator, so whitespace is not allowed within it.
                 if self.rest().starts_with('=') {
                     self.skip(1);
                 }
-                Must::BeIn(BTreeSet::from([self.value()?]))
+                Condition::In(BTreeSet::from([self.value()?]))
             }
             Some('!') if self.rest().starts_with("!=") => {
                 self.skip(2);
-                Must::NotBeIn(BTreeSet::from([self.value()?]))
+                Condition::NotIn(BTreeSet::from([self.value()?]))
             }
             Some(_) => self.set()?,
         };
-        Ok(Requirement { key, must })
+        Ok(Requirement {
+            key,
+            condition: must,
+        })
     }
 
-    fn set(&mut self) -> Result<Must, SelectorError> {
+    fn set(&mut self) -> Result<Condition, SelectorError> {
         let must = match self.word() {
-            "in" => Must::BeIn,
-            "notin" => Must::NotBeIn,
+            "in" => Condition::In,
+            "notin" => Condition::NotIn,
             _ => return Err(self.expected("one of = == != in notin, a comma or the end")),
         };
         self.peek();
@@ -240,15 +246,22 @@ fn is_blank(c: char) -> bool {
 /// Formats the selector so that parsing returns the same selector.
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, Requirement { key, must }) in self.0.iter().enumerate() {
+        for (
+            index,
+            Requirement {
+                key,
+                condition: must,
+            },
+        ) in self.0.iter().enumerate()
+        {
             if index > 0 {
                 write!(f, ",")?;
             }
             match must {
-                Must::BeThere => write!(f, "{key}")?,
-                Must::BeAbsent => write!(f, "!{key}")?,
-                Must::BeIn(values) => write!(f, "{key} in ({})", list(values))?,
-                Must::NotBeIn(values) => write!(f, "{key} notin ({})", list(values))?,
+                Condition::Exists => write!(f, "{key}")?,
+                Condition::DoesNotExist => write!(f, "!{key}")?,
+                Condition::In(values) => write!(f, "{key} in ({})", list(values))?,
+                Condition::NotIn(values) => write!(f, "{key} notin ({})", list(values))?,
             }
         }
         Ok(())
@@ -278,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn it_selects_as_kubernetes_does() {
+    fn matches_like_kubernetes() {
         let here = labels(&[("a", "1"), ("x.dev/b", ""), ("in", "notin")]);
         for (selector, expected) in [
             ("", true),
@@ -316,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_column() {
+    fn error_names_the_column() {
         for (selector, expected) in [
             ("a=1,", "at column 5: expected a label's key, found the end"),
             (",a", "at column 1: expected a label's key, found \",\""),
@@ -375,27 +388,27 @@ mod tests {
     fn any_selector() -> impl Strategy<Value = Selector> {
         let values = || prop::collection::btree_set(value(), 1..4);
         let must = prop_oneof![
-            Just(Must::BeThere),
-            Just(Must::BeAbsent),
-            values().prop_map(Must::BeIn),
-            values().prop_map(Must::NotBeIn),
+            Just(Condition::Exists),
+            Just(Condition::DoesNotExist),
+            values().prop_map(Condition::In),
+            values().prop_map(Condition::NotIn),
         ];
         let key = "([a-z]{1,3}\\.dev/)?([a-z][a-zA-Z0-9._-]{0,5}[a-z]|in|notin)";
         let requirement = (key, must).prop_map(|(key, must)| Requirement {
             key: key.parse().unwrap(),
-            must,
+            condition: must,
         });
         prop::collection::vec(requirement, 0..4).prop_map(Selector)
     }
 
     proptest! {
         #[test]
-        fn what_is_printed_reads_back_the_same(selector in any_selector()) {
+        fn display_round_trips(selector in any_selector()) {
             prop_assert_eq!(selector.to_string().parse::<Selector>().unwrap(), selector);
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in "\\PC{0,40}|[ab=!(), in]{0,20}") {
+        fn arbitrary_text_does_not_panic(text in "\\PC{0,40}|[ab=!(), in]{0,20}") {
             if let Ok(selector) = text.parse::<Selector>() {
                 prop_assert_eq!(selector.to_string().parse::<Selector>().unwrap(), selector);
             }

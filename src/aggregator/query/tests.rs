@@ -5,9 +5,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::aggregator::fleet::{Freshness, Gist, Origin};
+use crate::aggregator::fleet::{Freshness, ReportingAgent, StatusDigest};
 use crate::domain::fleet::{
-    DeviceSummary, Group, LayoutSummary, NodeState, NodeSummary, Occupancy, Partitions,
+    DeviceSummary, LayoutSummary, NodeGroup, NodeState, NodeSummary, Occupancy, Partitions,
 };
 use crate::domain::id::NodeName;
 use crate::domain::inventory::{Inventory, Machine, NvmlState};
@@ -34,9 +34,9 @@ fn device() -> impl Strategy<Value = DeviceSummary> {
     let state = prop::sample::select(vec![NodeState::Ok, NodeState::Degraded]);
     (name, prop::option::of(1_u64..3), state, occupancy).prop_map(
         |(name, memory, state, occupancy)| DeviceSummary {
-            given: None,
+            sharing: None,
             trouble: None,
-            by_hand: false,
+            is_manual_type: false,
             type_name: name.map(|name| name.parse().unwrap()),
             memory: memory.map(Mebibytes::new),
             state,
@@ -84,7 +84,7 @@ fn node() -> impl Strategy<Value = Node> {
             nvml: NvmlState::Loading,
             devices: Vec::new(),
         };
-        let origin = Origin {
+        let origin = ReportingAgent {
             name: format!("gpu-{number}").parse().unwrap(),
             run: Run {
                 epoch: 1,
@@ -96,10 +96,10 @@ fn node() -> impl Strategy<Value = Node> {
         let mut node = Node::new(
             origin,
             Parts::default(),
-            Gist::of(&inventory, labels, None),
+            StatusDigest::new(&inventory, labels, None),
             freshness,
         );
-        node.summary = NodeSummary::of(&devices, &inventory.nvml, layout);
+        node.summary = NodeSummary::new(&devices, &inventory.nvml, layout);
         node.devices = devices;
         node
     })
@@ -148,7 +148,7 @@ fn parameters() -> impl Strategy<Value = Vec<(String, String)>> {
     })
 }
 
-fn query(parameters: &[(String, String)], token: Option<&Token>) -> Query {
+fn query(parameters: &[(String, String)], token: Option<&ContinueToken>) -> Query {
     let token = token.map(|token| ("continue".to_owned(), token.to_string()));
     Query::parse(parameters.iter().cloned().chain(token)).unwrap()
 }
@@ -218,7 +218,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn the_pages_are_the_matching_nodes_once_each_and_in_order(
+    fn pages_contain_each_matching_node_once_in_order(
         nodes in nodes(),
         parameters in parameters(),
     ) {
@@ -228,7 +228,7 @@ proptest! {
         let mut token = None;
         loop {
             let query = query(&parameters, token.as_ref());
-            let page = run(&fleet, &query, now);
+            let page = find(&fleet, &query, now);
             prop_assert!(page.items.len() <= query.limit);
             prop_assert_eq!(page.total, expected.len());
             seen.extend(page.items);
@@ -240,7 +240,7 @@ proptest! {
     }
 
     #[test]
-    fn groups_have_each_matching_node_once_where_its_types_put_it_and_no_more_than_asked_for(
+    fn groups_contain_each_matching_node_once_within_limits(
         nodes in nodes(),
         parameters in parameters(),
         (each, most) in (0_usize..4, 0_usize..12),
@@ -250,10 +250,10 @@ proptest! {
         let expected = model(&fleet, &query, now);
         let types = |node: &Node| {
             let types = node.summary.types.iter();
-            Group::of(types.map(|one| one.type_name.as_ref()))
+            NodeGroup::from_types(types.map(|one| one.type_name.as_ref()))
         };
         let few = Query { limit: each, ..query };
-        let groups = grouped(&fleet, &few, most, now);
+        let groups = group_nodes(&fleet, &few, most, now);
         prop_assert!(groups.is_sorted_by(|one, next| one.group < next.group));
         let mut left = most;
         for one in &groups {
@@ -270,7 +270,7 @@ proptest! {
     }
 
     #[test]
-    fn a_fleet_that_changes_between_pages_loses_and_repeats_no_node_that_stayed(
+    fn unchanged_nodes_are_neither_skipped_nor_repeated_between_pages(
         staying in nodes(),
         others in prop::collection::vec(nodes(), 1..4),
         parameters in parameters(),
@@ -288,7 +288,7 @@ proptest! {
         let mut token = None;
         for turn in 0.. {
             let all = [staying.clone(), others[turn % others.len()].clone()].concat();
-            let page = run(&fleet(&all), &query(&parameters, token.as_ref()), now);
+            let page = find(&fleet(&all), &query(&parameters, token.as_ref()), now);
             seen.extend(page.items);
             let Some(next) = page.next else { break };
             token = Some(next);
@@ -298,7 +298,7 @@ proptest! {
     }
 
     #[test]
-    fn no_parameter_makes_the_reader_panic(name in "[a-z]{0,9}", value in "\\PC{0,40}") {
+    fn arbitrary_parameters_do_not_panic(name in "[a-z]{0,9}", value in "\\PC{0,40}") {
         let _ = Query::parse([(name, value.clone())]);
         for parameter in Parameter::ALL {
             let _ = Query::parse([(parameter.as_str().to_owned(), value.clone())]);
@@ -319,7 +319,7 @@ fn refusal(pairs: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_what_is_allowed() {
+fn error_lists_valid_values() {
     for (pairs, expected) in [
         (
             &[("stat", "ok")][..],
@@ -371,9 +371,10 @@ fn what_is_wrong_is_named_with_what_is_allowed() {
 }
 
 #[test]
-fn a_token_serves_only_the_filters_and_the_order_it_was_given_for() {
+fn token_is_bound_to_its_filters_and_order() {
     let mut asked = Query::parse([("state".to_owned(), "ok,stale".to_owned())]).unwrap();
-    let token = Token::new(&asked, Rank::Text("a".into()), "a".parse().unwrap()).to_string();
+    let token =
+        ContinueToken::new(&asked, Rank::Text("a".into()), "a".parse().unwrap()).to_string();
     let with = |pairs: &[(&str, &str)]| refusal(&[pairs, &[("continue", &token)]].concat());
     assert!(with(&[("state", "ok")]).contains("other values of search, type"));
     assert!(with(&[("state", "ok,stale"), ("search", "a")]).contains("other values"));
@@ -382,11 +383,14 @@ fn a_token_serves_only_the_filters_and_the_order_it_was_given_for() {
             .contains("it was given for sort=name, and this is sort=-age")
     );
     asked.states.reverse();
-    assert_eq!(token.parse::<Token>().unwrap().fits(&asked), Ok(()));
+    assert_eq!(
+        token.parse::<ContinueToken>().unwrap().check(&asked),
+        Ok(())
+    );
 }
 
 #[test]
-fn a_parameter_without_a_value_is_one_that_was_not_given() {
+fn empty_parameter_counts_as_absent() {
     let empty = Parameter::ALL.map(|name| (name.as_str().to_owned(), " ".to_owned()));
     assert_eq!(Query::parse(empty), Ok(Query::default()));
 }

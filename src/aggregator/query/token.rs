@@ -13,17 +13,17 @@ use crate::domain::stream::Digest;
 /// Position after the last node of a page. The text format is `filter~sort~rank~name`, in characters that need no
 /// escaping in a URL. It is opaque to clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Token {
+pub struct ContinueToken {
     /// Digest of the filters that the token belongs to.
     filter: Digest,
     /// Order that the token belongs to, as in the parameter.
     sort: String,
-    last: Last,
+    last: LastNode,
 }
 
 /// Last node of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Last {
+pub(super) struct LastNode {
     /// Sort key.
     pub(super) rank: Rank<'static>,
     pub(super) name: NodeName,
@@ -35,7 +35,7 @@ pub(super) enum Rank<'a> {
     Number(u64),
     Text(Cow<'a, str>),
     /// Sorts after every name.
-    Nameless,
+    Untyped,
 }
 
 /// Error of a continuation token.
@@ -59,21 +59,21 @@ pub enum TokenError {
     },
 }
 
-impl Token {
+impl ContinueToken {
     pub(super) fn new(query: &Query, rank: Rank<'static>, name: NodeName) -> Self {
         Self {
-            filter: fingerprint(query),
+            filter: filter_digest(query),
             sort: query.sort.to_string(),
-            last: Last { rank, name },
+            last: LastNode { rank, name },
         }
     }
 
-    pub(super) fn last(&self) -> &Last {
+    pub(super) fn last(&self) -> &LastNode {
         &self.last
     }
 
     /// Checks that the token belongs to this query.
-    pub(super) fn fits(&self, query: &Query) -> Result<(), TokenError> {
+    pub(super) fn check(&self, query: &Query) -> Result<(), TokenError> {
         let asked = query.sort.to_string();
         if self.sort != asked {
             return Err(TokenError::OtherSort {
@@ -81,7 +81,7 @@ impl Token {
                 asked,
             });
         }
-        if self.filter != fingerprint(query) {
+        if self.filter != filter_digest(query) {
             return Err(TokenError::OtherFilter);
         }
         Ok(())
@@ -89,7 +89,7 @@ impl Token {
 }
 
 /// Digest of the filters, independent of the order of their values.
-fn fingerprint(query: &Query) -> Digest {
+fn filter_digest(query: &Query) -> Digest {
     let mut types: Vec<&str> = query
         .types
         .iter()
@@ -109,7 +109,7 @@ fn fingerprint(query: &Query) -> Digest {
         "{search:?} {types:?} {states:?} {sharing:?} {layouts:?} {stands:?} {}",
         query.selector
     );
-    Digest::of(filters.as_bytes())
+    Digest::from_bytes(filters.as_bytes())
 }
 
 impl Rank<'_> {
@@ -121,25 +121,25 @@ impl Rank<'_> {
         match self {
             Self::Number(number) => Rank::Number(*number),
             Self::Text(text) => Rank::Text(Cow::Owned(text.clone().into_owned())),
-            Self::Nameless => Rank::Nameless,
+            Self::Untyped => Rank::Untyped,
         }
     }
 }
 
-impl fmt::Display for Token {
+impl fmt::Display for ContinueToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { filter, sort, last } = self;
         write!(f, "{:016x}~{sort}~", filter.get())?;
         match &last.rank {
             Rank::Number(number) => write!(f, "n{number}")?,
             Rank::Text(text) => write!(f, "t{text}")?,
-            Rank::Nameless => write!(f, "u")?,
+            Rank::Untyped => write!(f, "u")?,
         }
         write!(f, "~{}", last.name)
     }
 }
 
-impl FromStr for Token {
+impl FromStr for ContinueToken {
     type Err = TokenError;
 
     fn from_str(text: &str) -> Result<Self, TokenError> {
@@ -147,7 +147,7 @@ impl FromStr for Token {
     }
 }
 
-fn read(text: &str) -> Option<Token> {
+fn read(text: &str) -> Option<ContinueToken> {
     let mut fields = text.split('~');
     let filter = u64::from_str_radix(fields.next()?, 16).ok()?;
     let sort = fields.next()?;
@@ -159,13 +159,13 @@ fn read(text: &str) -> Option<Token> {
     let rank = match rank.split_at_checked(1)? {
         ("n", number) => Rank::Number(number.parse().ok()?),
         ("t", text) => Rank::Text(Cow::Owned(text.to_owned())),
-        ("u", "") => Rank::Nameless,
+        ("u", "") => Rank::Untyped,
         _ => return None,
     };
     let name = fields.next()?.parse().ok()?;
-    (known && fields.next().is_none()).then(|| Token {
+    (known && fields.next().is_none()).then(|| ContinueToken {
         filter: Digest::from_number(filter),
         sort: sort.to_owned(),
-        last: Last { rank, name },
+        last: LastNode { rank, name },
     })
 }

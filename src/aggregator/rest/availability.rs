@@ -12,10 +12,10 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
 use super::Api;
-use super::nodes::Pairs;
-use super::problem::{Failure, Kind};
-use super::seen::Seen;
-use crate::aggregator::availability::{AvailabilityQuery, Counter, NOT_READ};
+use super::nodes::QueryPairs;
+use super::problem::{ApiError, ProblemKind};
+use super::visibility::ReaderVisibility;
+use crate::aggregator::availability::{AvailabilityQuery, CLUSTER_UNREADABLE, Counter};
 use crate::domain::availability::Row;
 use crate::wire::api::Problem;
 use crate::wire::availability::AvailabilityList;
@@ -41,19 +41,19 @@ use crate::wire::availability::AvailabilityList;
 )]
 pub(super) async fn availability(
     State(api): State<Api>,
-    Seen(sight): Seen,
-    Pairs(pairs): Pairs,
-) -> Result<Json<AvailabilityList>, Failure> {
+    ReaderVisibility(sight): ReaderVisibility,
+    QueryPairs(pairs): QueryPairs,
+) -> Result<Json<AvailabilityList>, ApiError> {
     let query = AvailabilityQuery::parse(pairs)?;
     let counted = api.availability.current().await;
     let counted = counted.ok_or_else(|| {
         let detail = "what is to be had could not be counted; try again";
-        Failure::new(Kind::Internal, detail)
+        ApiError::new(ProblemKind::Internal, detail)
     })?;
     let mut list = api.availability.document(&counted, &query);
-    list.items.retain(|row| sight.shows(&row.type_name));
+    list.items.retain(|row| sight.shows_type(&row.type_name));
     list.starting = { api.view.startup() }.map(|now| now.document(&sight));
-    list.trouble = list.trouble.map(|why| sight.told(why, NOT_READ));
+    list.trouble = list.trouble.map(|why| sight.told(why, CLUSTER_UNREADABLE));
     Ok(Json(list))
 }
 
@@ -118,7 +118,7 @@ fn series(rows: &[Row]) -> BTreeMap<(&str, &str), States> {
             row.allocatable,
             row.taken,
             row.free,
-            row.unusable_units(),
+            row.unavailable_units(),
             row.pending.units,
         ];
         for (sum, more) in sum.iter_mut().zip(more) {

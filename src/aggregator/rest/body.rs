@@ -7,19 +7,19 @@ use axum::extract::{FromRequest, Request};
 use axum::http::header;
 use serde::de::DeserializeOwned;
 
-use super::problem::{Failure, Kind};
+use super::problem::{ApiError, ProblemKind};
 use crate::aggregator::serve::SlowBody;
-use crate::wire::strict;
+use crate::wire::strict_json;
 
 /// Maximum length of a body; a thousand measurements are shorter.
-const LONGEST: usize = 256 << 10;
+const MAX_BODY_BYTES: usize = 256 << 10;
 
-pub(super) struct Sent<T>(pub(super) T);
+pub(super) struct JsonBody<T>(pub(super) T);
 
-impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Sent<T> {
-    type Rejection = Failure;
+impl<S: Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, Failure> {
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         // A form on another site cannot send this header without a preflight request by the browser.
         let media_type = request.headers().get(header::CONTENT_TYPE);
         let media_type = media_type.and_then(|value| value.to_str().ok());
@@ -29,37 +29,40 @@ impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Sent<T> {
         });
         if !is_json {
             let detail = "send JSON, and say so: Content-Type: application/json";
-            return Err(Failure::new(Kind::WrongMediaType, detail));
+            return Err(ApiError::new(ProblemKind::WrongMediaType, detail));
         }
         let encoding = request.headers().get(header::CONTENT_ENCODING);
         if encoding.is_some_and(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity")) {
             let detail = "send the document as it is, without Content-Encoding";
-            return Err(Failure::new(Kind::WrongEncoding, detail));
+            return Err(ApiError::new(ProblemKind::WrongEncoding, detail));
         }
-        let body = to_bytes(request.into_body(), LONGEST).await;
-        let body = body.map_err(|error| unread(&error))?;
+        let body = to_bytes(request.into_body(), MAX_BODY_BYTES).await;
+        let body = body.map_err(|error| read_error(&error))?;
         // The error message contains the field or the unexpected value, with line and column.
-        strict::from_slice(&body)
-            .map(Self)
-            .map_err(|error| Failure::new(Kind::InvalidBody, shortened(&error.to_string())))
+        strict_json::from_slice(&body).map(Self).map_err(|error| {
+            ApiError::new(
+                ProblemKind::InvalidBody,
+                truncate_message(&error.to_string()),
+            )
+        })
     }
 }
 
 /// Reason why a body could not be read completely.
-fn unread(error: &axum::Error) -> Failure {
+fn read_error(error: &axum::Error) -> ApiError {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {
         if error.is::<SlowBody>() {
             let detail = "send the body without pauses, at 4 KiB a second or more";
-            return Failure::new(Kind::BodyTooSlow, detail);
+            return ApiError::new(ProblemKind::BodyTooSlow, detail);
         }
         cause = error.source();
     }
-    let detail = format!("at most {} KiB are read", LONGEST >> 10);
-    Failure::new(Kind::BodyTooLong, detail)
+    let detail = format!("at most {} KiB are read", MAX_BODY_BYTES >> 10);
+    ApiError::new(ProblemKind::BodyTooLong, detail)
 }
 
-fn shortened(text: &str) -> String {
+fn truncate_message(text: &str) -> String {
     const LONGEST: usize = 400;
     match text.char_indices().nth(LONGEST) {
         // The message ends with the position.

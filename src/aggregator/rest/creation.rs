@@ -6,19 +6,21 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 
 use super::Api;
-use super::body::Sent;
-use super::nodes::Pairs;
-use super::problem::{Failure, Kind};
-use super::profiles::undrafted;
-use crate::aggregator::creation::{Maker, NotMade, Order, Who};
+use super::body::JsonBody;
+use super::nodes::QueryPairs;
+use super::problem::{ApiError, ProblemKind};
+use super::profiles::draft_failure;
+use crate::aggregator::creation::{CreateError, CreateRequest, ProfileCreator, Requester};
 use crate::domain::error::chain;
-use crate::k8s::hardware_profiles::{Applied, DryRun, Existing, Outcome, Trouble, WriteError, key};
+use crate::k8s::hardware_profiles::{
+    Applied, DryRun, ErrorCategory, Existing, Outcome, WriteError, key,
+};
 use crate::wire::api::{API_VERSION, Problem};
+use crate::wire::hardware_profiles::create_request::{ProfileMade, ProfileOrder, field_path};
 use crate::wire::hardware_profiles::object;
-use crate::wire::hardware_profiles::order::{ProfileMade, ProfileOrder, place};
 
 /// Message if profile creation is disabled.
-pub(in crate::aggregator) const OFF: &str = "it was started without --create-profiles; `octavo profiles create` makes one with your own rights";
+pub(in crate::aggregator) const CREATION_DISABLED: &str = "it was started without --create-profiles; `octavo profiles create` makes one with your own rights";
 
 /// Make a hardware profile in the cluster, or let the API server check it
 #[utoipa::path(
@@ -44,34 +46,37 @@ pub(in crate::aggregator) const OFF: &str = "it was started without --create-pro
 )]
 pub(super) async fn create(
     State(api): State<Api>,
-    maker: Option<Extension<Maker>>,
-    who: Who,
-    Pairs(pairs): Pairs,
-    Sent(asked): Sent<ProfileOrder>,
-) -> Result<Response, Failure> {
+    maker: Option<Extension<ProfileCreator>>,
+    who: Requester,
+    QueryPairs(pairs): QueryPairs,
+    JsonBody(asked): JsonBody<ProfileOrder>,
+) -> Result<Response, ApiError> {
     let Some(Extension(maker)) = maker else {
-        return Err(Failure::new(Kind::CreationOff, OFF));
+        return Err(ApiError::new(ProblemKind::CreationOff, CREATION_DISABLED));
     };
     let dry = dry_run(&pairs)?;
-    let wrong = |error: crate::wire::hardware_profiles::order::OrderError| {
-        Failure::new(Kind::InvalidBody, error.problem).of(error.field)
+    let wrong = |error: crate::wire::hardware_profiles::create_request::InvalidFieldError| {
+        ApiError::new(ProblemKind::InvalidBody, error.problem).with_parameter(error.field)
     };
-    let (wish, reason) = (asked.wish().map_err(wrong)?, asked.reason().map_err(wrong)?);
+    let (wish, reason) = (
+        asked.draft_request().map_err(wrong)?,
+        asked.reason().map_err(wrong)?,
+    );
     let drafted = api.view.profiles().draft(api.view.fleet(), wish).await;
-    let drafted = drafted.map_err(|why| undrafted(why, place, "tolerations"))?;
+    let drafted = drafted.map_err(|why| draft_failure(why, field_path, "tolerations"))?;
     let existing = if asked.replace {
         Existing::Replace
     } else {
         Existing::Keep
     };
-    let order = Order {
+    let order = CreateRequest {
         object: object(&drafted.profile),
         reason,
         existing,
-        dry,
+        dry_run: dry,
     };
     let made = maker
-        .make(&who, order)
+        .create(&who, order)
         .await
         .map_err(|why| failure(why, dry))?;
     let notes = drafted.notes.iter().map(ToString::to_string).collect();
@@ -103,40 +108,42 @@ fn answer(made: Applied, dry: DryRun, notes: Vec<String>) -> Response {
     response
 }
 
-fn dry_run(pairs: &[(String, String)]) -> Result<DryRun, Failure> {
+fn dry_run(pairs: &[(String, String)]) -> Result<DryRun, ApiError> {
     match pairs {
         [] => Ok(DryRun::No),
         [(name, value)] if name == "dryRun" && value == "All" => Ok(DryRun::Server),
         [(name, value)] if name == "dryRun" => {
             let value: String = value.chars().take(64).collect();
             let detail = format!("{value:?} is not All");
-            Err(Failure::new(Kind::InvalidParameter, detail).of("dryRun"))
+            Err(ApiError::new(ProblemKind::InvalidParameter, detail).with_parameter("dryRun"))
         }
-        [(name, _)] if name != "dryRun" => Err(Failure::unknown_parameter(name, "dryRun")),
+        [(name, _)] if name != "dryRun" => Err(ApiError::unknown_parameter(name, "dryRun")),
         _ => {
             let detail = "dryRun alone is a parameter, once; the rest is in the document";
-            Err(Failure::new(Kind::InvalidParameter, detail).of("dryRun"))
+            Err(ApiError::new(ProblemKind::InvalidParameter, detail).with_parameter("dryRun"))
         }
     }
 }
 
-fn failure(why: NotMade, dry: DryRun) -> Failure {
-    let unknown = if why.is_unknown(dry) {
+fn failure(why: CreateError, dry: DryRun) -> ApiError {
+    let unknown = if why.may_have_succeeded(dry) {
         "; it is not known whether it was made"
     } else {
         ""
     };
     match why {
-        NotMade::NoNamespace => Failure::new(Kind::InvalidBody, why.to_string()).of("namespace"),
-        NotMade::Elsewhere(_) => Failure::new(Kind::CrossSite, why.to_string()),
-        NotMade::Refused(refused) => Failure::from(&refused),
-        NotMade::Busy => Failure::new(Kind::Busy, why.to_string()),
-        NotMade::Ended => Failure::new(Kind::Internal, format!("{why}{unknown}")),
-        NotMade::Write(error) => {
+        CreateError::NoNamespace => {
+            ApiError::new(ProblemKind::InvalidBody, why.to_string()).with_parameter("namespace")
+        }
+        CreateError::NotLocal(_) => ApiError::new(ProblemKind::CrossSite, why.to_string()),
+        CreateError::Unauthorized(refused) => ApiError::from(&refused),
+        CreateError::Busy => ApiError::new(ProblemKind::Busy, why.to_string()),
+        CreateError::Panicked => ApiError::new(ProblemKind::Internal, format!("{why}{unknown}")),
+        CreateError::Write(error) => {
             let kind = match error.trouble() {
-                Trouble::Taken => Kind::ProfileExists,
-                Trouble::Refused => Kind::NotTaken,
-                Trouble::Away => Kind::NoAnswer,
+                ErrorCategory::Conflict => ProblemKind::ProfileExists,
+                ErrorCategory::Rejected => ProblemKind::Rejected,
+                ErrorCategory::Unavailable => ProblemKind::ApiServerUnavailable,
             };
             let hint = match &error {
                 WriteError::Taken { ours: true, .. } => {
@@ -144,10 +151,10 @@ fn failure(why: NotMade, dry: DryRun) -> Failure {
                 }
                 WriteError::Taken { .. }
                 | WriteError::NoKind
-                | WriteError::Late(_)
+                | WriteError::TimedOut(_)
                 | WriteError::Refused { .. } => unknown,
             };
-            Failure::new(kind, format!("{}{hint}", chain(&error)))
+            ApiError::new(kind, format!("{}{hint}", chain(&error)))
         }
     }
 }

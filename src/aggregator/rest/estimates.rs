@@ -4,10 +4,10 @@ use axum::Json;
 use axum::extract::State;
 
 use super::Api;
-use super::body::Sent;
-use super::nodes::Pairs;
-use super::problem::Failure;
-use super::seen::Seen;
+use super::body::JsonBody;
+use super::nodes::QueryPairs;
+use super::problem::ApiError;
+use super::visibility::ReaderVisibility;
 use crate::aggregator::estimates;
 use crate::wire::api::Problem;
 use crate::wire::estimates::{EstimateAnswer, EstimateRequest};
@@ -28,10 +28,10 @@ use crate::wire::estimates::{EstimateAnswer, EstimateRequest};
 )]
 pub(super) async fn estimate(
     State(api): State<Api>,
-    Seen(sight): Seen,
-    pairs: Pairs,
-    Sent(asked): Sent<EstimateRequest>,
-) -> Result<Json<EstimateAnswer>, Failure> {
-    pairs.none()?;
+    ReaderVisibility(sight): ReaderVisibility,
+    pairs: QueryPairs,
+    JsonBody(asked): JsonBody<EstimateRequest>,
+) -> Result<Json<EstimateAnswer>, ApiError> {
+    pairs.expect_empty()?;
     Ok(Json(estimates::estimate(&api.view, &sight, asked).await?))
 }

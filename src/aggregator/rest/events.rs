@@ -12,11 +12,11 @@ use axum::response::IntoResponse;
 use axum::response::sse::{Event as Message, KeepAlive, Sse};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-use super::nodes::Pairs;
-use super::problem::{Failure, Kind};
+use super::nodes::QueryPairs;
+use super::problem::{ApiError, ProblemKind};
 use super::{Api, rows};
-use crate::aggregator::feed::Feed;
 use crate::aggregator::fleet::{Fleet, Node};
+use crate::aggregator::task_stream::TaskStream;
 use crate::aggregator::view::View;
 use crate::wire::api::{Event, Problem};
 
@@ -24,21 +24,21 @@ use crate::wire::api::{Event, Problem};
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Time limit for a reader to take an event, so that a stalled reader does not occupy a stream forever.
-pub(super) const PATIENCE: Duration = Duration::from_mins(1);
+pub(super) const SEND_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Maximum number of buffered events.
-pub(super) const AHEAD: usize = 16;
+pub(super) const BUFFERED_EVENTS: usize = 16;
 
 type Sender = mpsc::Sender<Result<Message, axum::Error>>;
 
 /// The reader disconnected.
-struct Gone;
+struct Disconnected;
 
 /// Whether the stream begins with the current nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Begin {
-    WithAll,
-    WithChanges,
+enum StreamStart {
+    AllNodes,
+    ChangesOnly,
 }
 
 /// Nodes as they change, as server-sent events
@@ -59,34 +59,38 @@ enum Begin {
 )]
 pub(super) async fn follow(
     State(api): State<Api>,
-    Pairs(pairs): Pairs,
-) -> Result<impl IntoResponse, Failure> {
+    QueryPairs(pairs): QueryPairs,
+) -> Result<impl IntoResponse, ApiError> {
     let begin = begin(pairs)?;
     let permit = Arc::clone(&api.streams).try_acquire_owned().map_err(|_| {
         let detail = "as many event streams are open as there may be; try again later, or ask for /api/v1/nodes";
-        Failure::new(Kind::TooManyStreams, detail)
+        ApiError::new(ProblemKind::TooManyStreams, detail)
     })?;
-    let events = Feed::start(AHEAD, |sender| feed(api.view, begin, sender, permit));
+    let events = TaskStream::start(BUFFERED_EVENTS, |sender| {
+        run_stream(api.view, begin, sender, permit)
+    });
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
     Ok(Sse::new(events).keep_alive(keep_alive))
 }
 
-fn begin(pairs: Vec<(String, String)>) -> Result<Begin, Failure> {
-    let mut begin = Begin::WithAll;
+fn begin(pairs: Vec<(String, String)>) -> Result<StreamStart, ApiError> {
+    let mut begin = StreamStart::AllNodes;
     for (name, value) in pairs {
         let start = |text: &str| -> String { text.chars().take(64).collect() };
         if name != "changes" {
             let name = start(&name);
             let detail = format!("there is no parameter {name:?}; there is changes");
-            return Err(Failure::new(Kind::UnknownParameter, detail).of(&name));
+            return Err(ApiError::new(ProblemKind::UnknownParameter, detail).with_parameter(&name));
         }
         match value.as_str() {
             "" => {}
-            "only" => begin = Begin::WithChanges,
+            "only" => begin = StreamStart::ChangesOnly,
             other => {
                 let other = start(other);
                 let detail = format!("the parameter changes cannot be {other:?}; it can be only");
-                return Err(Failure::new(Kind::InvalidParameter, detail).of("changes"));
+                return Err(
+                    ApiError::new(ProblemKind::InvalidParameter, detail).with_parameter("changes")
+                );
             }
         }
     }
@@ -94,13 +98,18 @@ fn begin(pairs: Vec<(String, String)>) -> Result<Begin, Failure> {
 }
 
 /// Sends events until the reader disconnects or the store is dropped. Holds the permit for that time.
-async fn feed(mut view: View, begin: Begin, sender: Sender, permit: OwnedSemaphorePermit) {
+async fn run_stream(
+    mut view: View,
+    begin: StreamStart,
+    sender: Sender,
+    permit: OwnedSemaphorePermit,
+) {
     let mut told = view.listed();
     let known = match begin {
-        Begin::WithAll => Fleet::default(),
-        Begin::WithChanges => told.clone(),
+        StreamStart::AllNodes => Fleet::default(),
+        StreamStart::ChangesOnly => told.clone(),
     };
-    let mut sent = tell(&view, &known, &told, &sender).await;
+    let mut sent = send_changes(&view, &known, &told, &sender).await;
     if sent.is_ok() {
         let revision = told.revision;
         sent = send(&sender, "synced", revision, &Event::Synced { revision }).await;
@@ -112,16 +121,21 @@ async fn feed(mut view: View, begin: Begin, sender: Sender, permit: OwnedSemapho
             () = sender.closed() => None,
         };
         let Some(fleet) = changed else { break };
-        sent = tell(&view, &told, &fleet, &sender).await;
+        sent = send_changes(&view, &told, &fleet, &sender).await;
         told = fleet;
     }
     drop(permit);
 }
 
 /// Sends the difference between two fleets.
-async fn tell(view: &View, old: &Fleet, new: &Fleet, sender: &Sender) -> Result<(), Gone> {
+async fn send_changes(
+    view: &View,
+    old: &Fleet,
+    new: &Fleet,
+    sender: &Sender,
+) -> Result<(), Disconnected> {
     let difference = new.since(old);
-    for node in difference.gone {
+    for node in difference.removed {
         let name = node.name.as_str().to_owned();
         send(sender, "removed", new.revision, &Event::Removed { name }).await?;
     }
@@ -138,11 +152,16 @@ fn changed(view: &View, node: &Node) -> Event {
     }
 }
 
-async fn send(sender: &Sender, name: &str, revision: u64, event: &Event) -> Result<(), Gone> {
+async fn send(
+    sender: &Sender,
+    name: &str,
+    revision: u64,
+    event: &Event,
+) -> Result<(), Disconnected> {
     let message = Message::default()
         .event(name)
         .id(revision.to_string())
         .json_data(event);
-    let sent = tokio::time::timeout(PATIENCE, sender.send(message)).await;
-    sent.map_err(|_| Gone)?.map_err(|_| Gone)
+    let sent = tokio::time::timeout(SEND_TIMEOUT, sender.send(message)).await;
+    sent.map_err(|_| Disconnected)?.map_err(|_| Disconnected)
 }

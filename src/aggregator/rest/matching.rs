@@ -8,25 +8,29 @@ use axum::extract::State;
 use tokio::task::{spawn_blocking, yield_now};
 
 use super::Api;
-use super::body::Sent;
-use super::nodes::Pairs;
-use super::problem::{Failure, Kind};
-use super::seen::Seen;
-use crate::aggregator::availability::Counted;
-use crate::aggregator::estimates::OLD_PRICES;
+use super::body::JsonBody;
+use super::nodes::QueryPairs;
+use super::problem::{ApiError, ProblemKind};
+use super::visibility::ReaderVisibility;
+use crate::aggregator::availability::AvailabilityCount;
+use crate::aggregator::estimates::PRICES_OUTDATED;
 use crate::aggregator::fleet::Fleet;
-use crate::aggregator::offers::{Counts, Gathering, Ground, left_out, name_no_node};
-use crate::aggregator::profiles::Led;
-use crate::domain::accelerators::Catalogue;
+use crate::aggregator::offers::{
+    ClusterOffers, OfferCollector, OfferSource, redact_node_names, unoffered_units_note,
+};
+use crate::aggregator::profiles::ProfileTargets;
+use crate::domain::accelerators::Catalog;
 use crate::domain::access::{Sight, Types};
-use crate::domain::availability::Basis;
-use crate::domain::matching::{self, Answer, Isolation, Measured, Offer, Request, Speeds, Through};
+use crate::domain::availability::CountBasis;
+use crate::domain::matching::{
+    self, Answer, Isolation, Measurement, Offer, ProfileOffer, Request, ThroughputTable,
+};
 use crate::domain::price::PriceBook;
 use crate::wire::api::Problem;
 use crate::wire::matching::{MatchAnswer, MatchRequest};
-use crate::wire::performance::measured;
+use crate::wire::performance::measured_speeds;
 
-const FAILED: &str = "nothing could be matched; try again";
+const MATCH_FAILED: &str = "nothing could be matched; try again";
 
 /// What suits a pod, the best first, and why not the rest
 ///
@@ -48,31 +52,37 @@ const FAILED: &str = "nothing could be matched; try again";
 )]
 pub(super) async fn find(
     State(api): State<Api>,
-    Seen(sight): Seen,
-    pairs: Pairs,
-    Sent(mut asked): Sent<MatchRequest>,
-) -> Result<Json<MatchAnswer>, Failure> {
-    pairs.none()?;
-    let measured = measured(mem::take(&mut asked.performance))?;
+    ReaderVisibility(sight): ReaderVisibility,
+    pairs: QueryPairs,
+    JsonBody(mut asked): JsonBody<MatchRequest>,
+) -> Result<Json<MatchAnswer>, ApiError> {
+    pairs.expect_empty()?;
+    let measured = measured_speeds(mem::take(&mut asked.performance))?;
     let request = Request::try_from(asked)?;
     let (fleet, prices) = (api.view.fleet(), api.view.prices());
     let revision = fleet.revision;
     let led = if sight.profiles {
-        let led = api.view.profiles().led(fleet.clone()).await;
-        led.map_err(|_not_led| Failure::new(Kind::Internal, FAILED))?
+        let led = api.view.profiles().targets(fleet.clone()).await;
+        led.map_err(|_not_led| ApiError::new(ProblemKind::Internal, MATCH_FAILED))?
     } else {
         None
     };
-    let counted = if api.availability.follows() {
+    let counted = if api.availability.has_cluster() {
         api.availability.current().await
     } else {
         None
     };
-    let counted = counted.filter(|one| one.availability.basis == Basis::Cluster);
-    let notice = prices.notice.map(|why| sight.told(why, OLD_PRICES));
+    let counted = counted.filter(|one| one.availability.basis == CountBasis::Cluster);
+    let notice = prices.notice.map(|why| sight.told(why, PRICES_OUTDATED));
     let mut notices: Vec<String> = notice.into_iter().collect();
-    notices.extend(about(&api, (counted.as_ref(), led.is_some()), &sight));
-    let free_by = counted.as_ref().map_or(Basis::Agents, |_| Basis::Cluster);
+    notices.extend(staleness_notices(
+        &api,
+        (counted.as_ref(), led.is_some()),
+        &sight,
+    ));
+    let free_by = counted
+        .as_ref()
+        .map_or(CountBasis::Agents, |_| CountBasis::Cluster);
     let book = prices.book;
     let agents = if counted.is_some() {
         Vec::new()
@@ -80,9 +90,9 @@ pub(super) async fn find(
         let isolation = led
             .as_ref()
             .map_or(request.isolation, |_| Isolation::Shared);
-        gathered(&api, &fleet, (&request, isolation), book.as_deref()).await
+        agent_offers(&api, &fleet, (&request, isolation), book.as_deref()).await
     };
-    let known = Known {
+    let known = MatchInputs {
         counted,
         agents,
         led,
@@ -92,37 +102,41 @@ pub(super) async fn find(
     let judging = spawn_blocking(move || known.answer(request, &measured, book.as_deref()));
     let (answer, more) = judging
         .await
-        .map_err(|_ended| Failure::new(Kind::Internal, FAILED))?;
+        .map_err(|_ended| ApiError::new(ProblemKind::Internal, MATCH_FAILED))?;
     notices.extend(more);
-    Ok(Json(MatchAnswer::of(answer, (revision, free_by), notices)))
+    Ok(Json(MatchAnswer::new(answer, (revision, free_by), notices)))
 }
 
 /// Collects offers from agents' reports in small steps, because other tasks share the thread.
-async fn gathered(
+async fn agent_offers(
     api: &Api,
     fleet: &Fleet,
     (request, isolation): (&Request, Isolation),
     book: Option<&PriceBook>,
 ) -> Vec<Offer> {
     let now = api.view.clock().now();
-    let mut gathering = Gathering::new(fleet, &api.shelf, isolation, now);
+    let mut gathering = OfferCollector::new(fleet, &api.partitions, isolation, now);
     while gathering.step() {
         yield_now().await;
     }
     let offers = gathering.offers(book, request);
-    api.shelf.tidy(fleet);
+    api.partitions.retain_nodes_of(fleet);
     offers
 }
 
 /// Why the answer may be out of date or incomplete.
-fn about(api: &Api, (counted, is_led): (Option<&Counted>, bool), sight: &Sight) -> Vec<String> {
+fn staleness_notices(
+    api: &Api,
+    (counted, is_led): (Option<&AvailabilityCount>, bool),
+    sight: &Sight,
+) -> Vec<String> {
     let mut notices = Vec::new();
     match counted.map(|counted| api.availability.age(counted)) {
         Some(age) if age.is_stale => notices.push(format!(
             "what is free was counted of the cluster as it was {} s ago",
             age.age.as_secs()
         )),
-        None if api.availability.follows() => notices.push(
+        None if api.availability.has_cluster() => notices.push(
             "the cluster has not been read yet: what is free is what agents see without a process"
                 .to_owned(),
         ),
@@ -138,45 +152,48 @@ fn about(api: &Api, (counted, is_led): (Option<&Counted>, bool), sight: &Sight) 
 }
 
 /// Inputs of an answer.
-struct Known {
-    counted: Option<Counted>,
+struct MatchInputs {
+    counted: Option<AvailabilityCount>,
     agents: Vec<Offer>,
-    led: Option<Arc<Vec<Led>>>,
+    led: Option<Arc<Vec<ProfileTargets>>>,
     sight: Sight,
 }
 
-impl Known {
+impl MatchInputs {
     /// Returns the answer with its notices.
     fn answer(
         self,
         mut request: Request,
-        measured: &[Measured],
+        measured: &[Measurement],
         book: Option<&PriceBook>,
     ) -> (Answer, Vec<String>) {
-        request.speeds = Speeds::of(measured, &Catalogue::built_in());
-        let mut notices: Vec<String> = unknown(&request).into_iter().collect();
+        request.throughput = ThroughputTable::from_rows(measured, &Catalog::built_in());
+        let mut notices: Vec<String> = unknown_hardware_note(&request).into_iter().collect();
         let rows = self.counted.as_ref();
         let rows = rows.map(|counted| counted.availability.rows.as_slice());
-        let counts = rows.map(|rows| Counts::of(rows, &request, book));
+        let counts = rows.map(|rows| ClusterOffers::of(rows, &request, book));
         let ground = if let (Some(rows), Some(counts)) = (rows, &counts) {
-            Ground::Cluster(rows, counts)
+            OfferSource::Cluster(rows, counts)
         } else {
-            Ground::Agents(&self.agents)
+            OfferSource::Agents(&self.agents)
         };
-        let through = self.led.as_ref().map(|led| ground.through(led));
-        notices.extend(rows.and_then(left_out).filter(|_| self.sees_all()));
+        let through = self.led.as_ref().map(|led| ground.resolve_profiles(led));
+        notices.extend(
+            rows.and_then(unoffered_units_note)
+                .filter(|_| self.sees_all()),
+        );
         let mut offers = match counts {
             Some(counts) => counts.into_offers(),
             None => self.agents,
         };
         let sight = self.sight;
-        offers.retain(|offer| sight.types.has(Some(&offer.type_name)));
+        offers.retain(|offer| sight.types.contains(Some(&offer.type_name)));
         if !sight.nodes {
-            name_no_node(&mut offers);
+            redact_node_names(&mut offers);
         }
         let answer = if let Some(through) = through {
-            let through = shown(through, &sight);
-            matching::answer_by_profiles(&request, offers, through)
+            let through = visible_profiles(through, &sight);
+            matching::match_profiles(&request, offers, through)
         } else {
             // Without profiles that offer partitions, they do not matter to requests for whole devices.
             let wants_whole = request.isolation == Isolation::Exclusive;
@@ -192,27 +209,27 @@ impl Known {
 }
 
 /// Keeps profiles whose types the reader is allowed to see, and removes node names if necessary.
-fn shown(mut through: Vec<Through>, sight: &Sight) -> Vec<Through> {
+fn visible_profiles(mut through: Vec<ProfileOffer>, sight: &Sight) -> Vec<ProfileOffer> {
     if let Types::Only(_) = sight.types {
         through.retain(|one| {
             let mut types = one.offers.iter().map(|offer| &offer.type_name);
             !one.offers.is_empty()
-                && one.against.is_empty()
-                && types.all(|name| sight.types.has(Some(name)))
+                && one.rejections.is_empty()
+                && types.all(|name| sight.types.contains(Some(name)))
         });
     }
     if !sight.nodes {
         for one in &mut through {
-            name_no_node(&mut one.offers);
+            redact_node_names(&mut one.offers);
         }
     }
     through
 }
 
 /// Describes unknown hardware in the measurements.
-fn unknown(request: &Request) -> Option<String> {
+fn unknown_hardware_note(request: &Request) -> Option<String> {
     let names: Vec<String> = request
-        .speeds
+        .throughput
         .unknown()
         .iter()
         .take(8)

@@ -19,9 +19,9 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
 use super::Api;
-use super::problem::{Failure, Kind};
+use super::problem::{ApiError, ProblemKind};
 use crate::aggregator::clock::Moment;
-use crate::aggregator::fleet::{Fleet, TypeOfFleet};
+use crate::aggregator::fleet::{Fleet, TypeTotals};
 use crate::aggregator::view::View;
 use crate::domain::fleet::{Counts, NodeState};
 use crate::telemetry::exposition;
@@ -54,7 +54,7 @@ pub fn register(registry: &mut Registry, view: View) {
 pub(super) async fn scrape(
     State(api): State<Api>,
     headers: HeaderMap,
-) -> Result<impl IntoResponse, Failure> {
+) -> Result<impl IntoResponse, ApiError> {
     // Counted here because encoding is synchronous. A slow count is reported at the next scrape.
     let counting = tokio::time::timeout(COUNT_WITHIN, api.availability.current());
     drop(counting.await);
@@ -62,7 +62,7 @@ pub(super) async fn scrape(
     let accepted = accepted.filter_map(|value| value.to_str().ok());
     let (kind, body) = exposition::write(&api.registry, accepted).map_err(|_| {
         let detail = "a metric could not be written";
-        Failure::new(Kind::Internal, detail)
+        ApiError::new(ProblemKind::Internal, detail)
     })?;
     Ok(([(header::CONTENT_TYPE, kind)], body))
 }
@@ -94,7 +94,7 @@ impl Collector for FleetMetrics {
 /// those of types that peers report under Octavo's own words, because a series must not be reported twice.
 fn types(fleet: &Fleet, now: Moment) -> Types {
     let mut types = Types::new();
-    for TypeOfFleet { counts, nodes, .. } in fleet.types(now) {
+    for TypeTotals { counts, nodes, .. } in fleet.types(now) {
         let room = types.len() < MAX_TYPES;
         let name = match &counts.type_name {
             None => "unknown",
@@ -102,7 +102,7 @@ fn types(fleet: &Fleet, now: Moment) -> Types {
             Some(_) => "other",
         };
         let (sum, of) = types.entry(name.to_owned()).or_default();
-        *sum = sum.and(counts.counts);
+        *sum = sum.plus(counts.counts);
         *of = of.saturating_add(nodes);
     }
     types
@@ -140,7 +140,7 @@ fn devices(encoder: &mut DescriptorEncoder<'_>, types: &Types) -> fmt::Result {
             ("in_use", counts.in_use),
             ("partitioned", counts.partitioned),
             ("unavailable", counts.unavailable),
-            ("set_aside", counts.set_aside),
+            ("set_aside", counts.reserved),
             ("unknown", counts.unknown),
         ] {
             let labels = [("type", name.as_str()), ("occupancy", occupancy)];

@@ -5,8 +5,8 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequestParts, Path, State};
 use axum::http::request::Parts;
 
-use super::problem::{Failure, Kind};
-use super::seen::Seen;
+use super::problem::{ApiError, ProblemKind};
+use super::visibility::ReaderVisibility;
 use super::{Api, openapi, rows};
 use crate::aggregator::fleet::{Fleet, Node};
 use crate::aggregator::query::{self, Query};
@@ -15,28 +15,28 @@ use crate::domain::error::chain;
 use crate::domain::id::NodeName;
 use crate::domain::inventory::Inventory;
 use crate::wire::api::{API_VERSION, NodeDetail, NodeList, Problem, TypeList};
-use crate::wire::status::{self, Status};
+use crate::wire::status::{self, NodeStatus};
 
 /// Decoded query parameters, in order.
-pub(super) struct Pairs(pub(super) Vec<(String, String)>);
+pub(super) struct QueryPairs(pub(super) Vec<(String, String)>);
 
-impl<S: Sync> FromRequestParts<S> for Pairs {
-    type Rejection = Failure;
+impl<S: Sync> FromRequestParts<S> for QueryPairs {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         axum::extract::Query::try_from_uri(&parts.uri)
             .map(|axum::extract::Query(pairs)| Self(pairs))
-            .map_err(|error| Failure::new(Kind::InvalidParameter, chain(&error)))
+            .map_err(|error| ApiError::new(ProblemKind::InvalidParameter, chain(&error)))
     }
 }
 
-impl Pairs {
+impl QueryPairs {
     /// Rejects parameters, for paths that have none.
-    pub(super) fn none(self) -> Result<(), Failure> {
+    pub(super) fn expect_empty(self) -> Result<(), ApiError> {
         self.0.into_iter().next().map_or(Ok(()), |(name, _)| {
             let name: String = name.chars().take(64).collect();
             let detail = format!("there are no parameters here, and {name:?} was given");
-            Err(Failure::new(Kind::UnknownParameter, detail).of(&name))
+            Err(ApiError::new(ProblemKind::UnknownParameter, detail).with_parameter(&name))
         })
     }
 }
@@ -65,12 +65,12 @@ impl Pairs {
 )]
 pub(super) async fn list(
     State(api): State<Api>,
-    Pairs(pairs): Pairs,
-) -> Result<Json<NodeList>, Failure> {
+    QueryPairs(pairs): QueryPairs,
+) -> Result<Json<NodeList>, ApiError> {
     let query = Query::parse(pairs)?;
     let (fleet, clock) = (api.view.listed(), api.view.clock());
     let now = clock.now();
-    let page = query::run(&fleet, &query, now);
+    let page = query::find(&fleet, &query, now);
     let items = page.items.iter();
     Ok(Json(NodeList {
         api_version: API_VERSION.to_owned(),
@@ -98,12 +98,12 @@ pub(super) async fn list(
 )]
 pub(super) async fn get(
     State(api): State<Api>,
-    pairs: Pairs,
+    pairs: QueryPairs,
     name: Result<Path<String>, PathRejection>,
-) -> Result<Json<NodeDetail>, Failure> {
-    pairs.none()?;
+) -> Result<Json<NodeDetail>, ApiError> {
+    pairs.expect_empty()?;
     let fleet = api.view.listed();
-    let node = known(&fleet, name)?;
+    let node = find_node(&fleet, name)?;
     let status = status(node)?;
     let clock = api.view.clock();
     let detail = rows::detail(node, &status, clock, clock.now());
@@ -111,36 +111,40 @@ pub(super) async fn get(
 }
 
 /// Finds the node named in the path.
-pub(super) fn known(
+pub(super) fn find_node(
     fleet: &Fleet,
     name: Result<Path<String>, PathRejection>,
-) -> Result<&Node, Failure> {
+) -> Result<&Node, ApiError> {
     let Path(name) = name.map_err(|_| {
-        Failure::new(Kind::InvalidName, "the name in the path is not UTF-8").of("name")
+        ApiError::new(
+            ProblemKind::InvalidName,
+            "the name in the path is not UTF-8",
+        )
+        .with_parameter("name")
     })?;
     let name: NodeName = name.parse().map_err(|_| {
         let start: String = name.chars().take(64).collect();
         let detail = format!(
             "{start:?} is not a node name: lower-case letters, digits, '-' and '.', at most 253 of them"
         );
-        Failure::new(Kind::InvalidName, detail).of("name")
+        ApiError::new(ProblemKind::InvalidName, detail).with_parameter("name")
     })?;
     fleet.nodes.get(&name).map(AsRef::as_ref).ok_or_else(|| {
         let detail = format!(
             "no agent of a node {name} has reported; /api/v1/nodes?search={name} lists the nodes there are"
         );
-        Failure::new(Kind::UnknownNode, detail).of("name")
+        ApiError::new(ProblemKind::UnknownNode, detail).with_parameter("name")
     })
 }
 
 /// Decodes the inventory of `node`.
-pub(super) fn inventory(node: &Node) -> Result<Inventory, Failure> {
+pub(super) fn inventory(node: &Node) -> Result<Inventory, ApiError> {
     status(node).map(|status| status.inventory)
 }
 
-fn status(node: &Node) -> Result<Status, Failure> {
+fn status(node: &Node) -> Result<NodeStatus, ApiError> {
     if !node.has_agent() {
-        return Ok(Status::without_agent());
+        return Ok(NodeStatus::without_agent());
     }
     status::decode(&node.parts).map_err(|error| {
         let detail = format!(
@@ -148,7 +152,7 @@ fn status(node: &Node) -> Result<Status, Failure> {
             node.name,
             chain(&error)
         );
-        Failure::new(Kind::Internal, detail)
+        ApiError::new(ProblemKind::Internal, detail)
     })
 }
 
@@ -164,10 +168,10 @@ fn status(node: &Node) -> Result<Status, Failure> {
 )]
 pub(super) async fn types(
     State(api): State<Api>,
-    Seen(sight): Seen,
-    pairs: Pairs,
-) -> Result<Json<TypeList>, Failure> {
-    pairs.none()?;
+    ReaderVisibility(sight): ReaderVisibility,
+    pairs: QueryPairs,
+) -> Result<Json<TypeList>, ApiError> {
+    pairs.expect_empty()?;
     let fleet = api.view.listed();
     let all = api.view.types(&fleet, api.view.clock().now());
     Ok(Json(TypeList {

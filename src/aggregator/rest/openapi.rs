@@ -12,10 +12,10 @@ use utoipa::{OpenApi, PartialSchema, ToSchema};
 use super::Api;
 use crate::aggregator::query::{DEFAULT_LIMIT, MAX_LIMIT, NO_STATE, Sort, SortKey};
 use crate::aggregator::usage::Sort as UsageSort;
-use crate::domain::access::{Method, Row};
+use crate::domain::access::{Method, RouteRule};
 use crate::domain::fleet::{NodeState, Sharing};
 use crate::domain::plan::{Disruption, Policy};
-use crate::domain::reconcile::State as Standing;
+use crate::domain::reconcile::ApplyState as Standing;
 use crate::wire::api::{Event, Problem};
 
 /// The document without its paths, which the router adds.
@@ -36,7 +36,7 @@ pub(super) struct Document;
 
 /// Removes `additionalProperties: false` from the schemas. Octavo parses inventories strictly, but clients of the API
 /// must accept new fields.
-pub(super) fn open(document: &mut utoipa::openapi::OpenApi) {
+pub(super) fn allow_additional_fields(document: &mut utoipa::openapi::OpenApi) {
     let components = document.components.iter_mut();
     for schema in components.flat_map(|components| components.schemas.values_mut()) {
         if let RefOr::T(Schema::Object(object)) = schema
@@ -49,7 +49,7 @@ pub(super) fn open(document: &mut utoipa::openapi::OpenApi) {
 }
 
 /// Adds the refusals that are possible for every path to every operation.
-pub(super) fn refuse_everywhere(document: &mut utoipa::openapi::OpenApi) {
+pub(super) fn document_server_refusals(document: &mut utoipa::openapi::OpenApi) {
     for item in document.paths.paths.values_mut() {
         for operation in [&mut item.get, &mut item.post].into_iter().flatten() {
             let all = &mut operation.responses.responses;
@@ -75,7 +75,7 @@ pub(super) fn refuse_everywhere(document: &mut utoipa::openapi::OpenApi) {
 }
 
 /// Adds the refusals of authentication and authorization to the operations that require them: 401, 403, 503.
-pub(super) fn guard(document: &mut utoipa::openapi::OpenApi) {
+pub(super) fn document_access_refusals(document: &mut utoipa::openapi::OpenApi) {
     for (path, item) in &mut document.paths.paths {
         let both = [
             (Method::Read, &mut item.get),
@@ -83,7 +83,8 @@ pub(super) fn guard(document: &mut utoipa::openapi::OpenApi) {
         ];
         for (method, operation) in both {
             let Some(operation) = operation else { continue };
-            let asks = Row::of(method, path).is_none_or(|row| row.question(path, None).is_some());
+            let asks =
+                RouteRule::find(method, path).is_none_or(|row| row.review(path, None).is_some());
             if !asks {
                 continue;
             }
@@ -219,7 +220,7 @@ impl PartialSchema for Limit {
 impl PartialSchema for DisruptionWord {
     fn schema() -> RefOr<Schema> {
         let all = words(Disruption::ALL.map(Disruption::as_str));
-        let default = Policy::default().most_disruption.as_str();
+        let default = Policy::default().max_disruption.as_str();
         schema(all.default(Some(default.into())))
     }
 }

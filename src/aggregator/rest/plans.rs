@@ -6,13 +6,13 @@ use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 
-use super::nodes::{Pairs, inventory, known};
+use super::nodes::{QueryPairs, find_node, inventory};
 use super::openapi::DisruptionWord;
-use super::problem::{Failure, Kind};
+use super::problem::{ApiError, ProblemKind};
 use super::{Api, rows};
 use crate::aggregator::dry_run::dry_run;
 use crate::aggregator::fleet::Node;
-use crate::book::ChoiceError;
+use crate::config_files::LayoutLookupError;
 use crate::domain::plan::{Disruption, Policy};
 use crate::wire::api::{LayoutNames, Problem};
 use crate::wire::plan::{self, Document};
@@ -32,12 +32,12 @@ use crate::wire::plan::{self, Document};
 )]
 pub(super) async fn layouts(
     State(api): State<Api>,
-    pairs: Pairs,
+    pairs: QueryPairs,
     name: Result<Path<String>, PathRejection>,
-) -> Result<Json<LayoutNames>, Failure> {
-    pairs.none()?;
+) -> Result<Json<LayoutNames>, ApiError> {
+    pairs.expect_empty()?;
     let fleet = api.view.fleet();
-    let node = known(&fleet, name)?;
+    let node = find_node(&fleet, name)?;
     let inventory = inventory(node)?;
     let current = api.view.layouts();
     let names = current.names(&inventory);
@@ -64,12 +64,12 @@ pub(super) async fn layouts(
 )]
 pub(super) async fn plan(
     State(api): State<Api>,
-    Pairs(pairs): Pairs,
+    QueryPairs(pairs): QueryPairs,
     name: Result<Path<String>, PathRejection>,
-) -> Result<Json<Document>, Failure> {
-    let asked = Asked::read(pairs)?;
+) -> Result<Json<Document>, ApiError> {
+    let asked = PlanParameters::read(pairs)?;
     let fleet = api.view.fleet();
-    let node = known(&fleet, name)?;
+    let node = find_node(&fleet, name)?;
     let inventory = inventory(node)?;
     let current = api.view.layouts();
     let run = dry_run(&current, &asked.layout, &inventory, asked.policy);
@@ -82,7 +82,7 @@ pub(super) async fn plan(
         );
     }
     Ok(Json(plan::document(
-        &plan::Subject {
+        &plan::PlanInputs {
             inventory: &inventory,
             node: Some(node.name.as_str()),
             layout: &asked.layout,
@@ -96,66 +96,68 @@ pub(super) async fn plan(
     )))
 }
 
-fn refusal(error: &ChoiceError, node: &Node) -> Failure {
+fn refusal(error: &LayoutLookupError, node: &Node) -> ApiError {
     match error {
-        ChoiceError::NoSuchLayout { .. } => {
+        LayoutLookupError::NoSuchLayout { .. } => {
             let detail = format!(
                 "{error}; /api/v1/nodes/{}/layouts lists them all",
                 node.name
             );
-            Failure::new(Kind::UnknownLayout, detail).of("layout")
+            ApiError::new(ProblemKind::UnknownLayout, detail).with_parameter("layout")
         }
-        ChoiceError::Unusable(_) => {
-            Failure::new(Kind::UnknownLayout, error.to_string()).of("layout")
+        LayoutLookupError::Unusable(_) => {
+            ApiError::new(ProblemKind::UnknownLayout, error.to_string()).with_parameter("layout")
         }
-        ChoiceError::Rules { .. } => {
-            Failure::new(Kind::UnsuitableLayout, error.to_string()).of("layout")
+        LayoutLookupError::DoesNotFit { .. } => {
+            ApiError::new(ProblemKind::UnsuitableLayout, error.to_string()).with_parameter("layout")
         }
     }
 }
 
 /// Parsed parameters.
 #[derive(Debug)]
-struct Asked {
+struct PlanParameters {
     layout: String,
     policy: Policy,
 }
 
-impl Asked {
-    fn read(pairs: Vec<(String, String)>) -> Result<Self, Failure> {
+impl PlanParameters {
+    fn read(pairs: Vec<(String, String)>) -> Result<Self, ApiError> {
         let (mut layout, mut allow) = (None, None);
         for (name, value) in pairs {
             let field = match name.as_str() {
                 "layout" => &mut layout,
                 "allow" => &mut allow,
-                _ => return Err(Failure::unknown_parameter(&name, "layout, allow")),
+                _ => return Err(ApiError::unknown_parameter(&name, "layout, allow")),
             };
             if field.replace(value).is_some() {
                 let detail = format!("{name} is given more than once");
-                return Err(Failure::new(Kind::InvalidParameter, detail).of(&name));
+                return Err(
+                    ApiError::new(ProblemKind::InvalidParameter, detail).with_parameter(&name)
+                );
             }
         }
         let layout = layout.filter(|layout| !layout.is_empty()).ok_or_else(|| {
             let detail =
                 "which layout? say layout=NAME; the path that ends with /layouts lists the names";
-            Failure::new(Kind::InvalidParameter, detail).of("layout")
+            ApiError::new(ProblemKind::InvalidParameter, detail).with_parameter("layout")
         })?;
         let policy = match allow.filter(|allow| !allow.is_empty()) {
             None => Policy::default(),
             Some(word) => Policy {
-                most_disruption: disruption(&word)?,
+                max_disruption: disruption(&word)?,
             },
         };
         Ok(Self { layout, policy })
     }
 }
 
-fn disruption(word: &str) -> Result<Disruption, Failure> {
+fn disruption(word: &str) -> Result<Disruption, ApiError> {
     let known = Disruption::ALL.into_iter().find(|one| one.as_str() == word);
     known.ok_or_else(|| {
         let words = Disruption::ALL.map(Disruption::as_str).join(", ");
         let word: String = word.chars().take(64).collect();
         let detail = format!("{word:?} is none of {words}");
-        Failure::new(Kind::InvalidParameter, detail).of("allow")
+        ApiError::new(ProblemKind::InvalidParameter, detail).with_parameter("allow")
     })
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use axum::extract::{FromRef, State};
 use tokio::sync::watch;
 
-use super::problem::{Failure, Kind};
-use super::{Api, Context};
+use super::problem::{ApiError, ProblemKind};
+use super::{Api, ApiContext};
 use crate::aggregator::clock::Moment;
 use crate::aggregator::view::View;
 use crate::wire::api::Problem;
@@ -22,7 +22,7 @@ pub(super) struct Readiness {
 const READY_AFTER: Duration = Duration::from_secs(15);
 
 impl Readiness {
-    pub(super) fn new(context: &Context) -> Self {
+    pub(super) fn new(context: &ApiContext) -> Self {
         Self {
             servers: context.ready.clone(),
             view: context.view.clone(),
@@ -59,17 +59,17 @@ pub(super) async fn live() -> &'static str {
         (status = 503, description = "Not yet", body = Problem, content_type = "application/problem+json")
     )
 )]
-pub(super) async fn ready(State(readiness): State<Readiness>) -> Result<&'static str, Failure> {
+pub(super) async fn ready(State(readiness): State<Readiness>) -> Result<&'static str, ApiError> {
     if !*readiness.servers.borrow() {
         let detail = "not all servers are up, or the process is ending";
-        return Err(Failure::new(Kind::NotReady, detail));
+        return Err(ApiError::new(ProblemKind::NotReady, detail));
     }
     let since = Moment::default().age(readiness.view.clock().now());
     match readiness.view.startup() {
         // The probe is not authenticated, so it does not reveal the number of nodes.
         Some(_) if since < READY_AFTER => {
             let detail = "the aggregator is starting: not all nodes have reported";
-            Err(Failure::new(Kind::NotReady, detail))
+            Err(ApiError::new(ProblemKind::NotReady, detail))
         }
         Some(_) | None => Ok("ok\n"),
     }

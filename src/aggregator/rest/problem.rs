@@ -4,7 +4,7 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use crate::aggregator::access::{Refused, refused};
+use crate::aggregator::access::{AccessError, error};
 use crate::aggregator::availability::AvailabilityQueryError;
 use crate::aggregator::query::QueryError;
 use crate::aggregator::usage::UsageQueryError;
@@ -14,7 +14,7 @@ use crate::wire::api::Problem;
 
 /// Kinds of errors. Their references are stable, because clients distinguish errors by them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ProblemKind {
     UnknownParameter,
     InvalidParameter,
     InvalidName,
@@ -32,8 +32,8 @@ pub(super) enum Kind {
     NoCluster,
     CreationOff,
     ProfileExists,
-    NotTaken,
-    NoAnswer,
+    Rejected,
+    ApiServerUnavailable,
     Busy,
     NotFound,
     MethodNotAllowed,
@@ -45,26 +45,26 @@ pub(super) enum Kind {
     Forbidden,
     CrossSite,
     UnknownHost,
-    Unchecked,
+    ReviewUnavailable,
     Internal,
 }
 
 /// Error of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Failure {
-    kind: Kind,
+pub(super) struct ApiError {
+    kind: ProblemKind,
     detail: String,
     parameter: Option<String>,
 }
 
 /// Error with the path of the request.
 #[derive(Debug)]
-pub(super) struct Located {
-    kind: Kind,
+pub(super) struct LocatedError {
+    kind: ProblemKind,
     problem: Problem,
 }
 
-impl Kind {
+impl ProblemKind {
     /// URI reference in the field `type`.
     pub(super) fn reference(self) -> &'static str {
         match self {
@@ -85,8 +85,8 @@ impl Kind {
             Self::NoCluster => "/problems/no-cluster",
             Self::CreationOff => "/problems/creation-off",
             Self::ProfileExists => "/problems/profile-exists",
-            Self::NotTaken => "/problems/not-taken",
-            Self::NoAnswer => "/problems/no-answer",
+            Self::Rejected => "/problems/not-taken",
+            Self::ApiServerUnavailable => "/problems/no-answer",
             Self::Busy => "/problems/busy",
             Self::NotFound => "/problems/not-found",
             Self::MethodNotAllowed => "/problems/method-not-allowed",
@@ -98,7 +98,7 @@ impl Kind {
             Self::Forbidden => "/problems/forbidden",
             Self::CrossSite => "/problems/cross-site",
             Self::UnknownHost => "/problems/unknown-host",
-            Self::Unchecked => "/problems/unchecked",
+            Self::ReviewUnavailable => "/problems/unchecked",
             Self::Internal => "/problems/internal",
         }
     }
@@ -122,8 +122,8 @@ impl Kind {
             Self::NoCluster => "No cluster is followed now",
             Self::CreationOff => "This aggregator makes no hardware profiles",
             Self::ProfileExists => "There is a hardware profile of this name",
-            Self::NotTaken => "The cluster does not take this hardware profile",
-            Self::NoAnswer => "The API server gives no answer",
+            Self::Rejected => "The cluster does not take this hardware profile",
+            Self::ApiServerUnavailable => "The API server gives no answer",
             Self::Busy => "Other profiles are being made",
             Self::NotFound => "There is nothing here",
             Self::MethodNotAllowed => "This method is not possible here",
@@ -135,7 +135,7 @@ impl Kind {
             Self::Forbidden => "You may not see or do this",
             Self::CrossSite => "Another site made this request",
             Self::UnknownHost => "This server is not known by that host name",
-            Self::Unchecked => "Nobody can say now whether you may see or do this",
+            Self::ReviewUnavailable => "Nobody can say now whether you may see or do this",
             Self::Internal => "Something is wrong on this side",
         }
     }
@@ -157,7 +157,7 @@ impl Kind {
             Self::UnknownNode | Self::UnknownLayout | Self::UnknownProfile | Self::NotFound => {
                 StatusCode::NOT_FOUND
             }
-            Self::UnsuitableLayout | Self::UnsuitableNodes | Self::NotTaken => {
+            Self::UnsuitableLayout | Self::UnsuitableNodes | Self::Rejected => {
                 StatusCode::UNPROCESSABLE_ENTITY
             }
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
@@ -166,9 +166,9 @@ impl Kind {
             | Self::TooManyConnections
             | Self::NotReady
             | Self::NoCluster
-            | Self::NoAnswer
+            | Self::ApiServerUnavailable
             | Self::Busy
-            | Self::Unchecked => StatusCode::SERVICE_UNAVAILABLE,
+            | Self::ReviewUnavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -179,9 +179,9 @@ impl Kind {
             Self::TooManyStreams
             | Self::TooManyConnections
             | Self::NoCluster
-            | Self::NoAnswer
+            | Self::ApiServerUnavailable
             | Self::Busy => Some("10"),
-            Self::NotReady | Self::Unchecked => Some("1"),
+            Self::NotReady | Self::ReviewUnavailable => Some("1"),
             Self::UnknownParameter
             | Self::InvalidParameter
             | Self::InvalidName
@@ -198,7 +198,7 @@ impl Kind {
             | Self::UnsuitableNodes
             | Self::CreationOff
             | Self::ProfileExists
-            | Self::NotTaken
+            | Self::Rejected
             | Self::NotFound
             | Self::MethodNotAllowed
             | Self::Unauthenticated
@@ -211,8 +211,8 @@ impl Kind {
     }
 }
 
-impl Failure {
-    pub(super) fn new(kind: Kind, detail: impl Into<String>) -> Self {
+impl ApiError {
+    pub(super) fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
         Self {
             kind,
             detail: detail.into(),
@@ -224,18 +224,18 @@ impl Failure {
     pub(super) fn unknown_parameter(name: &str, known: &str) -> Self {
         let name: String = name.chars().take(64).collect();
         let detail = format!("there is no parameter {name:?}; there are {known}");
-        Self::new(Kind::UnknownParameter, detail).of(&name)
+        Self::new(ProblemKind::UnknownParameter, detail).with_parameter(&name)
     }
 
     /// Sets the offending parameter.
-    pub(super) fn of(mut self, parameter: &str) -> Self {
+    pub(super) fn with_parameter(mut self, parameter: &str) -> Self {
         self.parameter = Some(parameter.to_owned());
         self
     }
 
     /// Adds the path of the request.
-    pub(super) fn at(self, path: &str) -> Located {
-        Located {
+    pub(super) fn at_path(self, path: &str) -> LocatedError {
+        LocatedError {
             kind: self.kind,
             problem: Problem {
                 kind: self.kind.reference().to_owned(),
@@ -249,68 +249,68 @@ impl Failure {
     }
 }
 
-impl From<QueryError> for Failure {
+impl From<QueryError> for ApiError {
     fn from(error: QueryError) -> Self {
         let kind = match error {
-            QueryError::Unknown { .. } => Kind::UnknownParameter,
+            QueryError::Unknown { .. } => ProblemKind::UnknownParameter,
             QueryError::Repeated(_)
             | QueryError::Value { .. }
             | QueryError::Type { .. }
             | QueryError::Selector(_)
-            | QueryError::Continue(_) => Kind::InvalidParameter,
+            | QueryError::Continue(_) => ProblemKind::InvalidParameter,
         };
-        Self::new(kind, chain(&error)).of(error.parameter())
+        Self::new(kind, chain(&error)).with_parameter(error.parameter())
     }
 }
 
-impl From<UsageQueryError> for Failure {
+impl From<UsageQueryError> for ApiError {
     fn from(error: UsageQueryError) -> Self {
         let kind = match error {
-            UsageQueryError::Unknown(_) => Kind::UnknownParameter,
+            UsageQueryError::Unknown(_) => ProblemKind::UnknownParameter,
             UsageQueryError::Repeated(_)
             | UsageQueryError::Value { .. }
-            | UsageQueryError::Continue(_) => Kind::InvalidParameter,
+            | UsageQueryError::Continue(_) => ProblemKind::InvalidParameter,
         };
-        Self::new(kind, chain(&error)).of(error.parameter())
+        Self::new(kind, chain(&error)).with_parameter(error.parameter())
     }
 }
 
-impl From<AvailabilityQueryError> for Failure {
+impl From<AvailabilityQueryError> for ApiError {
     fn from(error: AvailabilityQueryError) -> Self {
         let kind = match error {
-            AvailabilityQueryError::Unknown(_) => Kind::UnknownParameter,
+            AvailabilityQueryError::Unknown(_) => ProblemKind::UnknownParameter,
             AvailabilityQueryError::Value { .. } | AvailabilityQueryError::TooMany(_) => {
-                Kind::InvalidParameter
+                ProblemKind::InvalidParameter
             }
         };
-        Self::new(kind, chain(&error)).of(error.parameter())
+        Self::new(kind, chain(&error)).with_parameter(error.parameter())
     }
 }
 
-impl From<RequestError> for Failure {
+impl From<RequestError> for ApiError {
     fn from(error: RequestError) -> Self {
-        Self::new(Kind::InvalidBody, error.problem).of(error.field)
+        Self::new(ProblemKind::InvalidBody, error.problem).with_parameter(error.field)
     }
 }
 
-impl From<&Refused> for Failure {
-    fn from(refused: &Refused) -> Self {
+impl From<&AccessError> for ApiError {
+    fn from(refused: &AccessError) -> Self {
         let kind = match refused.kind() {
-            refused::Kind::Unauthenticated => Kind::Unauthenticated,
-            refused::Kind::BadProxy => Kind::UntrustedProxy,
-            refused::Kind::Forbidden => Kind::Forbidden,
-            refused::Kind::Crossing => Kind::CrossSite,
-            refused::Kind::Host => Kind::UnknownHost,
-            refused::Kind::NotFound => Kind::NotFound,
-            refused::Kind::Method => Kind::MethodNotAllowed,
-            refused::Kind::Unchecked => Kind::Unchecked,
+            error::AccessErrorKind::Unauthenticated => ProblemKind::Unauthenticated,
+            error::AccessErrorKind::UntrustedProxy => ProblemKind::UntrustedProxy,
+            error::AccessErrorKind::Forbidden => ProblemKind::Forbidden,
+            error::AccessErrorKind::CrossSite => ProblemKind::CrossSite,
+            error::AccessErrorKind::Host => ProblemKind::UnknownHost,
+            error::AccessErrorKind::NotFound => ProblemKind::NotFound,
+            error::AccessErrorKind::Method => ProblemKind::MethodNotAllowed,
+            error::AccessErrorKind::ReviewUnavailable => ProblemKind::ReviewUnavailable,
         };
         Self::new(kind, chain(refused))
     }
 }
 
 /// Carries the error to the middleware that adds the path.
-impl IntoResponse for Failure {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = self.kind.status().into_response();
         response.extensions_mut().insert(self);
@@ -318,7 +318,7 @@ impl IntoResponse for Failure {
     }
 }
 
-impl IntoResponse for Located {
+impl IntoResponse for LocatedError {
     fn into_response(self) -> Response {
         let mut response = (self.kind.status(), Json(self.problem)).into_response();
         let headers = response.headers_mut();
@@ -329,7 +329,7 @@ impl IntoResponse for Located {
         if let Some(seconds) = self.kind.retry_after() {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static(seconds));
         }
-        if self.kind == Kind::Unauthenticated {
+        if self.kind == ProblemKind::Unauthenticated {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response

@@ -15,14 +15,14 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::Api;
-use super::events::{AHEAD, KEEP_ALIVE, PATIENCE};
-use super::nodes::Pairs;
-use super::problem::{Failure, Kind};
-use super::profiles::{Which, once};
-use super::seen::Seen;
+use super::events::{BUFFERED_EVENTS, KEEP_ALIVE, SEND_TIMEOUT};
+use super::nodes::QueryPairs;
+use super::problem::{ApiError, ProblemKind};
+use super::profiles::{ProfileFilter, single_values};
+use super::visibility::ReaderVisibility;
 use crate::aggregator::clock::Moment;
-use crate::aggregator::feed::Feed;
-use crate::aggregator::profiles::{AGAIN, Judged};
+use crate::aggregator::profiles::{AGAIN, ProfileReport};
+use crate::aggregator::task_stream::TaskStream;
 use crate::aggregator::view::View;
 use crate::domain::access::Sight;
 use crate::domain::stream::Digest;
@@ -33,14 +33,14 @@ use crate::wire::hardware_profiles::events::ProfileEvent;
 type Sender = mpsc::Sender<Result<Message, axum::Error>>;
 
 /// The reader disconnected.
-struct Gone;
+struct Disconnected;
 
 /// Filter and visibility of a stream.
 #[derive(Debug)]
-struct Following {
+struct ProfileStream {
     view: View,
-    which: Which,
-    sight: Sight,
+    filter: ProfileFilter,
+    visibility: Sight,
 }
 
 /// Identity of a profile for clients: namespace, name and kind.
@@ -72,70 +72,74 @@ type Key<'a> = (&'a str, &'a str, &'a str);
 )]
 pub(super) async fn follow_profiles(
     State(api): State<Api>,
-    Seen(sight): Seen,
-    Pairs(pairs): Pairs,
+    ReaderVisibility(sight): ReaderVisibility,
+    QueryPairs(pairs): QueryPairs,
     headers: HeaderMap,
-) -> Result<impl IntoResponse, Failure> {
-    let [type_name, namespace, changes] = once(pairs, ["type", "namespace", "changes"])?;
+) -> Result<impl IntoResponse, ApiError> {
+    let [type_name, namespace, changes] = single_values(pairs, ["type", "namespace", "changes"])?;
     let only_changes = match changes.as_deref() {
         None => false,
         Some("only") => true,
         Some(other) => {
             let other: String = other.chars().take(64).collect();
             let detail = format!("the parameter changes cannot be {other:?}; it can be only");
-            return Err(Failure::new(Kind::InvalidParameter, detail).of("changes"));
+            return Err(
+                ApiError::new(ProblemKind::InvalidParameter, detail).with_parameter("changes")
+            );
         }
     };
     let permit = Arc::clone(&api.streams).try_acquire_owned().map_err(|_| {
         let detail = "as many event streams are open as there may be; try again later, or ask for /api/v1/profiles";
-        Failure::new(Kind::TooManyStreams, detail)
+        ApiError::new(ProblemKind::TooManyStreams, detail)
     })?;
     let last = headers.get("last-event-id");
     let last = last.and_then(|value| value.to_str().ok().map(str::to_owned));
-    let following = Following {
+    let following = ProfileStream {
         view: api.view,
-        which: Which {
+        filter: ProfileFilter {
             type_name,
             namespace,
         },
-        sight,
+        visibility: sight,
     };
-    let events = Feed::start(AHEAD, |sender| async move {
-        let _gone = following.feed((last, only_changes), &sender, permit).await;
+    let events = TaskStream::start(BUFFERED_EVENTS, |sender| async move {
+        let _gone = following.run((last, only_changes), &sender, permit).await;
     });
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
     Ok(Sse::new(events).keep_alive(keep_alive))
 }
 
-impl Following {
+impl ProfileStream {
     /// Sends events until the reader disconnects. Holds the permit for that time.
-    async fn feed(
+    async fn run(
         self,
         (last, only_changes): (Option<String>, bool),
         to: &Sender,
         _permit: OwnedSemaphorePermit,
-    ) -> Result<(), Gone> {
+    ) -> Result<(), Disconnected> {
         let mut apart = interval(AGAIN);
         apart.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut told = self.now().await;
+        let mut told = self.current_report().await;
         // A client that reconnects with an older ID missed changes, even if it requested changes only.
         let is_known = match last {
             Some(last) => last == self.id(&told),
             None => only_changes,
         };
         if !is_known {
-            self.tell(&Judged::default(), &told, to).await?;
+            self.send_changes(&ProfileReport::default(), &told, to)
+                .await?;
         }
         let mut notice = self.notice();
         self.synced((&told, notice.as_deref()), to).await?;
         loop {
             tokio::select! {
                 _ = apart.tick() => {}
-                () = to.closed() => return Err(Gone),
+                () = to.closed() => return Err(Disconnected),
             }
-            let now = self.now().await;
+            let now = self.current_report().await;
             let before = std::mem::replace(&mut notice, self.notice());
-            let is_other = now.revision != told.revision && self.tell(&told, &now, to).await?;
+            let is_other =
+                now.revision != told.revision && self.send_changes(&told, &now, to).await?;
             if is_other || notice != before {
                 self.synced((&now, notice.as_deref()), to).await?;
             }
@@ -143,16 +147,21 @@ impl Following {
         }
     }
 
-    async fn now(&self) -> Arc<Judged> {
+    async fn current_report(&self) -> Arc<ProfileReport> {
         self.view.profiles().judged(self.view.fleet()).await
     }
 
     fn notice(&self) -> Option<String> {
-        self.view.profiles_notice(&self.sight)
+        self.view.profiles_notice(&self.visibility)
     }
 
     /// Sends the difference between two results; returns whether there is any.
-    async fn tell(&self, old: &Judged, new: &Judged, to: &Sender) -> Result<bool, Gone> {
+    async fn send_changes(
+        &self,
+        old: &ProfileReport,
+        new: &ProfileReport,
+        to: &Sender,
+    ) -> Result<bool, Disconnected> {
         let mut before: BTreeMap<Key<'_>, &ProfileRow> = self.rows(old).collect();
         let mut any = false;
         for (key, row) in self.rows(new) {
@@ -175,9 +184,12 @@ impl Following {
         Ok(any)
     }
 
-    fn rows<'a>(&'a self, judged: &'a Judged) -> impl Iterator<Item = (Key<'a>, &'a ProfileRow)> {
-        let rows = judged.seen(&self.sight).map(|(row, _)| row);
-        let rows = rows.filter(|row| self.which.has(row));
+    fn rows<'a>(
+        &'a self,
+        judged: &'a ProfileReport,
+    ) -> impl Iterator<Item = (Key<'a>, &'a ProfileRow)> {
+        let rows = judged.visible_to(&self.visibility).map(|(row, _)| row);
+        let rows = rows.filter(|row| self.filter.matches(row));
         rows.map(|row| {
             let key = (&*row.namespace, &*row.name, &*row.object_kind);
             (key, row)
@@ -186,9 +198,9 @@ impl Following {
 
     async fn synced(
         &self,
-        (judged, notice): (&Judged, Option<&str>),
+        (judged, notice): (&ProfileReport, Option<&str>),
         to: &Sender,
-    ) -> Result<(), Gone> {
+    ) -> Result<(), Disconnected> {
         let event = ProfileEvent::Synced {
             revision: judged.revision,
             notice: notice.map(ToOwned::to_owned),
@@ -197,23 +209,28 @@ impl Following {
     }
 
     /// Event ID: identifies the aggregator's run, the revision, and the filter with the visibility.
-    fn id(&self, judged: &Judged) -> String {
-        let of = format!("{:?} {:?}", self.which, self.sight);
+    fn id(&self, judged: &ProfileReport) -> String {
+        let of = format!("{:?} {:?}", self.filter, self.visibility);
         let start = self.view.clock().wall(Moment::default()).as_millisecond();
         format!(
             "{start:x}-{}-{:016x}",
             judged.revision,
-            Digest::of(of.as_bytes()).get()
+            Digest::from_bytes(of.as_bytes()).get()
         )
     }
 
-    async fn send(&self, to: &Sender, event: ProfileEvent, id: Option<String>) -> Result<(), Gone> {
+    async fn send(
+        &self,
+        to: &Sender,
+        event: ProfileEvent,
+        id: Option<String>,
+    ) -> Result<(), Disconnected> {
         let message = Message::default().event(event.name()).json_data(&event);
         let message = match id {
             Some(id) => message.map(|message| message.id(id)),
             None => message,
         };
-        let sent = timeout(PATIENCE, to.send(message)).await;
-        sent.map_err(|_| Gone)?.map_err(|_| Gone)
+        let sent = timeout(SEND_TIMEOUT, to.send(message)).await;
+        sent.map_err(|_| Disconnected)?.map_err(|_| Disconnected)
     }
 }

@@ -7,33 +7,35 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 
 use super::Api;
-use super::answers::{Asked, Tagged};
-use super::body::Sent;
-use super::nodes::Pairs;
-use super::problem::{Failure, Kind};
-use super::seen::Seen;
-use crate::aggregator::profiles::{Judged, NoDraft};
+use super::body::JsonBody;
+use super::nodes::QueryPairs;
+use super::problem::{ApiError, ProblemKind};
+use super::response_cache::{ResponseKey, TaggedDocument};
+use super::visibility::ReaderVisibility;
+use crate::aggregator::profiles::{ProfileDraftError, ProfileReport};
 use crate::domain::access::Sight;
-use crate::domain::hardware_profile::{CountError, Counts, Draft, Refusal, Said};
+use crate::domain::hardware_profile::{
+    CountError, CountOverride, Draft, DraftError, ProfileAnnotations,
+};
 use crate::wire::api::{API_VERSION, Problem};
+use crate::wire::hardware_profiles::create_request::{CountsJson, ProfileOrder, field_path};
 use crate::wire::hardware_profiles::document::{
     HardwareProfileList, ProfileDetail, ProfileDraft, ProfileList, ProfileRow,
 };
-use crate::wire::hardware_profiles::order::{CountsJson, ProfileOrder, place};
 use crate::wire::hardware_profiles::{object, yaml};
 
 /// Filter of profiles.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Which {
+pub(super) struct ProfileFilter {
     /// Type; `None` matches any.
     pub(super) type_name: Option<String>,
     /// Namespace; `None` matches any.
     pub(super) namespace: Option<String>,
 }
 
-impl Which {
+impl ProfileFilter {
     /// Returns whether the profile matches.
-    pub(super) fn has(&self, row: &ProfileRow) -> bool {
+    pub(super) fn matches(&self, row: &ProfileRow) -> bool {
         let mut names = self.type_name.iter();
         let mut namespaces = self.namespace.iter();
         names.all(|name| row.types.contains(name)) && namespaces.all(|of| row.namespace == *of)
@@ -53,29 +55,29 @@ impl Which {
 )]
 pub(super) async fn hardware_profiles(
     State(api): State<Api>,
-    Seen(sight): Seen,
-    pairs: Pairs,
+    ReaderVisibility(sight): ReaderVisibility,
+    pairs: QueryPairs,
     headers: HeaderMap,
-) -> Result<Response, Failure> {
-    pairs.none()?;
-    let judged = judged(&api).await;
-    let asked = Asked {
+) -> Result<Response, ApiError> {
+    pairs.expect_empty()?;
+    let judged = current_report(&api).await;
+    let asked = ResponseKey {
         path: "/api/hardware-profiles",
-        which: Which::default(),
+        filter: ProfileFilter::default(),
         types: sight.types.clone(),
         notice: api.view.profiles_notice(&sight),
     };
-    let answer = api.answers.answer(&judged, asked, |asked| {
-        let rows = judged.seen(&sight).map(|(row, _)| row);
+    let answer = api.answers.get_or_create(&judged, asked, |asked| {
+        let rows = judged.visible_to(&sight).map(|(row, _)| row);
         let enabled = rows.filter(|row| row.enabled);
-        Tagged::of(&HardwareProfileList {
+        TaggedDocument::serialize(&HardwareProfileList {
             api_version: API_VERSION.to_owned(),
             kind: "HardwareProfileList".to_owned(),
             notice: asked.notice.clone(),
             items: enabled.map(ProfileRow::short).collect(),
         })
     })?;
-    Ok(answer.answer(&headers))
+    Ok(answer.into_response_for(&headers))
 }
 
 /// Hardware profiles, what they reach and what is wrong with them
@@ -95,25 +97,25 @@ pub(super) async fn hardware_profiles(
 )]
 pub(super) async fn profiles(
     State(api): State<Api>,
-    Seen(sight): Seen,
-    Pairs(pairs): Pairs,
+    ReaderVisibility(sight): ReaderVisibility,
+    QueryPairs(pairs): QueryPairs,
     headers: HeaderMap,
-) -> Result<Response, Failure> {
-    let [type_name, namespace] = once(pairs, ["type", "namespace"])?;
-    let judged = judged(&api).await;
-    let asked = Asked {
+) -> Result<Response, ApiError> {
+    let [type_name, namespace] = single_values(pairs, ["type", "namespace"])?;
+    let judged = current_report(&api).await;
+    let asked = ResponseKey {
         path: "/api/v1/profiles",
-        which: Which {
+        filter: ProfileFilter {
             type_name,
             namespace,
         },
         types: sight.types.clone(),
         notice: api.view.profiles_notice(&sight),
     };
-    let answer = api.answers.answer(&judged, asked, |asked| {
-        let rows = judged.seen(&sight).map(|(row, _)| row);
-        let rows = rows.filter(|row| asked.which.has(row));
-        Tagged::of(&ProfileList {
+    let answer = api.answers.get_or_create(&judged, asked, |asked| {
+        let rows = judged.visible_to(&sight).map(|(row, _)| row);
+        let rows = rows.filter(|row| asked.filter.matches(row));
+        TaggedDocument::serialize(&ProfileList {
             api_version: API_VERSION.to_owned(),
             kind: "ProfileList".to_owned(),
             source: judged.source.to_owned(),
@@ -121,7 +123,7 @@ pub(super) async fn profiles(
             items: rows.cloned().collect(),
         })
     })?;
-    Ok(answer.answer(&headers))
+    Ok(answer.into_response_for(&headers))
 }
 
 /// One hardware profile by its name alone
@@ -139,14 +141,14 @@ pub(super) async fn profiles(
 )]
 pub(super) async fn profile(
     State(api): State<Api>,
-    Seen(sight): Seen,
-    pairs: Pairs,
+    ReaderVisibility(sight): ReaderVisibility,
+    pairs: QueryPairs,
     headers: HeaderMap,
     name: Result<Path<String>, PathRejection>,
-) -> Result<Response, Failure> {
-    pairs.none()?;
-    let Path(name) = name.map_err(|_| not_text())?;
-    one((&api, &sight), &headers, (None, &name)).await
+) -> Result<Response, ApiError> {
+    pairs.expect_empty()?;
+    let Path(name) = name.map_err(|_| invalid_utf8())?;
+    respond_with_profile((&api, &sight), &headers, (None, &name)).await
 }
 
 /// One hardware profile
@@ -167,14 +169,14 @@ pub(super) async fn profile(
 )]
 pub(super) async fn profile_in_namespace(
     State(api): State<Api>,
-    Seen(sight): Seen,
-    pairs: Pairs,
+    ReaderVisibility(sight): ReaderVisibility,
+    pairs: QueryPairs,
     headers: HeaderMap,
     key: Result<Path<(String, String)>, PathRejection>,
-) -> Result<Response, Failure> {
-    pairs.none()?;
-    let Path((namespace, name)) = key.map_err(|_| not_text())?;
-    one((&api, &sight), &headers, (Some(&namespace), &name)).await
+) -> Result<Response, ApiError> {
+    pairs.expect_empty()?;
+    let Path((namespace, name)) = key.map_err(|_| invalid_utf8())?;
+    respond_with_profile((&api, &sight), &headers, (Some(&namespace), &name)).await
 }
 
 /// A new hardware profile for nodes or for a type; nothing is made by asking
@@ -201,14 +203,14 @@ pub(super) async fn profile_in_namespace(
 )]
 pub(super) async fn profile_draft(
     State(api): State<Api>,
-    Pairs(pairs): Pairs,
-) -> Result<Json<ProfileDraft>, Failure> {
-    let wish = order(pairs)?
-        .wish()
-        .map_err(|error| Failure::new(Kind::InvalidParameter, error.problem).of(error.field))?;
+    QueryPairs(pairs): QueryPairs,
+) -> Result<Json<ProfileDraft>, ApiError> {
+    let wish = to_request(pairs)?.draft_request().map_err(|error| {
+        ApiError::new(ProblemKind::InvalidParameter, error.problem).with_parameter(error.field)
+    })?;
     let drafted = api.view.profiles().draft(api.view.fleet(), wish).await;
     let of_counts = |_: &CountError| "counts".to_owned();
-    let drafted = drafted.map_err(|why| undrafted(why, of_counts, "tolerate"))?;
+    let drafted = drafted.map_err(|why| draft_failure(why, of_counts, "tolerate"))?;
     Ok(Json(document(drafted)))
 }
 
@@ -230,15 +232,16 @@ pub(super) async fn profile_draft(
 )]
 pub(super) async fn posted_draft(
     State(api): State<Api>,
-    pairs: Pairs,
-    Sent(asked): Sent<ProfileOrder>,
-) -> Result<Json<ProfileDraft>, Failure> {
-    pairs.none()?;
-    let wish = asked.wish();
-    let wish =
-        wish.map_err(|error| Failure::new(Kind::InvalidBody, error.problem).of(error.field))?;
+    pairs: QueryPairs,
+    JsonBody(asked): JsonBody<ProfileOrder>,
+) -> Result<Json<ProfileDraft>, ApiError> {
+    pairs.expect_empty()?;
+    let wish = asked.draft_request();
+    let wish = wish.map_err(|error| {
+        ApiError::new(ProblemKind::InvalidBody, error.problem).with_parameter(error.field)
+    })?;
     let drafted = api.view.profiles().draft(api.view.fleet(), wish).await;
-    let drafted = drafted.map_err(|why| undrafted(why, place, "tolerations"))?;
+    let drafted = drafted.map_err(|why| draft_failure(why, field_path, "tolerations"))?;
     Ok(Json(document(drafted)))
 }
 
@@ -254,18 +257,18 @@ fn document(drafted: Draft) -> ProfileDraft {
     }
 }
 
-async fn judged(api: &Api) -> std::sync::Arc<Judged> {
+async fn current_report(api: &Api) -> std::sync::Arc<ProfileReport> {
     api.view.profiles().judged(api.view.fleet()).await
 }
 
-async fn one(
+async fn respond_with_profile(
     (api, sight): (&Api, &Sight),
     headers: &HeaderMap,
     (namespace, name): (Option<&str>, &str),
-) -> Result<Response, Failure> {
-    let judged = judged(api).await;
-    let found: Vec<&(ProfileRow, Said)> = judged
-        .seen(sight)
+) -> Result<Response, ApiError> {
+    let judged = current_report(api).await;
+    let found: Vec<&(ProfileRow, ProfileAnnotations)> = judged
+        .visible_to(sight)
         .filter(|(row, _)| row.name == name && namespace.is_none_or(|of| row.namespace == of))
         .collect();
     let (row, said) = match found.as_slice() {
@@ -273,7 +276,7 @@ async fn one(
             let name: String = name.chars().take(64).collect();
             let detail =
                 format!("there is no profile {name:?}; /api/v1/profiles lists those there are");
-            return Err(Failure::new(Kind::UnknownProfile, detail).of("name"));
+            return Err(ApiError::new(ProblemKind::UnknownProfile, detail).with_parameter("name"));
         }
         // If a namespace has profiles of both kinds, the current kind sorts first and is returned.
         [first, others @ ..]
@@ -289,10 +292,10 @@ async fn one(
                 "several namespaces have a profile of this name: {}; say /api/v1/profiles/NAMESPACE/NAME",
                 namespaces.join(", ")
             );
-            return Err(Failure::new(Kind::AmbiguousProfile, detail).of("name"));
+            return Err(ApiError::new(ProblemKind::AmbiguousProfile, detail).with_parameter("name"));
         }
     };
-    let answer = Tagged::of(&ProfileDetail {
+    let answer = TaggedDocument::serialize(&ProfileDetail {
         api_version: API_VERSION.to_owned(),
         kind: "Profile".to_owned(),
         notice: api.view.profiles_notice(sight),
@@ -300,34 +303,38 @@ async fn one(
         created_by: said.by.clone(),
         reason: said.reason.clone(),
     })?;
-    Ok(answer.answer(headers))
+    Ok(answer.into_response_for(headers))
 }
 
-fn not_text() -> Failure {
-    Failure::new(Kind::UnknownProfile, "the name in the path is not UTF-8").of("name")
+fn invalid_utf8() -> ApiError {
+    ApiError::new(
+        ProblemKind::UnknownProfile,
+        "the name in the path is not UTF-8",
+    )
+    .with_parameter("name")
 }
 
 /// Values of parameters that allow one value each; an empty value counts as absent.
-pub(super) fn once<const N: usize>(
+pub(super) fn single_values<const N: usize>(
     pairs: Vec<(String, String)>,
     names: [&str; N],
-) -> Result<[Option<String>; N], Failure> {
+) -> Result<[Option<String>; N], ApiError> {
     let mut values = [const { None }; N];
     for (name, value) in pairs {
         let known = names.iter().position(|known| *known == name);
         let Some(field) = known.and_then(|at| values.get_mut(at)) else {
-            return Err(Failure::unknown_parameter(&name, &names.join(", ")));
+            return Err(ApiError::unknown_parameter(&name, &names.join(", ")));
         };
         if field.replace(value).is_some() {
             let detail = format!("{name} is given more than once");
-            return Err(Failure::new(Kind::InvalidParameter, detail).of(&name));
+            return Err(ApiError::new(ProblemKind::InvalidParameter, detail).with_parameter(&name));
         }
     }
     Ok(values.map(|value| value.filter(|value| !value.is_empty())))
 }
 
 /// Converts the parameters to the equivalent request document.
-fn order(pairs: Vec<(String, String)>) -> Result<ProfileOrder, Failure> {
+fn to_request(pairs: Vec<(String, String)>) -> Result<ProfileOrder, ApiError> {
     let names = [
         "nodes",
         "type",
@@ -347,7 +354,7 @@ fn order(pairs: Vec<(String, String)>) -> Result<ProfileOrder, Failure> {
         display_name,
         counts,
         tolerate,
-    ] = once(pairs, names)?;
+    ] = single_values(pairs, names)?;
     let listed = |text: Option<String>| -> Option<Vec<String>> {
         let text = text?;
         let all = text.split(',').map(str::trim);
@@ -355,9 +362,11 @@ fn order(pairs: Vec<(String, String)>) -> Result<ProfileOrder, Failure> {
         Some(all.map(str::to_owned).collect())
     };
     let counts = listed(counts).unwrap_or_default().into_iter().map(|text| {
-        let counts: Result<Counts, _> = text.parse();
+        let counts: Result<CountOverride, _> = text.parse();
         let counts = counts.map(CountsJson::from);
-        counts.map_err(|error| Failure::new(Kind::InvalidParameter, error.to_string()).of("counts"))
+        counts.map_err(|error| {
+            ApiError::new(ProblemKind::InvalidParameter, error.to_string()).with_parameter("counts")
+        })
     });
     Ok(ProfileOrder {
         nodes: listed(nodes).unwrap_or_default(),
@@ -373,15 +382,22 @@ fn order(pairs: Vec<(String, String)>) -> Result<ProfileOrder, Failure> {
 }
 
 /// Error of drafting a profile. `at` names the field of an invalid count, and `taints` the field of tolerated taints.
-pub(super) fn undrafted(why: NoDraft, at: impl Fn(&CountError) -> String, taints: &str) -> Failure {
+pub(super) fn draft_failure(
+    why: ProfileDraftError,
+    at: impl Fn(&CountError) -> String,
+    taints: &str,
+) -> ApiError {
     match why {
-        NoDraft::NoCluster(why) => Failure::new(Kind::NoCluster, why),
-        NoDraft::Refused(Refusal::Counts(error)) => {
-            Failure::new(Kind::UnsuitableNodes, error.to_string()).of(&at(&error))
+        ProfileDraftError::NoCluster(why) => ApiError::new(ProblemKind::NoCluster, why),
+        ProfileDraftError::Refused(DraftError::Counts(error)) => {
+            ApiError::new(ProblemKind::UnsuitableNodes, error.to_string())
+                .with_parameter(&at(&error))
         }
-        NoDraft::Refused(why @ Refusal::NoSuchTaint { .. }) => {
-            Failure::new(Kind::UnsuitableNodes, why.to_string()).of(taints)
+        ProfileDraftError::Refused(why @ DraftError::NoSuchTaint { .. }) => {
+            ApiError::new(ProblemKind::UnsuitableNodes, why.to_string()).with_parameter(taints)
         }
-        NoDraft::Refused(why) => Failure::new(Kind::UnsuitableNodes, why.to_string()),
+        ProfileDraftError::Refused(why) => {
+            ApiError::new(ProblemKind::UnsuitableNodes, why.to_string())
+        }
     }
 }

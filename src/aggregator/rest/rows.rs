@@ -1,15 +1,15 @@
 //! Nodes and types as served by the API.
 
 use crate::aggregator::clock::{Clock, Moment};
-use crate::aggregator::fleet::{Fleet, Node, TypeOfFleet};
-use crate::book::Names;
+use crate::aggregator::fleet::{Fleet, Node, TypeTotals};
+use crate::config_files::AvailableLayouts;
 use crate::domain::access::Types;
 use crate::wire::api::{
     API_VERSION, DeviceLayoutJson, LayoutName, LayoutNames, LayoutRow, NodeDetail, NodeRow,
     NodeType, TypeList, TypeRow,
 };
 use crate::wire::inventory::Document;
-use crate::wire::status::Status;
+use crate::wire::status::NodeStatus;
 
 /// Converts a node to a list item as of `now`.
 pub fn row(node: &Node, clock: &Clock, now: Moment) -> NodeRow {
@@ -35,7 +35,7 @@ pub fn row(node: &Node, clock: &Clock, now: Moment) -> NodeRow {
 }
 
 /// Converts a node with its devices as of `now`. `status` is decoded from its parts.
-pub fn detail(node: &Node, status: &Status, clock: &Clock, now: Moment) -> NodeDetail {
+pub fn detail(node: &Node, status: &NodeStatus, clock: &Clock, now: Moment) -> NodeDetail {
     let labels = node.labels.iter();
     let mut row = row(node, clock, now);
     if let (Some(shown), Some(told)) = (&mut row.layout, &status.layout) {
@@ -57,7 +57,7 @@ pub fn detail(node: &Node, status: &Status, clock: &Clock, now: Moment) -> NodeD
 }
 
 /// Converts the layouts that can be planned on `node`.
-pub fn layouts(node: &Node, names: Names, notice: Option<String>) -> LayoutNames {
+pub fn layouts(node: &Node, names: AvailableLayouts, notice: Option<String>) -> LayoutNames {
     let item = |source: &'static str| {
         move |name: String| LayoutName {
             name,
@@ -76,8 +76,8 @@ pub fn layouts(node: &Node, names: Names, notice: Option<String>) -> LayoutNames
 }
 
 /// Converts the types in `all` that the reader is allowed to see.
-pub fn types(fleet: &Fleet, all: &[TypeOfFleet], seen: &Types) -> TypeList {
-    let row = |one: &TypeOfFleet| TypeRow {
+pub fn types(fleet: &Fleet, all: &[TypeTotals], seen: &Types) -> TypeList {
+    let row = |one: &TypeTotals| TypeRow {
         of_all: one.counts.clone().into(),
         nodes: one.nodes,
         nodes_without_agent: one.without_agent,
@@ -90,7 +90,7 @@ pub fn types(fleet: &Fleet, all: &[TypeOfFleet], seen: &Types) -> TypeList {
         items: {
             let types = all
                 .iter()
-                .filter(|one| seen.has(one.counts.type_name.as_ref()));
+                .filter(|one| seen.contains(one.counts.type_name.as_ref()));
             types.map(row).collect()
         },
     }
@@ -104,26 +104,26 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::aggregator::fleet::{Freshness, Gist, Origin};
+    use crate::aggregator::fleet::{Freshness, ReportingAgent, StatusDigest};
     use crate::domain::inventory::Condition::PciOnly;
     use crate::domain::inventory::{Device, Vendor};
     use crate::domain::labels::LabelSet;
     use crate::domain::stream::{Parts, Run};
-    use crate::wire::inventory::tests::any;
+    use crate::wire::inventory::tests::strategies;
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(96))]
 
         #[test]
-        fn counts_add_up_to_the_devices_whatever_the_hardware_says(inventory in any::inventory()) {
-            let origin = Origin {
+        fn device_counts_add_up_for_any_inventory(inventory in strategies::inventory()) {
+            let origin = ReportingAgent {
                 name: "n".parse().unwrap(),
                 run: Run { epoch: 1, boot_id: "b".to_owned() },
                 agent_version: "1".to_owned(),
             };
             let freshness = Freshness::new(Moment::default(), Duration::from_secs(1));
             let labels = Arc::new(LabelSet::default());
-            let node = Node::new(origin, Parts::default(), Gist::of(&inventory, labels, None), freshness);
+            let node = Node::new(origin, Parts::default(), StatusDigest::new(&inventory, labels, None), freshness);
             let clock = Clock::start();
             // Neuron devices that the driver reports but the PCI bus does not count too.
             let may_be_one = |one: &&Device| {

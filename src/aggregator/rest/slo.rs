@@ -4,10 +4,10 @@ use axum::Json;
 use axum::extract::State;
 
 use super::Api;
-use super::body::Sent;
-use super::nodes::Pairs;
-use super::problem::{Failure, Kind};
-use super::seen::Seen;
+use super::body::JsonBody;
+use super::nodes::QueryPairs;
+use super::problem::{ApiError, ProblemKind};
+use super::visibility::ReaderVisibility;
 use crate::aggregator::slo::{self, SloError};
 use crate::wire::api::Problem;
 use crate::wire::slo::{SloAnswer, SloRequest};
@@ -28,14 +28,14 @@ use crate::wire::slo::{SloAnswer, SloRequest};
 )]
 pub(super) async fn meet(
     State(api): State<Api>,
-    Seen(sight): Seen,
-    pairs: Pairs,
-    Sent(asked): Sent<SloRequest>,
-) -> Result<Json<SloAnswer>, Failure> {
-    pairs.none()?;
-    let answer = slo::meet(&api.view, &sight, asked).await;
+    ReaderVisibility(sight): ReaderVisibility,
+    pairs: QueryPairs,
+    JsonBody(asked): JsonBody<SloRequest>,
+) -> Result<Json<SloAnswer>, ApiError> {
+    pairs.expect_empty()?;
+    let answer = slo::evaluate_objectives(&api.view, &sight, asked).await;
     answer.map(Json).map_err(|error| match error {
         SloError::Request(error) => error.into(),
-        SloError::Ended => Failure::new(Kind::Internal, error.to_string()),
+        SloError::Panicked => ApiError::new(ProblemKind::Internal, error.to_string()),
     })
 }

@@ -4,14 +4,14 @@ use axum::Json;
 use axum::extract::State;
 use tokio::task::yield_now;
 
-use super::nodes::Pairs;
-use super::problem::{Failure, Kind};
-use super::seal::Seal;
-use super::seen::Seen;
+use super::nodes::QueryPairs;
+use super::problem::{ApiError, ProblemKind};
+use super::token_cipher::TokenCipher;
+use super::visibility::ReaderVisibility;
 use super::{Api, openapi};
 use crate::aggregator::usage::summary::Summary;
 use crate::aggregator::usage::{Query, Search};
-use crate::domain::access::{Question, Resource, Verb};
+use crate::domain::access::{AccessReview, Resource, Verb};
 use crate::wire::api::{API_VERSION, Problem};
 use crate::wire::usage::{UsageList, UsageRow, UsageSum, UsageSummary};
 
@@ -38,13 +38,13 @@ use crate::wire::usage::{UsageList, UsageRow, UsageSum, UsageSummary};
 )]
 pub(super) async fn usage(
     State(api): State<Api>,
-    Seen(sight): Seen,
-    Pairs(pairs): Pairs,
-) -> Result<Json<UsageList>, Failure> {
+    ReaderVisibility(sight): ReaderVisibility,
+    QueryPairs(pairs): QueryPairs,
+) -> Result<Json<UsageList>, ApiError> {
     let pairs = if sight.nodes {
         pairs
     } else {
-        opened(&api.seal, pairs)?
+        decrypt_parameters(&api.seal, pairs)?
     };
     let query = Query::parse(pairs)?;
     let fleet = api.view.fleet();
@@ -56,8 +56,8 @@ pub(super) async fn usage(
     let mut page = search.page();
     let mut next = page.next.as_ref().map(ToString::to_string);
     if !sight.nodes {
-        page.items.iter_mut().for_each(UsageRow::hide_where);
-        next = next.and_then(|next| api.seal.seal(&next));
+        page.items.iter_mut().for_each(UsageRow::redact_location);
+        next = next.and_then(|next| api.seal.encrypt(&next));
     }
     Ok(Json(UsageList {
         api_version: API_VERSION.to_owned(),
@@ -80,9 +80,9 @@ pub(super) async fn usage(
 )]
 pub(super) async fn summary(
     State(api): State<Api>,
-    pairs: Pairs,
-) -> Result<Json<UsageSummary>, Failure> {
-    pairs.none()?;
+    pairs: QueryPairs,
+) -> Result<Json<UsageSummary>, ApiError> {
+    pairs.expect_empty()?;
     let fleet = api.view.fleet();
     let mut summary = Summary::new(&fleet, api.view.clock().now());
     // Other tasks share this thread.
@@ -94,8 +94,8 @@ pub(super) async fn summary(
         api_version: API_VERSION.to_owned(),
         kind: "UsageSummary".to_owned(),
         revision: fleet.revision,
-        stale_nodes: told.stale,
-        incomplete: told.is_cut,
+        stale_nodes: told.stale_nodes,
+        incomplete: told.is_truncated,
         items: told
             .holdings
             .iter()
@@ -105,18 +105,21 @@ pub(super) async fn summary(
 }
 
 /// Decrypts the continuation token and rejects the node filter, for readers who are not allowed to see nodes.
-fn opened(seal: &Seal, pairs: Vec<(String, String)>) -> Result<Vec<(String, String)>, Failure> {
+fn decrypt_parameters(
+    seal: &TokenCipher,
+    pairs: Vec<(String, String)>,
+) -> Result<Vec<(String, String)>, ApiError> {
     let pairs = pairs.into_iter().map(|(name, value)| match name.as_str() {
         "node" if !value.trim().is_empty() => {
-            let nodes = Question::all(Verb::List, Resource::Nodes);
+            let nodes = AccessReview::all(Verb::List, Resource::Nodes);
             let detail =
                 format!("the parameter node is for readers who may {nodes}, and you may not");
-            Err(Failure::new(Kind::Forbidden, detail).of("node"))
+            Err(ApiError::new(ProblemKind::Forbidden, detail).with_parameter("node"))
         }
         "continue" if !value.trim().is_empty() => {
-            let opened = seal.open(value.trim()).ok_or_else(|| {
+            let opened = seal.decrypt(value.trim()).ok_or_else(|| {
                 let detail = "the parameter continue cannot be used; begin again without it";
-                Failure::new(Kind::InvalidParameter, detail).of("continue")
+                ApiError::new(ProblemKind::InvalidParameter, detail).with_parameter("continue")
             });
             opened.map(|value| (name, value))
         }

@@ -13,49 +13,54 @@ use tracing::info;
 use super::StartError;
 use crate::aggregator::access::Guard;
 use crate::aggregator::availability::Counter;
-use crate::aggregator::creation::Maker;
-use crate::aggregator::plugin_configs::Keeper;
-use crate::aggregator::pod_types::Writer;
+use crate::aggregator::creation::ProfileCreator;
+use crate::aggregator::plugin_configs::PluginConfigController;
+use crate::aggregator::pod_types::PodTypeWriter;
 use crate::aggregator::profiles::Profiles;
 use crate::aggregator::view::View;
-use crate::book::profiles::ProfileBook;
-use crate::config::aggregator::{AggregatorSettings, ClusterSettings, PluginConfigs, PodTypes};
+use crate::config::aggregator::{
+    AggregatorSettings, ClusterSettings, PluginConfigSettings, PodAnnotationSettings,
+};
 use crate::config::kubernetes::ConfigMapName;
+use crate::config_files::profiles::HardwareProfileFile;
 use crate::k8s::client::Program;
-use crate::k8s::cluster::{Followed, Follower};
-use crate::k8s::hardware_profiles::{ProfileFollower, Writer as ProfileWriter};
-use crate::k8s::plugin_config::Shelf;
-use crate::k8s::pod_types::Pods;
+use crate::k8s::cluster::{ClusterWatcher, Followed};
+use crate::k8s::hardware_profiles::{ProfileWatcher, ProfileWriter};
+use crate::k8s::nvidia_plugin_config::PluginConfigMap;
+use crate::k8s::pod_annotations::PodAnnotationClient;
 
 /// The tasks, and the data for their readers.
 #[derive(Debug)]
-pub(super) struct Cluster {
+pub(super) struct ClusterTasks {
     availability: Counter,
-    follower: Option<Follower>,
-    profiles: Option<ProfileFollower>,
-    keeper: Option<Keeper>,
-    writer: Option<Writer>,
+    watcher: Option<ClusterWatcher>,
+    profiles: Option<ProfileWatcher>,
+    plugin_configs: Option<PluginConfigController>,
+    pod_types: Option<PodTypeWriter>,
 }
 
-impl Cluster {
+impl ClusterTasks {
     /// Creates the tasks that `settings` enable, without sending a request.
     pub(super) fn connect(
         runtime: &Runtime,
         settings: &AggregatorSettings,
         view: View,
     ) -> Result<Self, StartError> {
-        let follower = follower(runtime, settings.cluster())?;
-        let profiles = profile_follower(runtime, settings.cluster())?;
-        let book = settings.profiles().map(ProfileBook::open).transpose()?;
-        let sights = follower.as_ref().map(Follower::followed);
-        let known = profiles.as_ref().map(ProfileFollower::known);
+        let follower = cluster_watcher(runtime, settings.cluster())?;
+        let profiles = profile_watcher(runtime, settings.cluster())?;
+        let book = settings
+            .profiles()
+            .map(HardwareProfileFile::open)
+            .transpose()?;
+        let sights = follower.as_ref().map(ClusterWatcher::followed);
+        let known = profiles.as_ref().map(ProfileWatcher::known);
         let view = view.with_profiles(Profiles::new(known, sights.clone(), book));
         let view = view.with_cluster(sights.clone());
         Ok(Self {
             availability: Counter::new(view.clone(), sights),
-            keeper: plugin_configs(runtime, settings.plugin_configs(), view.clone())?,
-            writer: pod_types(runtime, settings.pod_types(), view)?,
-            follower,
+            plugin_configs: plugin_configs(runtime, settings.plugin_configs(), view.clone())?,
+            pod_types: pod_types(runtime, settings.pod_annotations(), view)?,
+            watcher: follower,
             profiles,
         })
     }
@@ -67,16 +72,16 @@ impl Cluster {
 
     /// The watched nodes and pods.
     pub(super) fn followed(&self) -> Option<watch::Receiver<Arc<Followed>>> {
-        self.follower.as_ref().map(Follower::followed)
+        self.watcher.as_ref().map(ClusterWatcher::followed)
     }
 
     /// Runs the tasks until `stopped` is true or its sender is dropped, or until a task panics.
     pub(super) async fn run(self, mut stopped: watch::Receiver<bool>) -> Result<(), JoinError> {
         let mut tasks = JoinSet::new();
-        if let Some(keeper) = self.keeper {
+        if let Some(keeper) = self.plugin_configs {
             tasks.spawn(keeper.run());
         }
-        if let Some(follower) = self.follower {
+        if let Some(follower) = self.watcher {
             tasks.spawn(follower.run());
         }
         if let Some(profiles) = self.profiles {
@@ -84,13 +89,13 @@ impl Cluster {
         }
         tasks.spawn(self.availability.watch_holders());
         let mut writing = JoinSet::new();
-        if let Some(writer) = self.writer {
+        if let Some(writer) = self.pod_types {
             writing.spawn(writer.run(stopped.clone()));
         }
         tokio::select! {
             _stopped = stopped.wait_for(|stopped| *stopped) => {}
-            error = panicked(&mut tasks) => return Err(error),
-            error = panicked(&mut writing) => return Err(error),
+            error = first_panic(&mut tasks) => return Err(error),
+            error = first_panic(&mut writing) => return Err(error),
         }
         tasks.shutdown().await;
         // The writer releases its Lease, within a deadline.
@@ -102,7 +107,7 @@ impl Cluster {
 }
 
 /// Resolves when one of `tasks` panics. Tasks may end before the program does.
-pub(super) async fn panicked<T: 'static>(tasks: &mut JoinSet<T>) -> JoinError {
+pub(super) async fn first_panic<T: 'static>(tasks: &mut JoinSet<T>) -> JoinError {
     while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended
             && error.is_panic()
@@ -114,38 +119,38 @@ pub(super) async fn panicked<T: 'static>(tasks: &mut JoinSet<T>) -> JoinError {
 }
 
 /// Creates the watcher of nodes and pods.
-fn follower(
+fn cluster_watcher(
     runtime: &Runtime,
     settings: Option<&ClusterSettings>,
-) -> Result<Option<Follower>, StartError> {
+) -> Result<Option<ClusterWatcher>, StartError> {
     let Some(settings) = settings else {
         return Ok(None);
     };
-    let connect = Follower::connect(settings.kubeconfig.as_deref());
+    let connect = ClusterWatcher::connect(settings.kubeconfig.as_deref());
     let follower = runtime.block_on(connect).map_err(StartError::Cluster)?;
     info!("the nodes and pods of the cluster are followed");
     Ok(Some(follower))
 }
 
 /// Creates the watcher of hardware profiles, which runs whenever the cluster is watched.
-fn profile_follower(
+fn profile_watcher(
     runtime: &Runtime,
     settings: Option<&ClusterSettings>,
-) -> Result<Option<ProfileFollower>, StartError> {
+) -> Result<Option<ProfileWatcher>, StartError> {
     let Some(settings) = settings else {
         return Ok(None);
     };
-    let connect = ProfileFollower::connect(settings.kubeconfig.as_deref());
+    let connect = ProfileWatcher::connect(settings.kubeconfig.as_deref());
     let follower = runtime.block_on(connect).map_err(StartError::Cluster)?;
     Ok(Some(follower))
 }
 
 /// Creates the creator of hardware profiles for users whom `guard` authorizes.
-pub(super) fn maker(
+pub(super) fn profile_creator(
     runtime: &Runtime,
     settings: &AggregatorSettings,
     guard: &Guard,
-) -> Result<Option<Maker>, StartError> {
+) -> Result<Option<ProfileCreator>, StartError> {
     let wanted = settings.cluster().filter(|cluster| cluster.create_profiles);
     let Some(cluster) = wanted else {
         return Ok(None);
@@ -153,36 +158,36 @@ pub(super) fn maker(
     let connect = ProfileWriter::connect(cluster.kubeconfig.as_deref(), Program::Aggregator);
     let writer = runtime.block_on(connect).map_err(StartError::Cluster)?;
     info!("hardware profiles are made in the cluster, for people who may make them there");
-    Ok(Some(Maker::new(writer, guard.clone())))
+    Ok(Some(ProfileCreator::new(writer, guard.clone())))
 }
 
 /// Creates the controller of the `ConfigMap` of NVIDIA's device plugin.
 fn plugin_configs(
     runtime: &Runtime,
-    settings: Option<&PluginConfigs>,
+    settings: Option<&PluginConfigSettings>,
     view: View,
-) -> Result<Option<Keeper>, StartError> {
+) -> Result<Option<PluginConfigController>, StartError> {
     let Some(settings) = settings else {
         return Ok(None);
     };
     let ConfigMapName { namespace, name } = &settings.config_map;
-    let connect = Shelf::connect(settings.kubeconfig.as_deref(), (namespace, name));
+    let connect = PluginConfigMap::connect(settings.kubeconfig.as_deref(), (namespace, name));
     let shelf = runtime
         .block_on(connect)
         .map_err(StartError::PluginConfigs)?;
-    Ok(Some(Keeper::new(shelf, view)))
+    Ok(Some(PluginConfigController::new(shelf, view)))
 }
 
 /// Creates the writer of pod annotations.
 fn pod_types(
     runtime: &Runtime,
-    settings: Option<&PodTypes>,
+    settings: Option<&PodAnnotationSettings>,
     view: View,
-) -> Result<Option<Writer>, StartError> {
+) -> Result<Option<PodTypeWriter>, StartError> {
     let Some(settings) = settings else {
         return Ok(None);
     };
-    let connect = Pods::connect(settings.kubeconfig.as_deref());
+    let connect = PodAnnotationClient::connect(settings.kubeconfig.as_deref());
     let pods = runtime.block_on(connect).map_err(StartError::PodTypes)?;
-    Ok(Some(Writer::new(pods, view, settings)))
+    Ok(Some(PodTypeWriter::new(pods, view, settings)))
 }

@@ -7,19 +7,19 @@ use thiserror::Error;
 
 use crate::aggregator::engine::EngineSetupError;
 use crate::aggregator::tls::TlsError;
-use crate::book::BookError;
-use crate::book::prices::PricesError;
-use crate::book::profiles::ProfilesError;
+use crate::config_files::LayoutFileError;
+use crate::config_files::prices::PriceFileError;
+use crate::config_files::profiles::HardwareProfileFileError;
 use crate::k8s::client::ConnectError;
 
 /// Error of starting the aggregator.
 #[derive(Debug, Error)]
 pub enum StartError {
     /// The address cannot be bound.
-    #[error("cannot listen for {whom} on {address}")]
+    #[error("cannot listen for {clients} on {address}")]
     Listen {
         /// Intended clients.
-        whom: &'static str,
+        clients: &'static str,
         /// The address.
         address: SocketAddr,
         /// Cause.
@@ -30,10 +30,10 @@ pub enum StartError {
     Tls(#[from] TlsError),
     /// The layouts are unusable.
     #[error("there are no layouts to plan for")]
-    Layouts(#[from] BookError),
+    Layouts(#[from] LayoutFileError),
     /// The prices are unusable.
     #[error("there are no prices to reckon with")]
-    Prices(#[from] PricesError),
+    Prices(#[from] PriceFileError),
     /// The client of the estimate engine cannot be created.
     #[error("nobody to ask for estimates")]
     Engine(#[from] EngineSetupError),
@@ -45,7 +45,7 @@ pub enum StartError {
     Cluster(#[source] ConnectError),
     /// The file of hardware profiles is unusable.
     #[error("there are no hardware profiles")]
-    Profiles(#[from] ProfilesError),
+    Profiles(#[from] HardwareProfileFileError),
     /// The client for authorizing readers cannot be created.
     #[error("no API server to say who may read over HTTP")]
     HttpAuth(#[source] ConnectError),

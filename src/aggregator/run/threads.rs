@@ -12,7 +12,7 @@ use super::StartError;
 
 /// A running aggregator. Dropping it stops it.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningAggregator {
     grpc: SocketAddr,
     http: SocketAddr,
     ready: watch::Sender<bool>,
@@ -27,14 +27,14 @@ pub struct Running {
 #[derive(Debug)]
 pub(super) struct Threads {
     stop: watch::Sender<bool>,
-    fails: watch::Sender<Option<&'static str>>,
+    failed: watch::Sender<Option<&'static str>>,
     alive: mpsc::Sender<()>,
     ended: mpsc::Receiver<()>,
 }
 
 /// Guard that each thread holds until it ends.
 #[derive(Debug)]
-struct Alive {
+struct ThreadGuard {
     name: &'static str,
     stopped: watch::Receiver<bool>,
     fails: watch::Sender<Option<&'static str>>,
@@ -42,7 +42,7 @@ struct Alive {
     _ended: mpsc::Sender<()>,
 }
 
-impl Drop for Alive {
+impl Drop for ThreadGuard {
     fn drop(&mut self) {
         if !*self.stopped.borrow() {
             self.fails.send_replace(Some(self.name));
@@ -51,9 +51,9 @@ impl Drop for Alive {
 }
 
 /// Time limit of the shutdown.
-const STOP_WITHIN: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-impl Running {
+impl RunningAggregator {
     /// Address for agents.
     pub fn grpc(&self) -> SocketAddr {
         self.grpc
@@ -78,10 +78,10 @@ impl Running {
     pub fn stop(self) -> bool {
         self.ready.send_replace(false);
         self.stop.send_replace(true);
-        match self.ended.recv_timeout(STOP_WITHIN) {
+        match self.ended.recv_timeout(STOP_TIMEOUT) {
             Err(mpsc::RecvTimeoutError::Disconnected) => true,
             Ok(()) | Err(mpsc::RecvTimeoutError::Timeout) => {
-                warn!("not everything ended within {STOP_WITHIN:?}; it is left");
+                warn!("not everything ended within {STOP_TIMEOUT:?}; it is left");
                 false
             }
         }
@@ -94,7 +94,7 @@ impl Threads {
         let (alive, ended) = mpsc::channel();
         Self {
             stop: watch::Sender::new(false),
-            fails: watch::Sender::new(None),
+            failed: watch::Sender::new(None),
             alive,
             ended,
         }
@@ -111,10 +111,10 @@ impl Threads {
         name: &'static str,
         run: impl FnOnce() + Send + 'static,
     ) -> Result<(), StartError> {
-        let alive = Alive {
+        let alive = ThreadGuard {
             name,
             stopped: self.stopped(),
-            fails: self.fails.clone(),
+            fails: self.failed.clone(),
             _ended: self.alive.clone(),
         };
         let thread = thread::Builder::new().name(name.to_owned()).spawn(|| {
@@ -133,14 +133,14 @@ impl Threads {
         self,
         (grpc, http): (SocketAddr, SocketAddr),
         ready: watch::Sender<bool>,
-    ) -> Running {
-        Running {
+    ) -> RunningAggregator {
+        RunningAggregator {
             grpc,
             http,
             ready,
             stop: self.stop,
             ended: self.ended,
-            failed: self.fails.subscribe(),
+            failed: self.failed.subscribe(),
         }
     }
 }
@@ -149,7 +149,7 @@ impl Threads {
 mod tests {
     use super::*;
 
-    fn running(threads: Threads) -> Running {
+    fn running(threads: Threads) -> RunningAggregator {
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         threads.running((nowhere, nowhere), watch::Sender::new(true))
     }

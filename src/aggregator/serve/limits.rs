@@ -19,7 +19,7 @@ pub struct Limits {
     /// Maximum number of connections.
     pub connections: usize,
     /// Time limit of the TLS handshake, and then of the first request.
-    pub first_word: Duration,
+    pub first_request: Duration,
     /// Approximate age at which a client is asked to reconnect; varies by a tenth, so that connections opened together
     /// do not end together.
     pub age: Duration,
@@ -45,7 +45,7 @@ pub(super) const HEADERS: u32 = 16 * 1024;
 /// Buffer for a client that does not read.
 pub(super) const SEND_BUFFER: usize = 16 * 1024;
 /// Maximum time that sent data may stay unacknowledged. Source: tcp(7), `TCP_USER_TIMEOUT`.
-pub(super) const UNREAD: Duration = Duration::from_secs(30);
+pub(super) const UNACKED_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) const PING_EVERY: Duration = Duration::from_secs(20);
 pub(super) const PING_ANSWER: Duration = Duration::from_secs(10);
 /// Buffer for the request line and headers of HTTP/1.1.
@@ -94,7 +94,7 @@ impl Limits {
     pub fn new(protocol: Protocol, connections: usize) -> Self {
         Self {
             connections,
-            first_word: Duration::from_secs(10),
+            first_request: Duration::from_secs(10),
             age: Duration::from_hours(1),
             grace: match protocol {
                 Protocol::Grpc => Duration::from_secs(1),
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_of_one_moment_end_spread_over_a_fifth_of_their_age() {
+    fn connection_ages_are_spread_evenly() {
         let limits = Limits::new(Protocol::Grpc, 1);
         let mut ages: Vec<Duration> = (0..1000).map(|number| limits.age_of(number)).collect();
         ages.sort();

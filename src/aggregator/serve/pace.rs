@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_is_cut_without_its_first_bytes_below_its_rate_and_after_its_deadline() {
+    async fn slow_body_is_cut() {
         let seconds = |took: Duration| took.as_secs();
         // No data at all, and one byte per second.
         for (bytes, times) in [(0, 0), (1, 240)] {

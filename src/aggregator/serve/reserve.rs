@@ -11,23 +11,25 @@ use tokio::time::{Duration, Instant};
 use crate::aggregator::peer::Peer;
 
 /// Maximum number of reserved connections.
-const PLACES: usize = 32;
+const MAX_PROBE_CONNECTIONS: usize = 32;
 
 /// Minimum interval between equal log lines, because clients that cause them must not fill a disk.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Open reserved connections, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Reserve(Mutex<VecDeque<Peer>>);
+pub(super) struct ProbeConnections(Mutex<VecDeque<Peer>>);
 
-impl Reserve {
+impl ProbeConnections {
     /// Adds a connection, and closes the oldest one if there are too many. Returns whether it closed one.
     pub(super) fn enter(&self, peer: Peer) -> bool {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         open.push_back(peer);
-        let oldest = (open.len() > PLACES).then(|| open.pop_front()).flatten();
+        let oldest = (open.len() > MAX_PROBE_CONNECTIONS)
+            .then(|| open.pop_front())
+            .flatten();
         if let Some(oldest) = &oldest {
-            oldest.end();
+            oldest.close();
         }
         oldest.is_some()
     }
@@ -45,7 +47,7 @@ pub(super) struct LogLimit(Mutex<Option<Instant>>);
 
 impl LogLimit {
     /// Returns whether the line may be logged now.
-    pub(super) fn passes(&self) -> bool {
+    pub(super) fn allow(&self) -> bool {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let passes = last.is_none_or(|at| at.elapsed() >= LOG_INTERVAL);
         if passes {
@@ -64,10 +66,12 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_connection_too_many_ends_the_oldest_of_the_reserve() {
+    async fn excess_probe_connection_closes_the_oldest() {
         let address: SocketAddr = "192.0.2.1:9".parse().unwrap();
-        let reserve = Reserve::default();
-        let peers: Vec<Peer> = (0..=PLACES).map(|_| Peer::new(address)).collect();
+        let reserve = ProbeConnections::default();
+        let peers: Vec<Peer> = (0..=MAX_PROBE_CONNECTIONS)
+            .map(|_| Peer::new(address))
+            .collect();
         let (first, rest) = peers.split_first().unwrap();
         reserve.enter(first.clone());
         for peer in rest.iter().skip(1) {
@@ -82,10 +86,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_line_passes_at_most_every_ten_seconds() {
+    async fn log_line_is_rate_limited() {
         let limit = LogLimit::default();
-        assert!(limit.passes() && !limit.passes());
+        assert!(limit.allow() && !limit.allow());
         advance(LOG_INTERVAL).await;
-        assert!(limit.passes());
+        assert!(limit.allow());
     }
 }

@@ -12,26 +12,26 @@ use crate::domain::stream::{Change, Content, PartKey, Parts};
 
 /// Contents in use, with the parsed labels of those that contain labels.
 #[derive(Debug, Default)]
-pub(super) struct Interned {
-    known: BTreeMap<ByBytes, Option<Arc<LabelSet>>>,
+pub(super) struct ContentInterner {
+    known: BTreeMap<ContentKey, Option<Arc<LabelSet>>>,
     /// Bytes added since the last purge.
     fresh: usize,
 }
 
 /// Content ordered by digest, for speed, and then by its bytes.
 #[derive(Debug)]
-struct ByBytes(Content);
+struct ContentKey(Content);
 
 /// Number of new bytes that triggers a purge, so that an agent with constantly changing labels cannot fill the memory
 /// between two sweeps.
-const MOST_FRESH: usize = 16 * 1024 * 1024;
+const MAX_FRESH_BYTES: usize = 16 * 1024 * 1024;
 
 const LABELS: &str = "labels";
 const PROFILES: &str = "profiles/";
 
-impl Interned {
+impl ContentInterner {
     /// Replaces contents by known equal ones.
-    pub(super) fn shared(&self, parts: Parts) -> Parts {
+    pub(super) fn deduplicated(&self, parts: Parts) -> Parts {
         let known = parts
             .iter()
             .filter_map(|(key, content)| Some((key.clone(), self.find(key, content)?)));
@@ -39,14 +39,14 @@ impl Interned {
         if changed.is_empty() {
             return parts;
         }
-        parts.with(&Change {
+        parts.apply(&Change {
             changed,
             removed: Vec::new(),
         })
     }
 
     /// Replaces changed contents by known equal ones.
-    pub(super) fn share(&self, change: &mut Change) {
+    pub(super) fn deduplicate(&self, change: &mut Change) {
         for (key, content) in &mut change.changed {
             if let Some(known) = self.find(key, content) {
                 *content = known;
@@ -55,8 +55,8 @@ impl Interned {
     }
 
     /// Stores the contents of an accepted status; returns its labels, shared with equal nodes.
-    pub(super) fn remember(&mut self, parts: &Parts, labels: LabelSet) -> Arc<LabelSet> {
-        if self.fresh > MOST_FRESH {
+    pub(super) fn insert(&mut self, parts: &Parts, labels: LabelSet) -> Arc<LabelSet> {
+        if self.fresh > MAX_FRESH_BYTES {
             self.purge();
         }
         for (key, content) in parts.iter() {
@@ -71,7 +71,7 @@ impl Interned {
     }
 
     fn entry(&mut self, content: &Content) -> &mut Option<Arc<LabelSet>> {
-        let entry = self.known.entry(ByBytes(content.clone()));
+        let entry = self.known.entry(ContentKey(content.clone()));
         if matches!(entry, btree_map::Entry::Vacant(_)) {
             self.fresh = self.fresh.saturating_add(content.bytes().len());
         }
@@ -95,12 +95,12 @@ impl Interned {
         if key != LABELS && !key.starts_with(PROFILES) {
             return None;
         }
-        let (known, _) = self.known.get_key_value(&ByBytes(content.clone()))?;
+        let (known, _) = self.known.get_key_value(&ContentKey(content.clone()))?;
         Some(known.0.clone())
     }
 }
 
-impl Ord for ByBytes {
+impl Ord for ContentKey {
     fn cmp(&self, other: &Self) -> Ordering {
         let (one, two) = (&self.0, &other.0);
         let digests = one.digest().cmp(&two.digest());
@@ -108,32 +108,32 @@ impl Ord for ByBytes {
     }
 }
 
-impl PartialOrd for ByBytes {
+impl PartialOrd for ContentKey {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for ByBytes {
+impl PartialEq for ContentKey {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for ByBytes {}
+impl Eq for ContentKey {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn labels_that_change_without_end_do_not_pile_up_between_two_sweeps() {
-        let mut interned = Interned::default();
+    fn memory_is_bounded_between_sweeps() {
+        let mut interned = ContentInterner::default();
         let mut content = vec![0; 256 * 1024];
         for number in 0_u32..1000 {
             content[..4].copy_from_slice(&number.to_le_bytes());
             let part = (PartKey::labels(), Content::new(content.clone()));
-            interned.remember(&[part].into_iter().collect(), LabelSet::default());
+            interned.insert(&[part].into_iter().collect(), LabelSet::default());
         }
         assert!(interned.len() <= 66, "{}", interned.len());
     }

@@ -7,7 +7,7 @@ use crate::wire::status::StatusError;
 
 /// Reason why a message was refused. A refusal changes nothing.
 #[derive(Debug, Error)]
-pub enum Refusal {
+pub enum StoreError {
     /// The fleet is full, and no node is both stale and disconnected.
     #[error("node {node}: this aggregator keeps {most} nodes and has as many")]
     TooManyNodes {
@@ -41,9 +41,9 @@ pub enum Refusal {
     },
 }
 
-impl Refusal {
+impl StoreError {
     /// Value of the metrics label.
-    pub fn word(&self) -> &'static str {
+    pub fn label(&self) -> &'static str {
         match self {
             Self::TooManyNodes { .. } => "too_many_nodes",
             Self::SecondHello => "second_hello",
@@ -53,7 +53,7 @@ impl Refusal {
     }
 
     /// Returns whether the message exceeds a limit but is otherwise valid.
-    pub fn is_too_much(&self) -> bool {
+    pub fn is_limit_exceeded(&self) -> bool {
         match self {
             Self::TooManyNodes { .. } | Self::TooBig { .. } => true,
             Self::SecondHello | Self::Status { .. } => false,

@@ -29,7 +29,7 @@ struct Agent {
     sender: Sender,
     identity: Identity,
     peer: Arc<Peer>,
-    speaker: Option<Speaker>,
+    speaker: Option<Reporter>,
 }
 
 impl World {
@@ -57,38 +57,49 @@ impl World {
         self.fleet().nodes.get(&name).cloned()
     }
 
-    fn hear(&mut self, agent: &Agent, message: &FromAgent) -> Result<Option<ToAgent>, Refusal> {
+    fn hear(
+        &mut self,
+        agent: &Agent,
+        message: &FromAgent,
+    ) -> Result<Option<AggregatorMessage>, StoreError> {
         let message = encode_from_agent(message, &agent.identity);
         let message = parse_from_agent(message).unwrap();
         let speaker = agent.speaker.as_ref().unwrap();
-        self.store.hear(speaker, message, self.now)
+        self.store.handle_message(speaker, message, self.now)
     }
 
     /// Connects the agent and exchanges messages until both sides are in sync.
-    fn connect(&mut self, agent: &mut Agent) -> Result<(), Refusal> {
+    fn connect(&mut self, agent: &mut Agent) -> Result<(), StoreError> {
         let FromAgent::Hello(hello) = agent.sender.connected() else {
             panic!("an agent begins with a hello");
         };
         let identity = agent.identity.clone();
-        match self.store.greet(identity, &hello, &agent.peer, self.now)? {
-            Welcome::Go(_) => agent.sender.disconnected(),
-            Welcome::Speak(speaker, answer) => {
+        match self
+            .store
+            .accept_hello(identity, &hello, &agent.peer, self.now)?
+        {
+            HelloOutcome::HoldOff(_) => agent.sender.disconnected(),
+            HelloOutcome::Accepted(speaker, answer) => {
                 agent.speaker = Some(speaker);
-                if let Some(message) = agent.sender.received(&answer) {
-                    self.converse(agent, message)?;
+                if let Some(message) = agent.sender.handle_message(&answer) {
+                    self.exchange_messages(agent, message)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn converse(&mut self, agent: &mut Agent, message: FromAgent) -> Result<(), Refusal> {
+    fn exchange_messages(
+        &mut self,
+        agent: &mut Agent,
+        message: FromAgent,
+    ) -> Result<(), StoreError> {
         let mut next = Some(message);
         while let Some(message) = next {
             next = if let Some(answer) = self.hear(agent, &message)? {
-                agent.sender.received(&answer)
+                agent.sender.handle_message(&answer)
             } else {
-                agent.hang_up();
+                agent.drop_connection();
                 None
             };
         }
@@ -120,11 +131,11 @@ impl Agent {
     /// An agent with a status to report.
     fn with(node: &str, parts: Parts) -> Self {
         let mut agent = Self::new(node, 1);
-        assert_eq!(agent.sender.observed(parts), None);
+        assert_eq!(agent.sender.set_status(parts), None);
         agent
     }
 
-    fn hang_up(&mut self) {
+    fn drop_connection(&mut self) {
         self.sender.disconnected();
         self.speaker = None;
     }
@@ -150,7 +161,7 @@ fn changed(key: &str, bytes: &[u8]) -> Change {
 }
 
 /// A connected agent that is in sync.
-fn settled(world: &mut World, node: &str) -> Agent {
+fn synced_agent(world: &mut World, node: &str) -> Agent {
     let mut agent = Agent::with(node, parts(1));
     world.connect(&mut agent).unwrap();
     assert!(agent.sender.is_in_sync());
@@ -158,12 +169,12 @@ fn settled(world: &mut World, node: &str) -> Agent {
 }
 
 /// Asserts that a change is refused with this text and does not change the node.
-fn refused(world: &mut World, agent: &Agent, change: &Change, text: &str) {
+fn assert_refused(world: &mut World, agent: &Agent, change: &Change, text: &str) {
     let before = world.node("n").unwrap();
     let message = FromAgent::Delta {
         seq: 2,
         change: change.clone(),
-        hash: before.parts.with(change).hash(),
+        hash: before.parts.apply(change).hash(),
     };
     let refusal = world.hear(agent, &message).unwrap_err();
     let said = crate::domain::error::chain(&refusal);
@@ -172,7 +183,7 @@ fn refused(world: &mut World, agent: &Agent, change: &Change, text: &str) {
     // The agent can still send valid messages.
     let heartbeat = agent.sender.heartbeat().unwrap();
     let answer = world.hear(agent, &heartbeat).unwrap();
-    assert_eq!(answer, Some(ToAgent::Ack { seq: 1 }));
+    assert_eq!(answer, Some(AggregatorMessage::Ack { seq: 1 }));
 }
 
 #[test]
@@ -181,14 +192,14 @@ fn a_node_appears_with_its_first_status_and_not_before() {
     let mut agent = Agent::new("n", 1);
     // The agent answers the resync with an empty status, which is invalid without the part `node`.
     let refusal = world.connect(&mut agent).unwrap_err();
-    assert_eq!(refusal.word(), "bad_status");
+    assert_eq!(refusal.label(), "bad_status");
     assert_eq!(
         (world.store.entries.len(), world.fleet().nodes.len()),
         (1, 0)
     );
     world.disconnect(&mut agent);
     assert_eq!(world.store.entries.len(), 0, "there was nothing to keep");
-    assert_eq!(agent.sender.observed(parts(1)), None);
+    assert_eq!(agent.sender.set_status(parts(1)), None);
     world.connect(&mut agent).unwrap();
     let node = world.node("n").unwrap();
     assert_eq!((node.connected, &node.parts), (true, &parts(1)));
@@ -196,19 +207,19 @@ fn a_node_appears_with_its_first_status_and_not_before() {
 }
 
 #[test]
-fn a_part_that_cannot_be_is_refused_with_its_place() {
+fn invalid_part_is_refused_with_its_key() {
     let mut world = World::new(9);
-    let agent = settled(&mut world, "n");
-    refused(&mut world, &agent, &changed("node", &[0xff]), "part node");
+    let agent = synced_agent(&mut world, "n");
+    assert_refused(&mut world, &agent, &changed("node", &[0xff]), "part node");
     let device = changed("device/0000:07:00.0", &[0xff]);
-    refused(&mut world, &agent, &device, "device/0000:07:00.0");
+    assert_refused(&mut world, &agent, &device, "device/0000:07:00.0");
 }
 
 #[test]
-fn a_change_cannot_make_a_node_too_big() {
+fn status_size_is_bounded() {
     let mut world = World::new(9);
-    let agent = settled(&mut world, "n");
-    let all = (0..MOST_PARTS).map(|number| {
+    let agent = synced_agent(&mut world, "n");
+    let all = (0..MAX_PARTS).map(|number| {
         let key: PartKey = format!("x/{number}").parse().unwrap();
         (key, Content::new(&b""[..]))
     });
@@ -216,37 +227,37 @@ fn a_change_cannot_make_a_node_too_big() {
         changed: all.collect(),
         removed: Vec::new(),
     };
-    refused(&mut world, &agent, &many, "has 1026 parts, 1024 is");
-    let big = changed("x/1", &vec![0; MOST_BYTES]);
-    refused(&mut world, &agent, &big, "bytes, 262144 is the limit");
+    assert_refused(&mut world, &agent, &many, "has 1026 parts, 1024 is");
+    let big = changed("x/1", &vec![0; MAX_STATUS_BYTES]);
+    assert_refused(&mut world, &agent, &big, "bytes, 262144 is the limit");
 }
 
 #[test]
-fn a_second_hello_and_a_node_too_many_are_refused() {
+fn second_hello_and_excess_node_are_refused() {
     let mut world = World::new(1);
-    let agent = settled(&mut world, "n");
+    let agent = synced_agent(&mut world, "n");
     let hello = agent.sender.clone().connected();
     let refusal = world.hear(&agent, &hello).unwrap_err();
-    assert!(matches!(refusal, Refusal::SecondHello));
+    assert!(matches!(refusal, StoreError::SecondHello));
     let refusal = world.connect(&mut Agent::new("m", 1)).unwrap_err();
     assert_eq!(
         refusal.to_string(),
         "node m: this aggregator keeps 1 nodes and has as many"
     );
-    assert!(refusal.is_too_much());
+    assert!(refusal.is_limit_exceeded());
     assert_eq!(world.fleet().nodes.len(), 1);
 }
 
 #[test]
-fn the_connection_that_was_welcomed_last_speaks_alone() {
+fn last_accepted_connection_supersedes_earlier_ones() {
     let mut world = World::new(9);
-    let mut older = settled(&mut world, "n");
+    let mut older = synced_agent(&mut world, "n");
     let mut newer = Agent::with("n", parts(2));
     newer.sender = Sender::new(Run {
         epoch: 2,
         boot_id: "b".to_owned(),
     });
-    assert_eq!(newer.sender.observed(parts(2)), None);
+    assert_eq!(newer.sender.set_status(parts(2)), None);
     world.connect(&mut newer).unwrap();
     let heartbeat = older.sender.heartbeat().unwrap();
     assert_eq!(world.hear(&older, &heartbeat).unwrap(), None);
@@ -262,9 +273,9 @@ fn the_connection_that_was_welcomed_last_speaks_alone() {
 }
 
 #[test]
-fn an_agent_that_comes_back_is_known_and_sends_nothing_again() {
+fn reconnected_agent_does_not_resend_its_status() {
     let mut world = World::new(9);
-    let mut agent = settled(&mut world, "n");
+    let mut agent = synced_agent(&mut world, "n");
     world.disconnect(&mut agent);
     let gone = world.node("n").unwrap();
     assert!(!gone.connected);
@@ -277,9 +288,9 @@ fn an_agent_that_comes_back_is_known_and_sends_nothing_again() {
 }
 
 #[test]
-fn a_heartbeat_makes_no_new_version_unless_the_node_was_stale() {
+fn heartbeat_creates_no_new_version_of_a_fresh_node() {
     let mut world = World::new(9);
-    let agent = settled(&mut world, "n");
+    let agent = synced_agent(&mut world, "n");
     let first = world.node("n").unwrap();
     let heartbeat = agent.sender.heartbeat().unwrap();
     world.pass(9000);
@@ -297,9 +308,9 @@ fn a_heartbeat_makes_no_new_version_unless_the_node_was_stale() {
 }
 
 #[tokio::test]
-async fn who_is_silent_for_too_long_is_cut_off_and_then_forgotten() {
+async fn silent_agent_is_disconnected_and_later_removed() {
     let mut world = World::new(9);
-    let agent = settled(&mut world, "n");
+    let agent = synced_agent(&mut world, "n");
     world.pass(30_000);
     world.store.sweep(world.now);
     assert!(world.node("n").unwrap().connected);
@@ -314,26 +325,26 @@ async fn who_is_silent_for_too_long_is_cut_off_and_then_forgotten() {
 }
 
 #[tokio::test]
-async fn a_superseded_stream_that_does_not_end_is_ended() {
+async fn superseded_stream_is_closed_after_a_timeout() {
     let mut world = World::new(9);
-    let older = settled(&mut world, "n");
-    let newer = settled(&mut world, "n");
+    let older = synced_agent(&mut world, "n");
+    let newer = synced_agent(&mut world, "n");
     world.pass(10_000);
     world.store.sweep(world.now);
-    assert_eq!(world.store.retired.len(), 1);
+    assert_eq!(world.store.closing.len(), 1);
     world.pass(1);
     world.store.sweep(world.now);
-    assert_eq!(world.store.retired.len(), 0);
+    assert_eq!(world.store.closing.len(), 0);
     timeout(Duration::ZERO, older.peer.ended()).await.unwrap();
     assert!(timeout(Duration::ZERO, newer.peer.ended()).await.is_err());
 }
 
 #[test]
-fn equal_nodes_share_what_they_have_alike_and_the_last_of_them_takes_it_away() {
+fn equal_contents_are_shared_and_purged_with_their_last_node() {
     let mut world = World::new(9);
     let mut agents: Vec<Agent> = ["a", "b", "c"]
         .iter()
-        .map(|name| settled(&mut world, name))
+        .map(|name| synced_agent(&mut world, name))
         .collect();
     let fleet = world.fleet();
     let nodes: Vec<&Arc<Node>> = fleet.nodes.iter().collect();
@@ -344,10 +355,10 @@ fn equal_nodes_share_what_they_have_alike_and_the_last_of_them_takes_it_away() {
     }
     // A delta with known contents adds nothing.
     let mut more = parts(7);
-    more = more.with(&changed("profiles/x", b""));
+    more = more.apply(&changed("profiles/x", b""));
     for agent in &mut agents {
-        let message = agent.sender.observed(more.clone()).unwrap();
-        world.converse(agent, message).unwrap();
+        let message = agent.sender.set_status(more.clone()).unwrap();
+        world.exchange_messages(agent, message).unwrap();
     }
     assert_eq!(world.store.interned.len(), 2);
     drop(fleet);
@@ -359,16 +370,16 @@ fn equal_nodes_share_what_they_have_alike_and_the_last_of_them_takes_it_away() {
 }
 
 #[test]
-fn the_first_change_is_published_at_once_and_those_that_follow_together() {
+fn first_change_is_published_immediately_and_later_ones_are_batched() {
     let mut world = World::new(9);
     let mut agent = Agent::with("n", parts(1));
     world.connect(&mut agent).unwrap();
     assert_eq!(world.readers.borrow().revision, 1);
     for number in 2..5 {
-        let message = agent.sender.observed(parts(number)).unwrap();
-        world.converse(&mut agent, message).unwrap();
+        let message = agent.sender.set_status(parts(number)).unwrap();
+        world.exchange_messages(&mut agent, message).unwrap();
         assert_eq!(world.readers.borrow().revision, 1);
-        assert_eq!(world.store.due(world.now), Some(PACE));
+        assert_eq!(world.store.due(world.now), Some(PUBLISH_INTERVAL));
     }
     world.pass(20);
     assert_eq!(world.store.due(world.now), Some(Duration::ZERO));

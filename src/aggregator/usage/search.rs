@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
-use super::token::{Place, place};
-use super::{Page, Query, Sort, Token};
+use super::token::{Position, position};
+use super::{ContinueToken, Page, Query, Sort};
 use crate::aggregator::clock::Moment;
 use crate::aggregator::fleet::{Fleet, Node};
 use crate::domain::id::NodeName;
@@ -19,9 +19,9 @@ use crate::wire::status;
 use crate::wire::usage::{UsageJson, UsageRow, rows};
 
 /// Bytes of parts decoded per step: about thirty nodes, a few milliseconds.
-pub(super) const AT_ONCE: usize = 128 * 1024;
+pub(super) const BYTES_PER_STEP: usize = 128 * 1024;
 /// Bytes of parts decoded per page: about four thousand nodes.
-pub(super) const MOST_READ: usize = 16 * 1024 * 1024;
+pub(super) const MAX_BYTES_READ: usize = 16 * 1024 * 1024;
 
 /// Search in progress. Pure: the caller yields between the steps.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct Search<'a> {
     left: BinaryHeap<Reverse<(u64, usize)>>,
     /// Best rows found so far, one more than the page needs. Ties are distinguished by the order in which they were
     /// found.
-    found: BTreeMap<(Place, usize), UsageRow>,
+    found: BTreeMap<(Position, usize), UsageRow>,
     /// Number of rows found, bytes read, and the limit of bytes.
     count: usize,
     read: usize,
@@ -44,7 +44,7 @@ pub struct Search<'a> {
 impl<'a> Search<'a> {
     /// Prepares the search for the page of `fleet` that `query` requests, without reading.
     pub fn new(fleet: &'a Fleet, query: &'a Query, now: Moment) -> Self {
-        Self::within(fleet, query, now, MOST_READ)
+        Self::within(fleet, query, now, MAX_BYTES_READ)
     }
 
     /// Like [`new`](Self::new), with a limit of bytes to read.
@@ -72,7 +72,7 @@ impl<'a> Search<'a> {
     fn consider(&mut self, nodes: impl IntoIterator<Item = &'a Arc<Node>>) {
         let mut left = Vec::new();
         for node in nodes {
-            if let Some(rank) = first(node, self.query) {
+            if let Some(rank) = first_rank(node, self.query) {
                 left.push(Reverse((rank, self.nodes.len())));
                 self.nodes.push(node);
             }
@@ -82,7 +82,7 @@ impl<'a> Search<'a> {
 
     /// Reads some nodes; returns whether more have to be read for this page.
     pub fn step(&mut self) -> bool {
-        let pause = self.read.saturating_add(AT_ONCE);
+        let pause = self.read.saturating_add(BYTES_PER_STEP);
         while self.read < pause {
             if self.is_whole() || self.read >= self.most {
                 return false;
@@ -91,7 +91,7 @@ impl<'a> Search<'a> {
                 return false;
             };
             if let Some(node) = self.nodes.get(at) {
-                self.take(node);
+                self.add_node(node);
             }
         }
         true
@@ -115,7 +115,9 @@ impl<'a> Search<'a> {
         let last = self.found.keys().next_back();
         let last = last.filter(|_| more).map(|(place, _)| place.clone());
         Page {
-            next: last.or(goes_on).map(|place| Token::new(self.query, place)),
+            next: last
+                .or(goes_on)
+                .map(|place| ContinueToken::new(self.query, place)),
             items: self.found.into_values().collect(),
         }
     }
@@ -138,7 +140,7 @@ impl<'a> Search<'a> {
     }
 
     /// Adds the rows of a node. The store accepts decodable parts only.
-    fn take(&mut self, node: &Node) {
+    fn add_node(&mut self, node: &Node) {
         let Some(part) = node.parts.get(PartKey::usage().as_str()) else {
             return;
         };
@@ -148,10 +150,10 @@ impl<'a> Search<'a> {
         };
         let stale = node.freshness.is_stale(self.now);
         for row in rows(node.name.as_str(), stale, &UsageJson::from(&usage)) {
-            let place = place(self.query.sort, &row);
+            let place = position(self.query.sort, &row);
             let after = self.query.after.as_ref();
             let comes = after.is_none_or(|after| *after.last() < place);
-            if comes && self.query.lets_through(&row) {
+            if comes && self.query.matches(&row) {
                 self.count = self.count.saturating_add(1);
                 self.found.insert((place, self.count), row);
                 if self.found.len() > self.query.limit.saturating_add(1) {
@@ -163,9 +165,9 @@ impl<'a> Search<'a> {
 }
 
 /// Rank of the first row of `node` that can match; `None` if there is none.
-fn first(node: &Node, query: &Query) -> Option<u64> {
+fn first_rank(node: &Node, query: &Query) -> Option<u64> {
     let name = node.name.as_str();
-    let after = query.after.as_ref().map(Token::last);
+    let after = query.after.as_ref().map(ContinueToken::last);
     match (query.sort, after) {
         (Sort::Node, Some((_, last, _))) if name < last.as_str() => None,
         (Sort::Node, _) => node.usage.first(query.over, u64::MAX).map(|_| 0),

@@ -10,10 +10,10 @@ use crate::domain::stream::PartKey;
 use crate::domain::workload::{Holdings, holdings};
 use crate::wire::status;
 
-use super::search::{AT_ONCE, MOST_READ};
+use super::search::{BYTES_PER_STEP, MAX_BYTES_READ};
 
 /// Maximum number of groups, because peers choose the namespaces and types.
-const MOST_GROUPS: usize = 10_000;
+const MAX_GROUPS: usize = 10_000;
 
 /// Summary in progress. Pure: the caller yields between the steps.
 #[derive(Debug)]
@@ -23,24 +23,24 @@ pub struct Summary<'a> {
     read: usize,
     most: usize,
     now: Moment,
-    told: Told,
+    told: UsageTotals,
 }
 
 /// Result of a summary.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Told {
+pub struct UsageTotals {
     /// Allocations by namespace and type.
     pub holdings: Holdings,
     /// Number of stale nodes, whose pods are not counted.
-    pub stale: u64,
+    pub stale_nodes: u64,
     /// Whether the limit of bytes or groups was exceeded.
-    pub is_cut: bool,
+    pub is_truncated: bool,
 }
 
 impl<'a> Summary<'a> {
     /// Prepares a summary of all nodes of `fleet`, without reading.
     pub fn new(fleet: &'a Fleet, now: Moment) -> Self {
-        Self::within(fleet, now, MOST_READ)
+        Self::within(fleet, now, MAX_BYTES_READ)
     }
 
     /// Like [`new`](Self::new), with a limit of bytes to read.
@@ -51,19 +51,19 @@ impl<'a> Summary<'a> {
             read: 0,
             most,
             now,
-            told: Told::default(),
+            told: UsageTotals::default(),
         }
     }
 
     /// Reads some nodes; returns whether more have to be read.
     pub fn step(&mut self) -> bool {
-        let pause = self.read.saturating_add(AT_ONCE);
+        let pause = self.read.saturating_add(BYTES_PER_STEP);
         while self.read < pause {
             let Some(node) = self.nodes.get(self.next) else {
                 return false;
             };
             if self.read >= self.most {
-                self.told.is_cut = true;
+                self.told.is_truncated = true;
                 return false;
             }
             self.next = self.next.saturating_add(1);
@@ -73,7 +73,7 @@ impl<'a> Summary<'a> {
     }
 
     /// Returns the result.
-    pub fn told(self) -> Told {
+    pub fn told(self) -> UsageTotals {
         self.told
     }
 
@@ -82,7 +82,7 @@ impl<'a> Summary<'a> {
             return;
         };
         if node.freshness.is_stale(self.now) {
-            self.told.stale = self.told.stale.saturating_add(1);
+            self.told.stale_nodes = self.told.stale_nodes.saturating_add(1);
             return;
         }
         self.read = self.read.saturating_add(part.bytes().len());
@@ -92,8 +92,8 @@ impl<'a> Summary<'a> {
         };
         for (group, held) in holdings(&usage, &types(node)) {
             let known = &mut self.told.holdings;
-            if known.len() >= MOST_GROUPS && !known.contains_key(&group) {
-                self.told.is_cut = true;
+            if known.len() >= MAX_GROUPS && !known.contains_key(&group) {
+                self.told.is_truncated = true;
                 continue;
             }
             known.entry(group).or_default().add(&held);

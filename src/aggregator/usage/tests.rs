@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::token::place;
+use super::token::position;
 use super::*;
 use crate::aggregator::clock::Moment;
-use crate::aggregator::fleet::{Fleet, Freshness, Gist, Node, Origin};
+use crate::aggregator::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusDigest};
 use crate::domain::error::chain;
 use crate::domain::inventory::{Inventory, Machine, NvmlState};
 use crate::domain::quantity::Mebibytes;
@@ -22,7 +22,7 @@ fn tenant(name: &str, memory: u64) -> Tenant {
         namespace: Some(format!("team-{}", memory % 3)),
         pod: Some(name.to_owned()),
         memory: Some(Mebibytes::new(memory)),
-        is_over: memory.is_multiple_of(2),
+        is_over_share: memory.is_multiple_of(2),
         ..Tenant::default()
     }
 }
@@ -59,7 +59,7 @@ fn node(name: &str, memory: &[u64]) -> Arc<Node> {
         nvml: NvmlState::Loading,
         devices: Vec::new(),
     };
-    let origin = Origin {
+    let origin = ReportingAgent {
         name: name.parse().unwrap(),
         run: Run {
             epoch: 1,
@@ -68,7 +68,7 @@ fn node(name: &str, memory: &[u64]) -> Arc<Node> {
         agent_version: "1".to_owned(),
     };
     let parts: Parts = [status::encode_usage(&usage)].into_iter().collect();
-    let gist = Gist::of(&inventory, Arc::default(), None).with_usage(Some(&usage));
+    let gist = StatusDigest::new(&inventory, Arc::default(), None).with_usage(Some(&usage));
     let fresh = Freshness::new(Moment::default(), Duration::from_secs(1));
     Arc::new(Node::new(origin, parts, gist, fresh))
 }
@@ -84,7 +84,7 @@ fn fleet(nodes: &[Vec<u64>]) -> Fleet {
 }
 
 /// Runs the search; returns the page and the number of steps.
-fn stepped(mut search: Search<'_>) -> (Page, usize) {
+fn run_search(mut search: Search<'_>) -> (Page, usize) {
     let mut steps = 1;
     while search.step() {
         steps += 1;
@@ -93,7 +93,7 @@ fn stepped(mut search: Search<'_>) -> (Page, usize) {
 }
 
 fn run(fleet: &Fleet, query: &Query, now: Moment) -> Page {
-    stepped(Search::new(fleet, query, now)).0
+    run_search(Search::new(fleet, query, now)).0
 }
 
 fn query(text: &str) -> Result<Query, UsageQueryError> {
@@ -109,7 +109,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn pages_put_together_are_the_whole_in_order(
+    fn concatenated_pages_are_the_complete_list(
         nodes in prop::collection::vec(prop::collection::vec(0..50_u64, 0..6), 0..8),
         limit in 1..7_usize,
         most in prop::sample::select(vec![1, 200, usize::MAX]),
@@ -141,7 +141,7 @@ proptest! {
         let (mut paged, mut token) = (Vec::new(), String::new());
         loop {
             let query = query(&format!("{asked}&limit={limit}&continue={token}")).unwrap();
-            let page = stepped(Search::within(&fleet, &query, now, most)).0;
+            let page = run_search(Search::within(&fleet, &query, now, most)).0;
             prop_assert!(page.items.len() <= limit);
             paged.extend(page.items);
             match page.next {
@@ -153,7 +153,7 @@ proptest! {
     }
 
     #[test]
-    fn a_node_that_changes_between_two_pages_costs_no_other_its_place(
+    fn changed_node_does_not_affect_rows_of_others(
         nodes in prop::collection::vec(prop::collection::vec(0..4_u64, 0..5), 1..8),
         (changed, after) in (0..8_usize, prop::option::of(prop::collection::vec(0..4_u64, 0..5))),
         (pages, limit) in (1..4_usize, 1..6_usize),
@@ -165,9 +165,9 @@ proptest! {
         let (mut told, mut token, mut page) = (Vec::new(), String::new(), 0);
         loop {
             let query = query(&format!("sort={sort}&limit={limit}&continue={token}")).unwrap();
-            let answer = stepped(Search::within(&fleet, &query, Moment::default(), most)).0;
+            let answer = run_search(Search::within(&fleet, &query, Moment::default(), most)).0;
             prop_assert!(answer.items.len() <= limit);
-            told.extend(answer.items.iter().map(|row| (place(query.sort, row), row.node.clone())));
+            told.extend(answer.items.iter().map(|row| (position(query.sort, row), row.node.clone())));
             let Some(next) = answer.next else { break };
             token = next.to_string();
             page += 1;
@@ -189,13 +189,13 @@ proptest! {
     }
 
     #[test]
-    fn no_token_makes_the_reader_panic(text in "[0-9a-f~]{0,40}|[ -~é]{0,40}") {
-        let _ = text.parse::<Token>();
+    fn arbitrary_token_does_not_panic(text in "[0-9a-f~]{0,40}|[ -~é]{0,40}") {
+        let _ = text.parse::<ContinueToken>();
     }
 }
 
 #[test]
-fn who_was_told_by_a_node_that_is_silent_is_marked() {
+fn rows_of_stale_nodes_are_marked() {
     let fleet = fleet(&[vec![1]]);
     let stale = |millis| {
         let page = run(&fleet, &Query::default(), Moment::from_millis(millis));
@@ -205,7 +205,7 @@ fn who_was_told_by_a_node_that_is_silent_is_marked() {
 }
 
 #[test]
-fn i12_what_cannot_be_asked_is_refused_with_what_can() {
+fn i12_error_lists_valid_values() {
     let fleet = fleet(&[vec![1, 2, 3]]);
     let page = run(&fleet, &query("limit=1").unwrap(), Moment::default());
     let token = page.next.unwrap();
@@ -263,7 +263,7 @@ fn large(nodes: usize, tenants: u64) -> Fleet {
 }
 
 #[test]
-fn no_more_nodes_are_read_than_a_page_has_rows() {
+fn at_most_one_node_per_row_is_read() {
     let (fleet, now) = (large(500, 24), Moment::default());
     let size = fleet.nodes.iter().next().unwrap().parts.size();
     for asked in [
@@ -277,7 +277,7 @@ fn no_more_nodes_are_read_than_a_page_has_rows() {
         for _ in 0..5 {
             let query = query(&format!("{asked}&limit=50&continue={token}")).unwrap();
             // With this limit of bytes, each page is still complete.
-            let (page, _) = stepped(Search::within(&fleet, &query, now, 51 * size * 2));
+            let (page, _) = run_search(Search::within(&fleet, &query, now, 51 * size * 2));
             if asked.starts_with("over=true") {
                 assert_eq!((page.items.len(), page.next), (0, None));
                 break;
@@ -288,13 +288,13 @@ fn no_more_nodes_are_read_than_a_page_has_rows() {
     }
     // Names are known only after decoding, so all nodes are read, in steps.
     let query = query("pod=nobody").unwrap();
-    let (page, steps) = stepped(Search::new(&fleet, &query, now));
+    let (page, steps) = run_search(Search::new(&fleet, &query, now));
     assert_eq!((page.items.len(), page.next), (0, None));
     assert!(steps > 1, "{steps}");
 }
 
 #[test]
-fn of_many_who_use_the_same_those_of_the_first_nodes_come_first() {
+fn ties_are_ordered_by_node() {
     // More nodes than one step reads and than one chunk of the roster holds.
     let mut fleet = Fleet::default();
     for number in 0..600 {
@@ -307,7 +307,7 @@ fn of_many_who_use_the_same_those_of_the_first_nodes_come_first() {
     fleet.nodes.insert(node("gpu-000003", &[6, 7]));
     let now = Moment::default();
     let first = query("sort=memory&pod=pod-0&limit=1000").unwrap();
-    let (page, steps) = stepped(Search::new(&fleet, &first, now));
+    let (page, steps) = run_search(Search::new(&fleet, &first, now));
     assert!(steps > 1, "{steps}");
     let name = |number: usize| format!("gpu-{number:06}");
     let others = (0..600)
@@ -334,14 +334,14 @@ fn of_many_who_use_the_same_those_of_the_first_nodes_come_first() {
     let mut token = String::new();
     for page in told.chunks(50).take(20) {
         let query = query(&format!("sort=memory&limit=50&continue={token}")).unwrap();
-        let found = stepped(Search::within(&fleet, &query, now, 8 * size)).0;
+        let found = run_search(Search::within(&fleet, &query, now, 8 * size)).0;
         assert_eq!(found.items, page);
         token = found.next.unwrap().to_string();
     }
 }
 
 /// Sums up the whole fleet; returns the result and the number of steps.
-fn summed(fleet: &Fleet, most: usize, now: Moment) -> (summary::Told, usize) {
+fn run_summary(fleet: &Fleet, most: usize, now: Moment) -> (summary::UsageTotals, usize) {
     let mut summary = summary::Summary::within(fleet, now, most);
     let mut steps = 1;
     while summary.step() {
@@ -351,7 +351,7 @@ fn summed(fleet: &Fleet, most: usize, now: Moment) -> (summary::Told, usize) {
 }
 
 /// The same node, with a replica allocated to each pod.
-fn giving(name: &str, pods: u32) -> Arc<Node> {
+fn node_with_allocations(name: &str, pods: u32) -> Arc<Node> {
     let node = node(name, &(0..u64::from(pods)).collect::<Vec<u64>>());
     let part = node.parts.get(PartKey::usage().as_str()).unwrap();
     let mut usage = status::decode_usage(part).unwrap();
@@ -368,15 +368,17 @@ fn giving(name: &str, pods: u32) -> Arc<Node> {
 }
 
 #[test]
-fn ac_010_what_namespaces_have_is_summed_over_all_nodes_that_are_heard_of() {
+fn ac_010_allocations_per_namespace_are_summed_over_fresh_nodes() {
     let mut fleet = Fleet::default();
     for number in 0..400 {
-        fleet.nodes.insert(giving(&format!("gpu-{number:03}"), 30));
+        fleet
+            .nodes
+            .insert(node_with_allocations(&format!("gpu-{number:03}"), 30));
     }
     let now = Moment::default();
-    let (told, steps) = summed(&fleet, usize::MAX, now);
+    let (told, steps) = run_summary(&fleet, usize::MAX, now);
     assert!(steps > 1, "all of it was read at once");
-    assert!(!told.is_cut);
+    assert!(!told.is_truncated);
     let counts = told.holdings.iter();
     let counts: Vec<(String, u64, u64)> = counts
         .map(|((namespace, kind), held)| {
@@ -386,8 +388,8 @@ fn ac_010_what_namespaces_have_is_summed_over_all_nodes_that_are_heard_of() {
         .collect();
     let expected = ["team-0", "team-1", "team-2"].map(|team| (team.to_owned(), 4000, 4000));
     assert_eq!(counts, expected);
-    let (some, _) = summed(&fleet, 10_000, now);
-    assert!(some.is_cut, "{some:?}");
-    let (late, _) = summed(&fleet, usize::MAX, Moment::from_millis(60_000));
-    assert_eq!((late.stale, late.holdings.len()), (400, 0));
+    let (some, _) = run_summary(&fleet, 10_000, now);
+    assert!(some.is_truncated, "{some:?}");
+    let (late, _) = run_summary(&fleet, usize::MAX, Moment::from_millis(60_000));
+    assert_eq!((late.stale_nodes, late.holdings.len()), (400, 0));
 }

@@ -6,18 +6,18 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use super::{Query, Sort};
-use crate::domain::fleet::ranked;
+use crate::domain::fleet::rank_memory;
 use crate::domain::stream::Digest;
 use crate::wire::usage::UsageRow;
 
-/// Position after the last row of a page. The text format is `filter~sort~memory~node~key`, with the key in
+/// Position after the last row of a page. The text format is `filter~sort~memory~node~sort_key`, with the key in
 /// hexadecimal. It is opaque to clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Token {
+pub struct ContinueToken {
     /// Digest of the filters that the token belongs to.
     filter: Digest,
     sort: Sort,
-    last: Place,
+    last: Position,
 }
 
 /// Error of a continuation token.
@@ -32,22 +32,22 @@ pub enum TokenError {
 }
 
 /// Sort key of a row: rank, node and key. The rank increases with decreasing memory if rows are ordered by memory.
-pub(super) type Place = (u64, String, String);
+pub(super) type Position = (u64, String, String);
 
 /// Maximum length of a key: five words and their separators.
-const LONGEST_KEY: usize = 2048;
+const MAX_KEY_BYTES: usize = 2048;
 
 /// Sort key of `row`.
-pub(super) fn place(sort: Sort, row: &UsageRow) -> Place {
+pub(super) fn position(sort: Sort, row: &UsageRow) -> Position {
     let rank = match sort {
         Sort::Node => 0,
-        Sort::Memory => u64::MAX.saturating_sub(ranked(row.tenant.memory_mib)),
+        Sort::Memory => u64::MAX.saturating_sub(rank_memory(row.tenant.memory_mib)),
     };
-    (rank, row.node.clone(), row.key())
+    (rank, row.node.clone(), row.sort_key())
 }
 
-impl Token {
-    pub(super) fn new(query: &Query, last: Place) -> Self {
+impl ContinueToken {
+    pub(super) fn new(query: &Query, last: Position) -> Self {
         Self {
             filter: fingerprint(query),
             sort: query.sort,
@@ -56,11 +56,11 @@ impl Token {
     }
 
     /// Position of the last row.
-    pub(super) fn last(&self) -> &Place {
+    pub(super) fn last(&self) -> &Position {
         &self.last
     }
 
-    pub(super) fn fits(&self, query: &Query) -> Result<(), TokenError> {
+    pub(super) fn check(&self, query: &Query) -> Result<(), TokenError> {
         if self.sort == query.sort && self.filter == fingerprint(query) {
             Ok(())
         } else {
@@ -77,10 +77,10 @@ fn fingerprint(query: &Query) -> Digest {
         over,
         ..
     } = query;
-    Digest::of(format!("{node:?} {namespace:?} {pod:?} {over:?}").as_bytes())
+    Digest::from_bytes(format!("{node:?} {namespace:?} {pod:?} {over:?}").as_bytes())
 }
 
-impl fmt::Display for Token {
+impl fmt::Display for ContinueToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rank, node, key) = &self.last;
         let (filter, sort) = (self.filter.get(), self.sort.as_str());
@@ -89,7 +89,7 @@ impl fmt::Display for Token {
     }
 }
 
-impl FromStr for Token {
+impl FromStr for ContinueToken {
     type Err = TokenError;
 
     fn from_str(text: &str) -> Result<Self, TokenError> {
@@ -97,7 +97,7 @@ impl FromStr for Token {
     }
 }
 
-fn read(text: &str) -> Option<Token> {
+fn read(text: &str) -> Option<ContinueToken> {
     let mut fields = text.split('~');
     let filter = u64::from_str_radix(fields.next()?, 16).ok()?;
     let sort = fields.next()?;
@@ -105,7 +105,7 @@ fn read(text: &str) -> Option<Token> {
     let rank = fields.next()?.parse().ok()?;
     let node = fields.next()?.to_owned();
     let key = fields.next()?;
-    if key.len() > LONGEST_KEY.saturating_mul(2) || !key.is_ascii() || fields.next().is_some() {
+    if key.len() > MAX_KEY_BYTES.saturating_mul(2) || !key.is_ascii() || fields.next().is_some() {
         return None;
     }
     let bytes: Option<Vec<u8>> = key
@@ -113,7 +113,7 @@ fn read(text: &str) -> Option<Token> {
         .chunks(2)
         .map(|two| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok())
         .collect();
-    Some(Token {
+    Some(ContinueToken {
         filter: Digest::from_number(filter),
         sort,
         last: (rank, node, String::from_utf8(bytes?).ok()?),

@@ -5,29 +5,32 @@ use std::sync::Arc;
 
 use tracing::{info, warn};
 
-use super::{Engine, Wanted};
+use super::{DesiredLayout, Engine};
 use crate::apply::executor::Outcome;
-use crate::apply::{reset, witness};
+use crate::apply::{reset, usage};
 use crate::domain::error::chain;
 use crate::domain::id::PciAddress;
-use crate::domain::inventory::{Inventory, Usage};
+use crate::domain::inventory::{DeviceProcesses, Inventory};
 use crate::domain::plan::Cause;
-use crate::domain::reconcile::{Ending, State};
+use crate::domain::reconcile::{ApplyState, ChangeOutcome};
 use crate::hw::Handle;
 
 impl Engine {
     /// Waits for a running reset and returns the inventory read after it. Does not wait if nothing is to be changed.
-    pub(super) async fn settle(
+    pub(super) async fn wait_for_running_reset(
         &self,
         hardware: &Handle,
         inventory: &Inventory,
-        wanted: Wanted<'_>,
+        wanted: DesiredLayout<'_>,
     ) -> Result<Option<Arc<Inventory>>, String> {
         let targets = self.with_unfinished(inventory, wanted.targets);
-        if !self.has_to_do(inventory, &targets) {
+        if !self.has_changes(inventory, &targets) {
             return Ok(None);
         }
-        self.settings.resets.settle(hardware, self.end).await
+        self.settings
+            .resets
+            .wait_for_running_reset(hardware, self.reset_deadline)
+            .await
     }
 
     /// Resets the devices that need it, one at a time. Returns the devices that were reset.
@@ -38,11 +41,11 @@ impl Engine {
     ) -> Vec<PciAddress> {
         let mut reset = Vec::new();
         for outcome in outcomes {
-            if let Ending::NeedsReset { scope, .. } = &outcome.ending {
+            if let ChangeOutcome::NeedsReset { scope, .. } = &outcome.ending {
                 let resets = &self.settings.resets;
                 let inventory = hardware.latest();
                 let done = resets
-                    .perform(hardware, &inventory, scope, &self.witness)
+                    .perform(hardware, &inventory, scope, &self.usage_probe)
                     .await;
                 reset.extend(done.reset.then_some(outcome.pci));
                 outcome.ending = done.ending;
@@ -58,17 +61,18 @@ impl Engine {
         layout: &str,
         outcomes: &mut [Outcome],
     ) {
-        let Some(program) = self.settings.resets.leave_a_reboot().cloned() else {
+        let Some(program) = self.settings.resets.last_resort_reboot().cloned() else {
             return;
         };
-        let waits = |outcome: &&mut Outcome| matches!(outcome.ending, Ending::NeedsReset { .. });
+        let waits =
+            |outcome: &&mut Outcome| matches!(outcome.ending, ChangeOutcome::NeedsReset { .. });
         let mut waiting = outcomes.iter_mut().filter(waits);
         let Some(first) = waiting.next() else {
             return;
         };
-        if let Err(cause) = self.may_reboot(inventory, layout).await {
+        if let Err(cause) = self.authorize_reboot(inventory, layout).await {
             for outcome in std::iter::once(first).chain(waiting) {
-                if let Ending::NeedsReset { causes, .. } = &mut outcome.ending {
+                if let ChangeOutcome::NeedsReset { causes, .. } = &mut outcome.ending {
                     causes.push(cause.clone());
                 }
             }
@@ -82,35 +86,36 @@ impl Engine {
 
     /// Checks that a reboot is allowed now and returns the cause if not. Records the attempt before the reboot, so that
     /// it happens only once.
-    async fn may_reboot(&self, inventory: &Inventory, layout: &str) -> Result<(), Cause> {
-        let untold = |reason: String| Cause::Untold { reason };
-        let (holders, nobody_knows) = witness::everybody(&self.witness, inventory).await;
+    async fn authorize_reboot(&self, inventory: &Inventory, layout: &str) -> Result<(), Cause> {
+        let untold = |reason: String| Cause::StateUnknown { reason };
+        let (holders, nobody_knows) = usage::all_holders(&self.usage_probe, inventory).await;
         if let Some(reason) = nobody_knows {
             return Err(untold(reason));
         }
         let mut devices = inventory.devices.iter();
-        let unknown =
-            devices.any(|device| device.mig.state().is_some() && device.usage() == Usage::Unknown);
+        let unknown = devices.any(|device| {
+            device.mig.state().is_some() && device.usage() == DeviceProcesses::Unknown
+        });
         if unknown || !holders.is_empty() {
             return Err(Cause::DeviceInUse { holders });
         }
         let tried = self
             .store
-            .rebooted()
+            .last_reboot_layout()
             .map_err(|error| untold(chain(&error)))?;
         if tried.as_deref() == Some(layout) {
             let reason = "the node was rebooted for this layout already, and it did not help";
             return Err(untold(reason.to_owned()));
         }
-        let kept = self.store.will_reboot(layout);
+        let kept = self.store.record_reboot(layout);
         kept.map_err(|error| untold(chain(&error)))
     }
 
     /// Forgets the recorded reboot when every device is applied, so that a later change may reboot again.
     pub(super) fn forget_reboot(&self) {
         let mut states = self.node.states();
-        if states.all(|(_, state)| *state == State::Applied)
-            && let Err(error) = self.store.forget_reboot()
+        if states.all(|(_, state)| *state == ApplyState::Applied)
+            && let Err(error) = self.store.clear_reboot()
         {
             warn!("{}", chain(&error));
         }

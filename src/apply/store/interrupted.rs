@@ -3,16 +3,16 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{LONGEST_JOURNAL, StoreError, read};
+use super::{MAX_JOURNAL_BYTES, StoreError, read};
 use crate::domain::error::chain;
-use crate::domain::reconcile::{Entry, Record};
+use crate::domain::reconcile::{ApplyRecord, ApplyRecordEntry};
 use crate::wire::journal;
 
 /// The interrupted changes of a state directory.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Interrupted {
     /// The journal.
-    pub record: Option<Record>,
+    pub record: Option<ApplyRecord>,
     /// Unreadable journals, each with its path and the reason.
     pub unreadable: Vec<String>,
 }
@@ -23,7 +23,7 @@ impl Interrupted {
         let mut all: Vec<String> = Vec::new();
         let entries = self.record.iter().flat_map(|record| &record.devices);
         for entry in entries {
-            let Entry {
+            let ApplyRecordEntry {
                 plan, layout, pci, ..
             } = entry;
             all.push(format!(
@@ -52,11 +52,11 @@ pub fn interrupted(folder: &Path) -> Interrupted {
     let path = folder.join("journal");
     let mut found = Interrupted {
         record: None,
-        unreadable: unreadable(folder),
+        unreadable: unreadable_notices(folder),
     };
-    match read(&path, LONGEST_JOURNAL) {
+    match read(&path, MAX_JOURNAL_BYTES) {
         Ok(None) => {}
-        Err(error) => found.unreadable.push(not_checked(folder, &error)),
+        Err(error) => found.unreadable.push(unchecked_notice(folder, &error)),
         Ok(Some(bytes)) => match journal::parse(&bytes) {
             Ok(record) => found.record = Some(record),
             Err(reason) => found.unreadable.push(format!(
@@ -71,7 +71,7 @@ pub fn interrupted(folder: &Path) -> Interrupted {
 
 /// Reports a journal whose bytes cannot be read. Without root this is the normal case, because the directory is
 /// private.
-fn not_checked(folder: &Path, error: &StoreError) -> String {
+fn unchecked_notice(folder: &Path, error: &StoreError) -> String {
     if let StoreError::File { source, .. } = error
         && source.kind() == io::ErrorKind::PermissionDenied
     {
@@ -84,7 +84,7 @@ fn not_checked(folder: &Path, error: &StoreError) -> String {
 }
 
 /// Reports a journal that was set aside.
-fn cannot_read(path: &Path, reason: &str) -> String {
+fn unreadable_notice(path: &Path, reason: &str) -> String {
     format!(
         "the journal could not be read ({reason}): it is kept as {}. A GPU may be left between two layouts: compare `octavo inspect` \
         with the layout that it should have, and then discard this file with `octavo apply --forget`",
@@ -92,26 +92,26 @@ fn cannot_read(path: &Path, reason: &str) -> String {
     )
 }
 
-pub(super) fn unreadable(folder: &Path) -> Vec<String> {
-    let reports = set_aside(folder).map(|path| {
-        let reason = match read(&path, LONGEST_JOURNAL) {
+pub(super) fn unreadable_notices(folder: &Path) -> Vec<String> {
+    let reports = unreadable_journals(folder).map(|path| {
+        let reason = match read(&path, MAX_JOURNAL_BYTES) {
             Err(error) => chain(&error),
             Ok(bytes) => match journal::parse(&bytes.unwrap_or_default()) {
                 Err(reason) => chain(&reason),
                 Ok(_) => "an earlier version could not read it".to_owned(),
             },
         };
-        cannot_read(&path, &reason)
+        unreadable_notice(&path, &reason)
     });
     reports.collect()
 }
 
-pub(super) fn set_aside(folder: &Path) -> impl Iterator<Item = PathBuf> {
-    aside_names(folder).filter(|path| path.exists())
+pub(super) fn unreadable_journals(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    unreadable_paths(folder).filter(|path| path.exists())
 }
 
 /// Returns the file names for unreadable journals, in order of use.
-pub(super) fn aside_names(folder: &Path) -> impl Iterator<Item = PathBuf> {
+pub(super) fn unreadable_paths(folder: &Path) -> impl Iterator<Item = PathBuf> {
     (0..100).map(|number| match number {
         0 => folder.join("journal.unreadable"),
         number => folder.join(format!("journal.unreadable.{number}")),
@@ -131,10 +131,10 @@ mod tests {
         };
         let folder = Path::new("/state");
         assert_eq!(
-            not_checked(folder, &error(io::ErrorKind::PermissionDenied)),
+            unchecked_notice(folder, &error(io::ErrorKind::PermissionDenied)),
             "cannot check for interrupted changes in /state; run as root to include them"
         );
-        let other = not_checked(folder, &error(io::ErrorKind::FileTooLarge));
+        let other = unchecked_notice(folder, &error(io::ErrorKind::FileTooLarge));
         assert!(other.starts_with("cannot read /state/journal"), "{other}");
     }
 }

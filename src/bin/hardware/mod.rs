@@ -6,27 +6,24 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
-use octavo::apply::program::{end_with_parent, own_id};
-use octavo::book::catalogue;
-use octavo::config::child::{Child, ChildTask, load_command};
+use octavo::apply::program::{kill_with_parent, own_id};
+use octavo::config::child::{ChildInvocation, ChildTask, load_command};
 use octavo::config::hardware::{HardwareSettings, NvmlLibrary};
-use octavo::domain::accelerators::Catalogue;
+use octavo::config_files::catalog;
+use octavo::domain::accelerators::Catalog;
 use octavo::domain::error::chain;
 use octavo::hw::nvml::{self, Loader};
 use octavo::hw::{self, Handle};
 
 /// Reads the administrator's catalog, if there is one.
-pub(crate) fn catalogue(settings: &HardwareSettings) -> io::Result<Option<Catalogue>> {
-    let read = settings.catalog().map(catalogue::read).transpose();
+pub(crate) fn catalogue(settings: &HardwareSettings) -> io::Result<Option<Catalog>> {
+    let read = settings.catalog().map(catalog::read).transpose();
     read.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, chain(&error)))
 }
 
-/// Starts the thread that owns NVML; `catalogue` adds to the recognized devices.
-pub(crate) fn open(
-    settings: &HardwareSettings,
-    catalogue: Option<&Catalogue>,
-) -> io::Result<Handle> {
-    let own = catalogue.map(|catalogue| Arc::new(catalogue.own().clone()));
+/// Starts the thread that owns NVML; `catalog` adds to the recognized devices.
+pub(crate) fn open(settings: &HardwareSettings, catalogue: Option<&Catalog>) -> io::Result<Handle> {
+    let own = catalogue.map(|catalogue| Arc::new(catalogue.overlay_products().clone()));
     let settings = hw::Settings {
         library: match settings.nvml_library() {
             NvmlLibrary::Search => None,
@@ -35,16 +32,16 @@ pub(crate) fn open(
         driver_roots: settings.driver_roots().to_vec(),
         sys_root: settings.sys_root().to_owned(),
         neuron_logical_config: settings.neuron_logical_config().to_owned(),
-        own: own.unwrap_or_default(),
+        custom_catalog: own.unwrap_or_default(),
         call_deadline: settings.call_deadline(),
     };
-    let loader = Loader::new(&settings).rehearsing(|path| load_command(own_id(), path));
+    let loader = Loader::new(&settings).with_preload(|path| load_command(own_id(), path));
     hw::spawn(Box::new(loader), &settings)
 }
 
 /// Performs the task for which another process of this program started this one.
-pub(crate) fn child(child: &Child) -> ExitCode {
-    let done = end_with_parent(child.parent).and_then(|()| match &child.task {
+pub(crate) fn child(child: &ChildInvocation) -> ExitCode {
+    let done = kill_with_parent(child.parent).and_then(|()| match &child.task {
         ChildTask::Exec { program, arguments } => Err(Command::new(program).args(arguments).exec()),
         ChildTask::Load(library) => nvml::load(library),
     });

@@ -5,45 +5,45 @@ use std::fs;
 use std::io;
 use std::sync::Arc;
 
-use octavo::agent::cluster::Cluster;
-use octavo::agent::draining::Draining;
+use octavo::agent::cluster::NodeClient;
+use octavo::agent::draining::DrainController;
 use octavo::agent::feature_file::FeatureFile;
 use octavo::agent::metrics::usage::UsageMetrics;
-use octavo::agent::node_sink::{NodeFeatureSink, NodeSink, ONCE};
-use octavo::agent::sharing::Giver;
-use octavo::agent::sharing::hand_off::{HandOff, Terms};
-use octavo::agent::sink::{LabelSink, Stdout};
-use octavo::agent::usage::{self, Observer, Views};
+use octavo::agent::node_sink::{NodeFeatureSink, NodeSink, ONESHOT_TIMEOUT};
+use octavo::agent::sharing::SharingBackend;
+use octavo::agent::sharing::hand_off::{HandOffBackend, HandOffSettings};
+use octavo::agent::sink::{LabelSink, StdoutSink};
+use octavo::agent::usage::{self, UsageChannels, UsageObserver};
 use octavo::config::agent::{
-    AgentSettings, ClusterSettings, Giver as GiverName, LabelSink as Target, UsageSettings,
+    AgentSettings, ClusterSettings, LabelSink as Target, SharingMode as GiverName, UsageSettings,
 };
 use octavo::domain::labels::MigStrategy;
-use octavo::domain::node::Wanted;
-use octavo::domain::sharing::hand_off::course::Limits;
+use octavo::domain::node::DesiredNode;
+use octavo::domain::sharing::hand_off::rollout::Limits;
 use octavo::hw::Handle;
 use octavo::k8s::client::{self, Client};
-use octavo::k8s::events::PodEvents;
-use octavo::k8s::evict::{Door, Usher};
-use octavo::k8s::node::{Keeper, Link};
-use octavo::k8s::node_feature::{Post, Publisher};
-use octavo::k8s::plugin::Scout;
-use octavo::telemetry::Level;
+use octavo::k8s::events::PodEventsHandle;
+use octavo::k8s::evict::{EvictionHandle, Evictor};
+use octavo::k8s::node::{NodeController, NodeHandle};
+use octavo::k8s::node_feature::{NodeFeatureHandle, NodeFeatureWriter};
+use octavo::k8s::nvidia_plugin::DevicePluginWatcher;
+use octavo::telemetry::LogLevelHandle;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
 /// Handles of the tasks that talk to the API server.
-pub(crate) struct Node {
+pub(crate) struct ClusterHandles {
     client: Client,
-    link: Option<Arc<Link>>,
-    post: Option<Post>,
-    door: Option<Door>,
+    link: Option<Arc<NodeHandle>>,
+    post: Option<NodeFeatureHandle>,
+    door: Option<EvictionHandle>,
     /// Handle for events on pods.
-    pub(crate) pods: Option<PodEvents>,
+    pub(crate) pods: Option<PodEventsHandle>,
 }
 
 /// The sink for labels, and the Node.
-type Places = (Box<dyn LabelSink>, Option<Cluster>);
+type SinkAndNode = (Box<dyn LabelSink>, Option<NodeClient>);
 
 /// Starts the tasks that talk to the API server. The server may be unreachable, but unreadable credentials are an
 /// error.
@@ -51,29 +51,29 @@ pub(crate) async fn connect(
     settings: &ClusterSettings,
     usage: UsageSettings,
     tasks: &mut JoinSet<()>,
-) -> Result<Node, Box<dyn Error>> {
+) -> Result<ClusterHandles, Box<dyn Error>> {
     let client = client::connect_agent(settings.kubeconfig()).await?;
-    let link = settings.follows().then(|| {
-        let (link, keeper) = Keeper::new(client.clone(), settings.node());
+    let link = settings.watches_node().then(|| {
+        let (link, keeper) = NodeController::new(client.clone(), settings.node());
         tasks.spawn(keeper.run());
         Arc::new(link)
     });
     let door = settings.drain().map(|_| {
-        let (door, usher) = Usher::new(client.clone(), settings.node());
+        let (door, usher) = Evictor::new(client.clone(), settings.node());
         tasks.spawn(usher.run());
         door
     });
     let pods = usage.pod_events().then(|| {
-        let (pods, herald) = PodEvents::new(client.clone(), settings.node());
+        let (pods, herald) = PodEventsHandle::new(client.clone(), settings.node());
         tasks.spawn(herald.run());
         pods
     });
-    let post = settings.features().then(|| {
-        let (post, publisher) = Publisher::new(client.clone(), settings.node());
+    let post = settings.writes_node_feature().then(|| {
+        let (post, publisher) = NodeFeatureWriter::new(client.clone(), settings.node());
         tasks.spawn(publisher.run());
         post
     });
-    Ok(Node {
+    Ok(ClusterHandles {
         client,
         link,
         post,
@@ -85,10 +85,10 @@ pub(crate) async fn connect(
 /// Builds the sink for labels, and the Node if it is watched.
 pub(crate) fn outputs(
     settings: &AgentSettings,
-    node: Option<Node>,
-    level: Level,
+    node: Option<ClusterHandles>,
+    level: LogLevelHandle,
     once: bool,
-) -> Result<Places, Box<dyn Error>> {
+) -> Result<SinkAndNode, Box<dyn Error>> {
     let (link, post, door) = node
         .map(|node| (node.link, node.post, node.door))
         .unwrap_or_default();
@@ -96,11 +96,12 @@ pub(crate) fn outputs(
     let cluster = cluster.map(|(settings, link)| {
         // With `once`, the agent would exit before any pod is gone.
         let door = door.filter(|_| !once).zip(settings.drain());
-        let draining = door.map(|(door, policy)| Draining::new(policy, settings.compat(), door));
-        Cluster::new(link, settings, level, once).draining(draining)
+        let draining =
+            door.map(|(door, policy)| DrainController::new(policy, settings.compat(), door));
+        NodeClient::new(link, settings, level, once).with_draining(draining)
     });
     let sink: Box<dyn LabelSink> = match (settings.sink(), link, post) {
-        (Target::Stdout, ..) => Box::new(Stdout::new(io::stdout())),
+        (Target::Stdout, ..) => Box::new(StdoutSink::new(io::stdout())),
         (Target::FeatureFile(file), ..) => {
             Box::new(FeatureFile::new(file.path().to_owned(), file.expiry()))
         }
@@ -116,17 +117,17 @@ pub(crate) fn outputs(
 /// Builds the delegation to NVIDIA's plugin if the settings select it; it requires a watched Node.
 pub(crate) fn hand_off(
     settings: &AgentSettings,
-    node: Option<&Node>,
+    node: Option<&ClusterHandles>,
     strategy: MigStrategy,
     tasks: &mut JoinSet<()>,
-) -> Result<Option<Box<dyn Giver>>, Box<dyn Error>> {
+) -> Result<Option<Box<dyn SharingBackend>>, Box<dyn Error>> {
     let sharing = settings.sharing();
-    let is_certain = match sharing.giver() {
+    let is_certain = match sharing.mode() {
         GiverName::Auto => false,
         GiverName::HandOff => true,
-        GiverName::Nobody | GiverName::Embedded => return Ok(None),
+        GiverName::Off | GiverName::Embedded => return Ok(None),
     };
-    let cluster = settings.cluster().filter(|cluster| cluster.follows());
+    let cluster = settings.cluster().filter(|cluster| cluster.watches_node());
     let Some((cluster, node)) = cluster.zip(node) else {
         return if is_certain {
             Err("--sharing hand-off needs --follow-node or --label-sink node".into())
@@ -137,11 +138,11 @@ pub(crate) fn hand_off(
     let map = sharing.plugin_config_map();
     let watch = map.map(|map| {
         let place = (map.namespace.as_str(), map.name.as_str());
-        let (watch, scout) = Scout::new(node.client.clone(), place, cluster.node());
+        let (watch, scout) = DevicePluginWatcher::new(node.client.clone(), place, cluster.node());
         tasks.spawn(scout.run());
         watch
     });
-    let terms = Terms {
+    let terms = HandOffSettings {
         config_map: map.map(ToString::to_string),
         limits: Limits {
             deadline: sharing.deadline(),
@@ -150,30 +151,30 @@ pub(crate) fn hand_off(
         strategy,
         is_certain,
     };
-    Ok(Some(Box::new(HandOff::new(terms, watch))))
+    Ok(Some(Box::new(HandOffBackend::new(terms, watch))))
 }
 
 /// Starts observing usage if the settings enable it.
 pub(crate) fn observe(
     settings: &AgentSettings,
     hardware: &Handle,
-    pods: Option<PodEvents>,
+    pods: Option<PodEventsHandle>,
     tasks: &mut JoinSet<()>,
-) -> Option<Views> {
+) -> Option<UsageChannels> {
     let sharing = settings.sharing();
     let interval = sharing.usage().interval()?;
     if sharing.usage().pod_events() && pods.is_none() {
         warn!("pods are told nothing in events: nobody speaks to the cluster");
     }
     let folder = sharing.device_plugins().to_owned();
-    let looking = usage::Settings::new(interval, settings.engine(), folder);
-    let (observer, views) = Observer::new(hardware.clone(), looking, pods);
+    let looking = usage::UsageObserverSettings::new(interval, settings.engine(), folder);
+    let (observer, views) = UsageObserver::new(hardware.clone(), looking, pods);
     tasks.spawn(observer.run());
     Some(views)
 }
 
 /// Builds the metrics of usage, in dcgm-exporter's format too if the settings enable it.
-pub(crate) fn usage_metrics(settings: &AgentSettings, views: &Views) -> UsageMetrics {
+pub(crate) fn usage_metrics(settings: &AgentSettings, views: &UsageChannels) -> UsageMetrics {
     let host = settings.node().map(ToString::to_string);
     let dcgm = settings.sharing().usage().dcgm();
     let host = dcgm.then(|| host.unwrap_or_default());
@@ -181,10 +182,10 @@ pub(crate) fn usage_metrics(settings: &AgentSettings, views: &Views) -> UsageMet
 }
 
 /// Removes the agent's fields from the Node, if it exists.
-async fn unsay(link: &Link) {
+async fn clear_node_fields(link: &NodeHandle) {
     let mut report = link.report.clone();
     // The awaited value is borrowed while it is held, which would block updates.
-    if report.wait_for(|report| report.asked).await.is_err() {
+    if report.wait_for(|report| report.is_read).await.is_err() {
         return;
     }
     let uid = link.view.borrow().as_ref().map(|view| view.uid.clone());
@@ -192,16 +193,19 @@ async fn unsay(link: &Link) {
     if uid.is_none() {
         return;
     }
-    let nothing = Wanted {
+    let nothing = DesiredNode {
         uid,
-        ..Wanted::default()
+        ..DesiredNode::default()
     };
-    link.want(|wanted| *wanted = nothing);
-    link.settled().await;
+    link.update_desired(|wanted| *wanted = nothing);
+    link.wait_until_applied().await;
 }
 
 /// Removes everything that an agent with these settings has written.
-pub(crate) async fn clean_up(sink: &Target, node: Option<Node>) -> Result<(), Box<dyn Error>> {
+pub(crate) async fn clean_up(
+    sink: &Target,
+    node: Option<ClusterHandles>,
+) -> Result<(), Box<dyn Error>> {
     if let Target::FeatureFile(file) = sink {
         match fs::remove_file(file.path()) {
             Ok(()) => info!("{} is removed", file.path().display()),
@@ -214,14 +218,20 @@ pub(crate) async fn clean_up(sink: &Target, node: Option<Node>) -> Result<(), Bo
     }
     let Some(node) = node else { return Ok(()) };
     if let Some(link) = node.link {
-        if timeout(ONCE, unsay(&link)).await.is_err() {
+        if timeout(ONESHOT_TIMEOUT, clear_node_fields(&link))
+            .await
+            .is_err()
+        {
             return Err(format!("the Node still has what was written: {}", link.trouble()).into());
         }
         info!("the Node has nothing of ours any more");
     }
     if let Some(post) = node.post {
-        post.unsay();
-        if timeout(ONCE, post.settled()).await.is_err() {
+        post.delete();
+        if timeout(ONESHOT_TIMEOUT, post.wait_until_applied())
+            .await
+            .is_err()
+        {
             let trouble = post.said().trouble.unwrap_or_default();
             return Err(format!("the NodeFeature is still there: {trouble}").into());
         }

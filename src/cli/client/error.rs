@@ -35,12 +35,12 @@ pub enum ClientError {
     TokenInClear,
     /// The connection was refused.
     #[error("nobody listens there: the connection was refused")]
-    NobodyThere,
+    ConnectionRefused,
     /// The connection failed.
     #[error("cannot connect")]
     Connect(#[source] Box<dyn Error + Send + Sync>),
     /// The aggregator's certificate cannot be trusted.
-    #[error("its certificate cannot be trusted: {}", fault(.0))]
+    #[error("its certificate cannot be trusted: {}", certificate_message(.0))]
     Certificate(CertificateError),
     /// TLS failed otherwise.
     #[error("cannot speak TLS with it")]
@@ -61,14 +61,14 @@ pub enum ClientError {
         to: String,
     },
     /// The server returned a problem document.
-    #[error("{}", told(.0))]
+    #[error("{}", problem_text(.0))]
     Problem(Box<Problem>),
     /// The server returned an error without a readable explanation.
     #[error("it answers {0} without an explanation")]
-    Refused(StatusCode),
+    Status(StatusCode),
     /// Another program responded.
     #[error("the answer is {}, not what an aggregator gives", media_type(.kind))]
-    NotOurs {
+    UnexpectedMediaType {
         /// Its media type.
         kind: String,
     },
@@ -83,27 +83,27 @@ pub enum ClientError {
     Inventory(#[source] FieldError),
     /// The stream ended.
     #[error("the aggregator ended the stream")]
-    Ended,
+    StreamEnded,
     /// The stream was silent for longer than its heartbeat interval.
     #[error("nothing was heard for {0:?}, not even that it lives")]
-    Silent(Duration),
+    StreamSilent(Duration),
 }
 
 /// Certificate errors that rustls reports only as text of its verifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Flaw {
+enum CertificateFlaw {
     /// The server presents a CA's certificate.
-    Authority,
+    ServerIsCa,
     /// The issuer's certificate is not a CA's.
-    NoAuthority,
+    IssuerIsNotCa,
     /// The certificate predates X.509 extensions.
     Version,
     /// The certificate is not for servers.
     Purpose,
 }
 
-impl Flaw {
-    fn of(error: &CertificateError) -> Option<Self> {
+impl CertificateFlaw {
+    fn from_error(error: &CertificateError) -> Option<Self> {
         // The verifier is not a dependency of this crate, so its errors are recognized by name.
         let CertificateError::Other(other) = error else {
             return matches!(
@@ -114,8 +114,8 @@ impl Flaw {
         };
         let name = format!("{:?}", other.0);
         [
-            ("CaUsedAsEndEntity", Self::Authority),
-            ("EndEntityUsedAsCa", Self::NoAuthority),
+            ("CaUsedAsEndEntity", Self::ServerIsCa),
+            ("EndEntityUsedAsCa", Self::IssuerIsNotCa),
             ("UnsupportedCertVersion", Self::Version),
         ]
         .into_iter()
@@ -124,10 +124,10 @@ impl Flaw {
 
     fn words(self) -> &'static str {
         match self {
-            Self::Authority => {
+            Self::ServerIsCa => {
                 "it is the certificate of an authority (CA:TRUE), which cannot be a server's too"
             }
-            Self::NoAuthority => {
+            Self::IssuerIsNotCa => {
                 "the certificate that signed it is not one of an authority (CA:FALSE)"
             }
             Self::Version => "it is an X.509 certificate of version 1, which cannot name a server",
@@ -137,8 +137,8 @@ impl Flaw {
 }
 
 /// Describes the error of a certificate.
-fn fault(error: &CertificateError) -> String {
-    match (Flaw::of(error), error) {
+fn certificate_message(error: &CertificateError) -> String {
+    match (CertificateFlaw::from_error(error), error) {
         (Some(flaw), _) => flaw.words().to_owned(),
         (None, CertificateError::UnknownIssuer) => {
             "the authority that signed it is not known here".to_owned()
@@ -170,17 +170,17 @@ fn certificate_advice(error: &CertificateError) -> &'static str {
     ) {
         return "is the clock of this machine right?";
     }
-    match Flaw::of(error) {
-        Some(Flaw::Authority) => {
+    match CertificateFlaw::from_error(error) {
+        Some(CertificateFlaw::ServerIsCa) => {
             "make a server certificate for the aggregator: with openssl req -x509, add -addext basicConstraints=critical,CA:FALSE"
         }
-        Some(Flaw::NoAuthority) => {
+        Some(CertificateFlaw::IssuerIsNotCa) => {
             "give the certificate of an authority with --ca, or the server's own where it signs itself"
         }
-        Some(Flaw::Version) => {
+        Some(CertificateFlaw::Version) => {
             "make one of version 3: with openssl x509 -req, add an -extfile that has subjectAltName"
         }
-        Some(Flaw::Purpose) => {
+        Some(CertificateFlaw::Purpose) => {
             "make one for servers: its extendedKeyUsage must have serverAuth, or be absent"
         }
         None => "replace the certificate the aggregator was started with",
@@ -190,14 +190,14 @@ fn certificate_advice(error: &CertificateError) -> &'static str {
 impl ClientError {
     /// Classifies the error of a failed request; the chain of its causes is searched, because each layer wraps the one
     /// below.
-    pub(super) fn of(error: &legacy::Error) -> Self {
+    pub(super) fn from_hyper(error: &legacy::Error) -> Self {
         let tls: Option<&rustls::Error> = find(error);
         if let Some(error) = tls {
-            return Self::of_tls(error.clone());
+            return Self::from_tls(error.clone());
         }
         let io: Option<&io::Error> = find(error);
         if io.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-            return Self::NobodyThere;
+            return Self::ConnectionRefused;
         }
         let parse = find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse);
         if error.is_connect() {
@@ -209,7 +209,7 @@ impl ClientError {
         }
     }
 
-    fn of_tls(error: rustls::Error) -> Self {
+    fn from_tls(error: rustls::Error) -> Self {
         if let rustls::Error::InvalidCertificate(error) = error {
             Self::Certificate(error)
         } else {
@@ -218,15 +218,15 @@ impl ClientError {
     }
 
     /// Returns whether a later attempt may succeed.
-    pub(in crate::cli) fn may_pass(&self) -> bool {
+    pub(in crate::cli) fn is_transient(&self) -> bool {
         match self {
-            Self::NobodyThere
+            Self::ConnectionRefused
             | Self::Connect(_)
             | Self::Broken(_)
             | Self::TimedOut(_)
-            | Self::Ended
-            | Self::Silent(_) => true,
-            Self::Refused(status) => {
+            | Self::StreamEnded
+            | Self::StreamSilent(_) => true,
+            Self::Status(status) => {
                 status.is_server_error() || *status == StatusCode::TOO_MANY_REQUESTS
             }
             Self::Problem(problem) => problem.status >= 500 || problem.status == 429,
@@ -237,7 +237,7 @@ impl ClientError {
             | Self::Tls(_)
             | Self::NotHttp(_)
             | Self::Redirected { .. }
-            | Self::NotOurs { .. }
+            | Self::UnexpectedMediaType { .. }
             | Self::TooLong(_)
             | Self::Unreadable(_)
             | Self::Inventory(_) => false,
@@ -251,13 +251,16 @@ impl ClientError {
 
     /// Returns whether no server was reached at the address.
     pub(in crate::cli) const fn is_unreachable(&self) -> bool {
-        matches!(self, Self::NobodyThere | Self::Address | Self::Connect(_))
+        matches!(
+            self,
+            Self::ConnectionRefused | Self::Address | Self::Connect(_)
+        )
     }
 
     /// Returns advice about the error.
     pub(in crate::cli) fn advice(&self) -> Option<&'static str> {
         match self {
-            Self::NobodyThere => Some(
+            Self::ConnectionRefused => Some(
                 "is an aggregator running there? start one with `octavo-aggregator`, or a whole fleet with `octavo demo`; \
                  --server or OCTAVO_SERVER says where it is",
             ),
@@ -276,7 +279,7 @@ impl ClientError {
             }
             Self::Tls(_) => Some("does it speak plain HTTP? then its address begins with http://"),
             Self::NotHttp(_) => Some("does it speak TLS? then its address begins with https://"),
-            Self::Broken(_) | Self::Ended | Self::Silent(_) => {
+            Self::Broken(_) | Self::StreamEnded | Self::StreamSilent(_) => {
                 Some("try again; the aggregator's log may say why")
             }
             Self::TimedOut(_) => Some("try again, or give it more time with --timeout"),
@@ -299,7 +302,7 @@ impl ClientError {
                 ),
                 _ => None,
             },
-            Self::Refused(_) | Self::NotOurs { .. } => Some(
+            Self::Status(_) | Self::UnexpectedMediaType { .. } => Some(
                 "is it an aggregator that answers there? check --server, and what stands between",
             ),
             Self::TooLong(_) => Some("ask for less, with filters or --limit"),
@@ -311,7 +314,7 @@ impl ClientError {
 }
 
 /// Returns a problem document's text, without control characters, which could steer the terminal.
-fn told(problem: &Problem) -> String {
+fn problem_text(problem: &Problem) -> String {
     let text = if problem.detail.is_empty() {
         &problem.title
     } else {
@@ -373,7 +376,7 @@ mod tests {
         let verifier = verifier.build().unwrap();
         let name = "localhost".try_into().unwrap();
         let outcome = verifier.verify_server_cert(&certificate, &[], &name, &[], UnixTime::now());
-        let error = ClientError::of_tls(outcome.unwrap_err());
+        let error = ClientError::from_tls(outcome.unwrap_err());
         (error.to_string(), error.advice())
     }
 

@@ -16,21 +16,21 @@ use crate::wire::api::Event;
 use crate::wire::hardware_profiles::events::ProfileEvent;
 
 /// Maximum length of a line. A row of a node with many types is a few kilobytes.
-const LONGEST_LINE: usize = 1 << 20;
+const MAX_LINE_BYTES: usize = 1 << 20;
 
 /// Timeout for the stream: the aggregator sends a heartbeat several times a minute.
-const SILENCE: Duration = Duration::from_mins(1);
+const STREAM_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A stream that is being read.
 #[derive(Debug)]
 pub(in crate::cli) struct Events<E> {
     body: Incoming,
-    lines: Lines,
+    lines: LineBuffer,
     of: PhantomData<E>,
 }
 
 /// Type of a stream's events.
-pub(in crate::cli) trait Stream: DeserializeOwned {
+pub(in crate::cli) trait EventStream: DeserializeOwned {
     /// Path of the stream.
     const PATH: &str;
 
@@ -38,7 +38,7 @@ pub(in crate::cli) trait Stream: DeserializeOwned {
     fn is_synced(&self) -> bool;
 }
 
-impl Stream for Event {
+impl EventStream for Event {
     const PATH: &str = "/api/v1/events";
 
     fn is_synced(&self) -> bool {
@@ -46,7 +46,7 @@ impl Stream for Event {
     }
 }
 
-impl Stream for ProfileEvent {
+impl EventStream for ProfileEvent {
     const PATH: &str = "/api/v1/profile-events";
 
     fn is_synced(&self) -> bool {
@@ -56,13 +56,13 @@ impl Stream for ProfileEvent {
 
 /// Splits bytes into lines.
 #[derive(Debug, Default)]
-struct Lines(BytesMut);
+struct LineBuffer(BytesMut);
 
-impl<E: Stream> Events<E> {
+impl<E: EventStream> Events<E> {
     pub(super) fn new(body: Incoming) -> Self {
         Self {
             body,
-            lines: Lines::default(),
+            lines: LineBuffer::default(),
             of: PhantomData,
         }
     }
@@ -75,12 +75,12 @@ impl<E: Stream> Events<E> {
                     return Ok(event);
                 }
             }
-            if self.lines.0.len() > LONGEST_LINE {
-                return Err(ClientError::TooLong(LONGEST_LINE));
+            if self.lines.0.len() > MAX_LINE_BYTES {
+                return Err(ClientError::TooLong(MAX_LINE_BYTES));
             }
-            let frame = timeout(SILENCE, self.body.frame()).await;
-            match frame.map_err(|_| ClientError::Silent(SILENCE))? {
-                None => return Err(ClientError::Ended),
+            let frame = timeout(STREAM_TIMEOUT, self.body.frame()).await;
+            match frame.map_err(|_| ClientError::StreamSilent(STREAM_TIMEOUT))? {
+                None => return Err(ClientError::StreamEnded),
                 Some(Err(error)) => return Err(ClientError::Broken(error.into())),
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
@@ -92,7 +92,7 @@ impl<E: Stream> Events<E> {
     }
 }
 
-impl Lines {
+impl LineBuffer {
     /// Returns the next whole line, without its end.
     fn next(&mut self) -> Option<Bytes> {
         let end = self.0.iter().position(|byte| *byte == b'\n')?;
@@ -106,7 +106,7 @@ impl Lines {
 }
 
 /// Parses a line. The aggregator writes each object on one line, so each `data` line is an event.
-fn event<E: Stream>(line: &[u8]) -> Result<Option<E>, ClientError> {
+fn event<E: EventStream>(line: &[u8]) -> Result<Option<E>, ClientError> {
     let Some(data) = line.strip_prefix(b"data:") else {
         return Ok(None);
     };
@@ -123,7 +123,7 @@ mod tests {
     fn lines_are_found_wherever_the_network_cuts_them() {
         let text = b": alive\r\nevent: removed\r\ndata: {\"kind\":\"removed\",\"name\":\"a\"}\n\n";
         for cut in 0..text.len() {
-            let mut lines = Lines::default();
+            let mut lines = LineBuffer::default();
             let mut found: Vec<Event> = Vec::new();
             for part in [&text[..cut], &text[cut..]] {
                 lines.0.extend_from_slice(part);

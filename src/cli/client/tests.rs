@@ -12,7 +12,9 @@ use crate::config::octavo::server::ServerUrl;
 async fn error(server: &str, patience: Duration) -> String {
     let url: ServerUrl = server.parse().unwrap();
     let client = Client::new(&ServerSettings::plaintext(url, patience)).unwrap();
-    let asked = client.get::<serde_json::Value>(&Target::new("/x")).await;
+    let asked = client
+        .get::<serde_json::Value>(&RequestPath::new("/x"))
+        .await;
     explain(&asked.unwrap_err()).replace(server, "SERVER")
 }
 
@@ -42,7 +44,7 @@ fn answer(head: &str, body: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn nobody_there_is_said_with_how_to_start_somebody() {
+async fn refused_connection_has_advice() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
@@ -57,7 +59,7 @@ async fn nobody_there_is_said_with_how_to_start_somebody() {
 }
 
 #[tokio::test]
-async fn a_problem_is_told_in_the_aggregators_words_which_cannot_steer_the_terminal() {
+async fn problem_detail_is_shown_without_control_characters() {
     let body = r#"{"type": "t", "title": "Not found", "status": 404, "detail": "there is no node \"a\u001b[31m\"",
         "instance": "/x", "later": 1}"#;
     assert_eq!(
@@ -71,7 +73,7 @@ async fn a_problem_is_told_in_the_aggregators_words_which_cannot_steer_the_termi
 }
 
 #[tokio::test]
-async fn what_is_no_aggregator_is_told_apart() {
+async fn other_servers_are_distinguished() {
     for (reply, because) in [
         (
             answer("200 OK\r\ncontent-type: text/html", "<html>"),
@@ -115,15 +117,15 @@ async fn what_is_no_aggregator_is_told_apart() {
 }
 
 #[tokio::test]
-async fn an_answer_without_end_is_cut_off() {
+async fn endless_answer_is_rejected() {
     let mut endless = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n".to_vec();
-    endless.resize(LONGEST_ANSWER + 1024, b' ');
+    endless.resize(MAX_ANSWER_BYTES + 1024, b' ');
     let text = told(endless).await;
     assert!(text.contains("the answer is longer than 64 MiB"), "{text}");
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_is_given_up() {
+async fn silent_server_times_out() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
     let text = error(&server, Duration::from_millis(50)).await;
@@ -137,7 +139,7 @@ async fn a_server_that_says_nothing_is_given_up() {
 }
 
 #[tokio::test]
-async fn tls_with_who_does_not_speak_it_points_to_plain_http() {
+async fn tls_to_plain_http_server_suggests_http_url() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let serve = async move {

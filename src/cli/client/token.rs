@@ -8,7 +8,7 @@ use hyper::Uri;
 use hyper::header::HeaderValue;
 
 use super::ClientError;
-use crate::domain::credential::{LONGEST_TOKEN, Token, TokenError};
+use crate::domain::credential::{MAX_TOKEN_BYTES, Token, TokenError};
 
 /// Returns the `Authorization` header of a request to `to`. The token is never sent unencrypted over a network.
 pub(super) fn authorization(file: &Path, to: &Uri) -> Result<HeaderValue, ClientError> {
@@ -20,15 +20,16 @@ pub(super) fn authorization(file: &Path, to: &Uri) -> Result<HeaderValue, Client
         source,
     };
     // Reading more than the maximum detects an oversized file of any length.
-    let most = u64::try_from(LONGEST_TOKEN).unwrap_or(u64::MAX);
+    let most = u64::try_from(MAX_TOKEN_BYTES).unwrap_or(u64::MAX);
     let mut bytes = Vec::new();
     let read =
         File::open(file).and_then(|file| file.take(most.saturating_add(2)).read_to_end(&mut bytes));
     read.map_err(|error| unusable(error.into()))?;
-    let text = str::from_utf8(&bytes).map_err(|_odd| unusable(TokenError::Odd.into()))?;
-    let token = Token::of_any_kind(text.trim_ascii()).map_err(|error| unusable(error.into()))?;
+    let text =
+        str::from_utf8(&bytes).map_err(|_odd| unusable(TokenError::InvalidCharacters.into()))?;
+    let token = Token::parse_opaque(text.trim_ascii()).map_err(|error| unusable(error.into()))?;
     let value = HeaderValue::try_from(format!("Bearer {}", token.expose()));
-    let mut value = value.map_err(|_odd| unusable(TokenError::Odd.into()))?;
+    let mut value = value.map_err(|_odd| unusable(TokenError::InvalidCharacters.into()))?;
     value.set_sensitive(true);
     Ok(value)
 }
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_goes_over_tls_or_to_this_machine_and_is_not_shown() {
+    fn token_is_sent_only_over_tls_or_loopback_and_is_not_printed() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("token");
         fs::write(&file, "sha256~secret\n").unwrap();
@@ -71,10 +72,10 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_token_is_named_and_its_content_is_not() {
+    fn unusable_token_file_is_named_without_its_content() {
         let folder = tempfile::tempdir().unwrap();
         let to: Uri = "https://octavo.example/x".parse().unwrap();
-        let long = "s".repeat(LONGEST_TOKEN + 1);
+        let long = "s".repeat(MAX_TOKEN_BYTES + 1);
         for (content, said) in [
             (None, "No such file"),
             (Some(""), "empty"),

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 /// Path and query, below the aggregator's address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::cli) struct Target(String);
+pub(in crate::cli) struct RequestPath(String);
 
-impl Target {
+impl RequestPath {
     /// Creates a target from a path in this program; text from users goes through [`segment`].
     pub(in crate::cli) fn new(path: &str) -> Self {
         Self(path.to_owned())
@@ -27,7 +27,7 @@ impl Target {
     }
 
     /// Returns the whole URL.
-    pub(super) fn on(&self, server: &str) -> String {
+    pub(super) fn url(&self, server: &str) -> String {
         format!("{server}{}", self.0)
     }
 }
@@ -51,11 +51,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_type_cannot_change_what_is_asked_for() {
-        let target =
-            Target::new("/api/v1/nodes").with([("selector", "a in (b, c)"), ("type", "x&y=ü")]);
+    fn user_input_is_percent_encoded() {
+        let target = RequestPath::new("/api/v1/nodes")
+            .with([("selector", "a in (b, c)"), ("type", "x&y=ü")]);
         assert_eq!(
-            target.on("https://host/below"),
+            target.url("https://host/below"),
             "https://host/below/api/v1/nodes?selector=a%20in%20%28b%2C%20c%29&type=x%26y%3D%C3%BC"
         );
         assert_eq!(segment("../a?b"), "..%2Fa%3Fb");

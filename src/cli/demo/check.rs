@@ -7,7 +7,7 @@ use crate::wire::api::{NodeRow, TypeRow};
 
 /// Expected and observed state.
 #[derive(Debug)]
-pub(super) struct Check {
+pub(super) struct FleetCheck {
     unseen: BTreeSet<String>,
     types: BTreeMap<String, u32>,
     /// Whether no types other than the expected ones may exist.
@@ -16,7 +16,7 @@ pub(super) struct Check {
     counted: bool,
 }
 
-impl Check {
+impl FleetCheck {
     pub(super) fn new(scenarios: &[Scenario]) -> Self {
         let mut types = BTreeMap::new();
         for (name, count) in scenarios.iter().filter_map(Scenario::types).flatten() {
@@ -123,9 +123,9 @@ mod tests {
     }
 
     #[test]
-    fn a_fleet_that_is_seen_as_it_is_lacks_nothing() {
+    fn matching_fleet_has_nothing_missing() {
         let scenarios = scenario::all(None).unwrap();
-        let mut check = Check::new(&scenarios);
+        let mut check = FleetCheck::new(&scenarios);
         let rows: Vec<NodeRow> = scenarios.iter().map(|one| row(&one.name, "ok")).collect();
         check.nodes(&rows);
         assert!(check.all_seen() && !check.all_counted());
@@ -136,9 +136,9 @@ mod tests {
     }
 
     #[test]
-    fn a_node_a_device_too_few_and_a_type_too_many_are_each_named() {
+    fn missing_nodes_devices_and_extra_types_are_listed() {
         let scenarios = scenario::all(None).unwrap();
-        let mut check = Check::new(&scenarios);
+        let mut check = FleetCheck::new(&scenarios);
         let rows: Vec<NodeRow> = scenarios
             .iter()
             .skip(1)

@@ -74,7 +74,7 @@ pub enum DemoError {
     },
     /// The aggregator did not report the expected fleet.
     #[error("the aggregator has not seen the fleet as it is: {}", .0.join("; "))]
-    Unseen(Vec<String>),
+    FleetMismatch(Vec<String>),
 }
 
 impl DemoError {
@@ -96,7 +96,7 @@ impl DemoError {
             Self::Start { .. } => {
                 Some("is it a program for this machine? build anew with `make demo`")
             }
-            Self::Died { .. } | Self::NoAddress { .. } | Self::Unseen(_) => None,
+            Self::Died { .. } | Self::NoAddress { .. } | Self::FleetMismatch(_) => None,
         }
     }
 }

@@ -12,21 +12,21 @@ use super::super::simulated::SIMULATOR_VARIABLES;
 use super::DemoError;
 use super::programs::Programs;
 use super::scenario::Scenario;
-use super::tenants::{self, Tenants};
+use super::sharing_pods::{self, SharingPods};
 
 /// The available layouts.
 const LAYOUTS: &str = include_str!("../../../demo/layouts.yaml");
 
 /// A simulated machine.
 #[derive(Debug)]
-pub(super) struct Machine<'a> {
+pub(super) struct DemoMachine<'a> {
     scenario: &'a Scenario,
     programs: &'a Programs,
     folder: PathBuf,
-    tenants: Option<Tenants>,
+    tenants: Option<SharingPods>,
 }
 
-impl<'a> Machine<'a> {
+impl<'a> DemoMachine<'a> {
     /// Creates the machine below `folder`.
     pub(super) async fn make(
         scenario: &'a Scenario,
@@ -37,7 +37,7 @@ impl<'a> Machine<'a> {
         let machine = Self {
             scenario,
             programs,
-            tenants: Tenants::of(&scenario.text, &folder),
+            tenants: SharingPods::for_scenario(&scenario.text, &folder),
             folder,
         };
         let text = machine.driver_folder().join("nvml-sim.yaml");
@@ -52,9 +52,9 @@ impl<'a> Machine<'a> {
         machine.show().await.map_err(failed)?;
         write(&machine.layouts(), |path| fs::write(path, LAYOUTS))?;
         if let Some(tenants) = &machine.tenants {
-            write(&tenants.kubelet(), |_| tenants.come())?;
+            write(&tenants.kubelet(), |_| tenants.create())?;
         }
-        if scenario.has_driver_at_once() {
+        if scenario.starts_with_driver() {
             machine.install_driver()?;
         }
         Ok(machine)
@@ -132,7 +132,7 @@ impl<'a> Machine<'a> {
             .arg(self.state());
         if let Some(tenants) = &self.tenants {
             command
-                .args(["--layout", tenants::LAYOUT, "--usage-interval=2s"])
+                .args(["--layout", sharing_pods::LAYOUT, "--usage-interval=2s"])
                 .args(["--sharing=embedded"])
                 .arg("--proc-root")
                 .arg(tenants.proc())

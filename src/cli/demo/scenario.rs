@@ -18,7 +18,7 @@ pub(super) struct Scenario {
 }
 
 /// Scenario whose driver is installed after its agent has started.
-const LATE: &str = "driver-comes-late";
+const LATE_DRIVER_SCENARIO: &str = "driver-comes-late";
 
 macro_rules! built_in {
     ($($name:literal)*) => {
@@ -91,8 +91,8 @@ impl Scenario {
     }
 
     /// Returns whether its driver is installed when its agent starts.
-    pub(super) fn has_driver_at_once(&self) -> bool {
-        self.has_driver() && self.name != LATE
+    pub(super) fn starts_with_driver(&self) -> bool {
+        self.has_driver() && self.name != LATE_DRIVER_SCENARIO
     }
 
     /// Returns the expected number of devices by type; `None` if it is not known.
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_built_in_machines_are_those_of_the_folder() {
+    fn built_in_scenarios_match_the_directory() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("demo");
         let names = |scenarios: Vec<Scenario>| -> Vec<(String, String)> {
             let each = scenarios.into_iter();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_say_what_must_be_counted() {
+    fn expected_counts_come_from_labels() {
         let built_in = all(None).unwrap();
         let of = |name: &str| {
             let found = built_in.iter().find(|scenario| scenario.name == name);

@@ -1,9 +1,9 @@
 //! Findings as a table: a row each, followed by the evidence and the recommended action.
 
-use crate::cli::paint::Ink;
-use crate::cli::text::{Cell, columns, counted, folded};
+use crate::cli::style::Style;
+use crate::cli::text::{Cell, columns, counted, wrap};
 use crate::config::octavo::Colors;
-use crate::domain::doctor::{Finding, Tally, Verdict, tally};
+use crate::domain::doctor::{Finding, Verdict, VerdictCounts, count_verdicts};
 
 /// Indentation of the lines below a row.
 const INDENT: usize = 4;
@@ -38,7 +38,7 @@ pub(super) fn table(findings: &[Finding], colors: Colors) -> String {
     // If nothing applies, the first check's reason is the reason for all.
     if let (true, Some(first)) = (rows.is_empty(), findings.first()) {
         let evidence = &first.evidence;
-        text.push_str(&folded(
+        text.push_str(&wrap(
             &format!("Nothing to look after here: {evidence}."),
             0,
         ));
@@ -52,11 +52,11 @@ pub(super) fn table(findings: &[Finding], colors: Colors) -> String {
         if !rows.is_empty() {
             text.push('\n');
         }
-        text.push_str(&folded(&format!("Not applicable here: {absent}"), 2));
+        text.push_str(&wrap(&format!("Not applicable here: {absent}"), 2));
         text.push('\n');
     }
     text.push('\n');
-    text.push_str(&folded(&sentence(findings), 0));
+    text.push_str(&wrap(&sentence(findings), 0));
     text.push('\n');
     text
 }
@@ -89,10 +89,10 @@ fn head(row: &Row<'_>) -> Vec<Cell> {
         ..
     } = row.first;
     let ink = match verdict {
-        Verdict::Ok => Ink::Good,
-        Verdict::NotApplicable | Verdict::Unknown => Ink::Faint,
-        Verdict::Warning => Ink::Notice,
-        Verdict::Failing => Ink::Bad,
+        Verdict::Ok => Style::Good,
+        Verdict::NotApplicable | Verdict::Unknown => Style::Faint,
+        Verdict::Warning => Style::Warning,
+        Verdict::Failing => Style::Bad,
     };
     let subject = match row.more {
         0 => subject.to_string(),
@@ -108,20 +108,20 @@ fn head(row: &Row<'_>) -> Vec<Cell> {
 fn below(word: &str, text: &str) -> String {
     let indent = " ".repeat(INDENT);
     let text = text.split_whitespace().collect::<Vec<&str>>().join(" ");
-    let mut text = folded(&format!("{indent}{word}{text}"), INDENT + word.len());
+    let mut text = wrap(&format!("{indent}{word}{text}"), INDENT + word.len());
     text.push('\n');
     text
 }
 
 /// Summarizes the counts, and names the check to begin with.
 fn sentence(findings: &[Finding]) -> String {
-    let Tally {
+    let VerdictCounts {
         ok,
         warning,
         failing,
         unknown,
         not_applicable,
-    } = tally(findings);
+    } = count_verdicts(findings);
     let all = counted(findings.len(), "finding", "findings");
     let warnings = counted(warning, "warning", "warnings");
     let counts = format!(

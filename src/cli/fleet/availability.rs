@@ -1,17 +1,17 @@
 //! `octavo availability`: a summary line per type, then the figures, then why the rest is unavailable.
 
-use super::words;
-use crate::cli::paint::Ink;
+use super::format;
+use crate::cli::style::Style;
 use crate::cli::text::{Cell, columns, lines, printable};
 use crate::config::octavo::Colors;
-use crate::config::octavo::fleet::{FleetFormat, Printed};
+use crate::config::octavo::fleet::{FleetFormat, OutputOptions};
 use crate::wire::availability::{AvailabilityList, AvailabilityRow, WaitJson};
 
-const NARROW: [&str; 9] = [
+const COLUMNS: [&str; 9] = [
     "TYPE", "RESOURCE", "UNIT", "FREE", "TAKEN", "UNUSABLE", "CAPACITY", "PENDING", "NODES",
 ];
-const MORE: [&str; 5] = ["ALLOCATABLE", "COULD BECOME", "MEMORY", "WAIT", "SAID BY"];
-const UNUSABLE: [&str; 6] = [
+const WIDE_COLUMNS: [&str; 5] = ["ALLOCATABLE", "COULD BECOME", "MEMORY", "WAIT", "SAID BY"];
+const UNAVAILABLE_COLUMNS: [&str; 6] = [
     "TYPE",
     "RESOURCE",
     "UNUSABLE",
@@ -19,7 +19,7 @@ const UNUSABLE: [&str; 6] = [
     "REASON",
     "WHAT TO DO",
 ];
-const WAIT: [&str; 5] = [
+const WAIT_COLUMNS: [&str; 5] = [
     "TYPE",
     "RESOURCE",
     "WAIT BY",
@@ -28,7 +28,7 @@ const WAIT: [&str; 5] = [
 ];
 
 /// Formats availability as text; without headers, only the rows of figures.
-pub(super) fn text(list: &AvailabilityList, printed: Printed, colors: Colors) -> String {
+pub(super) fn text(list: &AvailabilityList, printed: OutputOptions, colors: Colors) -> String {
     let is_wide = match printed.format {
         FleetFormat::Wide => true,
         FleetFormat::Table | FleetFormat::Json | FleetFormat::Yaml | FleetFormat::Name => false,
@@ -43,20 +43,26 @@ pub(super) fn text(list: &AvailabilityList, printed: Printed, colors: Colors) ->
     if !printed.with_headers() || shown.is_empty() {
         return columns(&rows.collect::<Vec<_>>(), colors);
     }
-    let mut names = NARROW.to_vec();
+    let mut names = COLUMNS.to_vec();
     if is_wide {
-        names.extend(MORE);
+        names.extend(WIDE_COLUMNS);
     }
     let table: Vec<Vec<Cell>> = [header(&names)].into_iter().chain(rows).collect();
     let mut parts = vec![summary(&shown), columns(&table, colors)];
     let reasons: Vec<Vec<Cell>> = shown.iter().flat_map(|row| reasons(row)).collect();
     if is_wide && !reasons.is_empty() {
-        let table: Vec<Vec<Cell>> = [header(&UNUSABLE)].into_iter().chain(reasons).collect();
+        let table: Vec<Vec<Cell>> = [header(&UNAVAILABLE_COLUMNS)]
+            .into_iter()
+            .chain(reasons)
+            .collect();
         parts.push(columns(&table, colors));
     }
     let evidence: Vec<Vec<Cell>> = shown.iter().filter_map(|row| evidence(row)).collect();
     if is_wide && !evidence.is_empty() {
-        let table: Vec<Vec<Cell>> = [header(&WAIT)].into_iter().chain(evidence).collect();
+        let table: Vec<Vec<Cell>> = [header(&WAIT_COLUMNS)]
+            .into_iter()
+            .chain(evidence)
+            .collect();
         parts.push(columns(&table, colors));
     }
     parts.join("\n")
@@ -64,7 +70,7 @@ pub(super) fn text(list: &AvailabilityList, printed: Printed, colors: Colors) ->
 
 /// Returns notes that apply to all figures.
 pub(super) fn notes(list: &AvailabilityList) -> Vec<String> {
-    let mut notes: Vec<String> = list.starting.iter().map(words::starting).collect();
+    let mut notes: Vec<String> = list.starting.iter().map(format::starting).collect();
     if let Some(trouble) = &list.trouble {
         notes.push(format!(
             "the cluster is not followed: {}",
@@ -72,7 +78,7 @@ pub(super) fn notes(list: &AvailabilityList) -> Vec<String> {
         ));
     }
     if list.stale {
-        let age = words::age(list.age_seconds);
+        let age = format::age(list.age_seconds);
         notes.push(format!("this was so {age} ago; it may be otherwise now"));
     }
     if list.basis != CLUSTER {
@@ -117,29 +123,33 @@ const DEVICE: &str = "device";
 
 /// Formats the number of free units; `?` if their use is not reported.
 fn free_of(row: &AvailabilityRow) -> String {
-    words::observed(row.free, row.unknown_units())
+    format::observed(row.free, row.unknown_units())
 }
 
 fn header(names: &[&str]) -> Vec<Cell> {
     let names = names.iter();
-    names.map(|name| Cell::new(name, Ink::Strong)).collect()
+    names.map(|name| Cell::new(name, Style::Strong)).collect()
 }
 
 fn figures(row: &AvailabilityRow, is_wide: bool) -> Vec<Cell> {
-    let free = if row.free > 0 { Ink::Good } else { Ink::Plain };
+    let free = if row.free > 0 {
+        Style::Good
+    } else {
+        Style::Plain
+    };
     let unknown = row.unknown_units();
     let unusable = row.unusable_units().saturating_sub(unknown);
     let waits = if row.pending.units > 0 {
         format!("{} ({})", row.pending.units, pods(row.pending.pods))
     } else {
-        words::NONE.to_owned()
+        format::NONE.to_owned()
     };
     let mut cells = vec![
         Cell::plain(&row.type_name),
         Cell::plain(&row.resource),
         Cell::plain(&row.unit),
         Cell::new(&free_of(row), free),
-        Cell::plain(&words::observed(row.taken(), unknown)),
+        Cell::plain(&format::observed(row.used_units(), unknown)),
         Cell::new(&unusable.to_string(), notice(unusable > 0)),
         count(row.capacity),
         Cell::new(&waits, notice(row.pending.units > 0)),
@@ -151,7 +161,7 @@ fn figures(row: &AvailabilityRow, is_wide: bool) -> Vec<Cell> {
             count(row.could_become),
             Cell::plain(
                 &row.memory_mib
-                    .map_or_else(|| words::NONE.to_owned(), words::memory),
+                    .map_or_else(|| format::NONE.to_owned(), format::memory),
             ),
             Cell::plain(&wait(&row.wait)),
             Cell::plain(&row.sources.join(", ")),
@@ -164,8 +174,8 @@ fn count(count: u64) -> Cell {
     Cell::plain(&count.to_string())
 }
 
-fn notice(is_so: bool) -> Ink {
-    if is_so { Ink::Notice } else { Ink::Plain }
+fn notice(is_so: bool) -> Style {
+    if is_so { Style::Warning } else { Style::Plain }
 }
 
 fn pods(count: u64) -> String {
@@ -193,7 +203,7 @@ fn evidence(row: &AvailabilityRow) -> Option<Vec<Cell>> {
         Cell::plain(&row.type_name),
         Cell::plain(&row.resource),
         Cell::plain(&row.wait.basis),
-        Cell::plain(row.wait.since.as_deref().unwrap_or(words::NONE)),
+        Cell::plain(row.wait.since.as_deref().unwrap_or(format::NONE)),
         Cell::plain(reason),
     ])
 }
@@ -211,7 +221,7 @@ fn reasons(row: &AvailabilityRow) -> Vec<Vec<Cell>> {
             Cell::plain(&row.resource),
             count(one.count),
             Cell::plain(&one.nodes.to_string()),
-            Cell::new(&one.reason, Ink::Notice),
+            Cell::new(&one.reason, Style::Warning),
             Cell::plain(&one.message),
         ]
     })
@@ -272,11 +282,11 @@ mod tests {
     }
 
     fn shown(list: &AvailabilityList, format: FleetFormat, headers: Headers) -> String {
-        text(list, Printed { format, headers }, Colors::Off)
+        text(list, OutputOptions { format, headers }, Colors::Off)
     }
 
     #[test]
-    fn a_type_is_a_line_for_people_and_then_its_figures() {
+    fn summary_line_precedes_figures() {
         let list = list(vec![
             row("nvidia.com/gpu", "device", 4),
             row("nvidia.com/mig-1g.18gb", "1g.18gb", 3),
@@ -313,7 +323,7 @@ nvidia-h200-141gb  nvidia.com/mig-1g.18gb  1g.18gb  3     4      1         8    
     }
 
     #[test]
-    fn who_looks_closely_sees_why_the_rest_is_of_no_use() {
+    fn wide_table_lists_unavailable_reasons() {
         let list = list(vec![row("nvidia.com/gpu", "device", 4)]);
         let wide = shown(&list, FleetFormat::Wide, Headers::Shown);
         assert!(
@@ -336,7 +346,7 @@ nvidia-h200-141gb  nvidia.com/gpu  unknown  -              no pod that holds one
     }
 
     #[test]
-    fn ac_008_how_long_the_wait_is_is_an_interval_of_deadlines_or_by_when_how_likely() {
+    fn ac_008_wait_is_a_deadline_interval_or_a_quantile() {
         let [from, to] = ["2026-01-01T10:00:00Z", "2026-01-01T12:00:00Z"].map(str::to_owned);
         let mut told = WaitJson {
             basis: "history".to_owned(),
@@ -358,7 +368,7 @@ nvidia-h200-141gb  nvidia.com/gpu  unknown  -              no pod that holds one
     }
 
     #[test]
-    fn what_is_old_or_not_followed_is_said() {
+    fn stale_or_unwatched_data_has_a_note() {
         let mut list = list(Vec::new());
         list.stale = true;
         list.age_seconds = 90;

@@ -1,11 +1,11 @@
 //! One node: the fleet's information about it, then its devices as `octavo inspect` shows them on the node itself.
 
-use super::words;
+use super::format;
 use crate::cli::inspect::{self, Columns};
-use crate::cli::paint::Ink;
-use crate::cli::text::{folded, lines, printable};
+use crate::cli::style::Style;
+use crate::cli::text::{lines, printable, wrap};
 use crate::config::octavo::Colors;
-use crate::config::octavo::fleet::{FleetFormat, Printed};
+use crate::config::octavo::fleet::{FleetFormat, OutputOptions};
 use crate::domain::inventory::Inventory;
 use crate::domain::reason::Reason;
 use crate::wire::api::{LayoutRow, NodeDetail, NodeRow};
@@ -13,15 +13,15 @@ use crate::wire::api::{LayoutRow, NodeDetail, NodeRow};
 pub(super) fn text(
     detail: &NodeDetail,
     inventory: &Inventory,
-    printed: Printed,
+    printed: OutputOptions,
     colors: Colors,
 ) -> String {
     let columns = if printed.format == FleetFormat::Wide {
         Columns::All
     } else {
-        Columns::Few
+        Columns::Default
     };
-    let devices = inspect::people(inventory, columns, printed.headers, colors);
+    let devices = inspect::format_inventory(inventory, columns, printed.headers, colors);
     if !printed.with_headers() {
         return devices;
     }
@@ -30,27 +30,30 @@ pub(super) fn text(
 
 fn facts(detail: &NodeDetail, colors: Colors) -> String {
     let row = &detail.row;
-    let age = words::age(row.age_seconds);
+    let age = format::age(row.age_seconds);
     let mut said = vec![
-        format!("Node: {}", Ink::Strong.paint(&printable(&row.name), colors)),
+        format!(
+            "Node: {}",
+            Style::Strong.paint(&printable(&row.name), colors)
+        ),
         format!(
             "State: {}",
-            words::ink(&row.state).paint(&printable(&row.state), colors)
+            format::ink(&row.state).paint(&printable(&row.state), colors)
         ),
     ];
-    if words::is_stale(row) {
-        let warning = folded(
+    if format::is_stale(row) {
+        let warning = wrap(
             &format!(
                 "STALE: last heard of {age} ago. All below was so then; nobody knows how it is now."
             ),
             2,
         );
-        said.push(Ink::Notice.paint(&warning, colors));
+        said.push(Style::Warning.paint(&warning, colors));
     }
     said.push(agent(row, &age));
     said.push(format!(
         "Last change: {}",
-        printable(&words::second(&detail.last_changed))
+        printable(&format::second(&detail.last_changed))
     ));
     if let Some(layout) = &row.layout {
         said.extend(standing(layout, colors));
@@ -60,17 +63,17 @@ fn facts(detail: &NodeDetail, colors: Colors) -> String {
         let why = sharing.message.as_deref().map(printable);
         let why = why.map_or_else(String::new, |why| format!(": {why}"));
         let line = format!("Given out to pods: {mode}, {state}{why}");
-        said.push(folded(&line, 2));
+        said.push(wrap(&line, 2));
     }
     lines(said)
 }
 
 /// Formats the source of the information.
 fn agent(row: &NodeRow, age: &str) -> String {
-    if !words::has_agent(row) {
-        let types = printable(&words::types(row));
+    if !format::has_agent(row) {
+        let types = printable(&format::types(row));
         let reason = row.reason.as_deref().map(printable).unwrap_or_default();
-        return folded(
+        return wrap(
             &format!("Agent: none. {types}, confirmed by the cluster {age} ago. {reason}"),
             2,
         );
@@ -82,9 +85,9 @@ fn agent(row: &NodeRow, age: &str) -> String {
 
 /// Formats the layout, and every device that does not have it.
 fn standing(layout: &LayoutRow, colors: Colors) -> Vec<String> {
-    let paint = |state: &str| words::layout_ink(state).paint(&printable(state), colors);
+    let paint = |state: &str| format::layout_ink(state).paint(&printable(state), colors);
     let mut head = match &layout.name {
-        Some(name) => format!("Layout: {}", Ink::Strong.paint(&printable(name), colors)),
+        Some(name) => format!("Layout: {}", Style::Strong.paint(&printable(name), colors)),
         None => "Layout: none".to_owned(),
     };
     if let Some(state) = &layout.state {
@@ -108,16 +111,16 @@ fn standing(layout: &LayoutRow, colors: Colors) -> Vec<String> {
         if !device.message.is_empty() {
             line = format!("{line}: {}", printable(&device.message));
         }
-        said.push(folded(&line, 4));
+        said.push(wrap(&line, 4));
     }
     // A device's message is shown with the device.
     if let Some(message) = &layout.message
         && (layout.devices.iter()).all(|device| device.message.is_empty())
     {
-        said.push(folded(&format!("  {}", printable(message)), 4));
+        said.push(wrap(&format!("  {}", printable(message)), 4));
     }
     if let Some(drain) = &layout.drain {
-        said.push(folded(&format!("  {}", printable(drain)), 4));
+        said.push(wrap(&format!("  {}", printable(drain)), 4));
     }
     said
 }
@@ -128,7 +131,7 @@ mod tests {
     use crate::wire::api::{DeviceLayoutJson, ProgressJson};
 
     #[test]
-    fn a_layout_is_told_with_every_device_that_has_not_what_it_says() {
+    fn layout_lists_devices_that_do_not_have_it() {
         let device = |name: &str, state: &str, message: &str| DeviceLayoutJson {
             pci: "0000:07:00.0".to_owned(),
             name: name.to_owned(),

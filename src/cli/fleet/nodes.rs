@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use super::words;
-use crate::cli::paint::Ink;
+use super::format;
+use crate::cli::style::Style;
 use crate::cli::text::{Cell, columns, counted};
 use crate::config::octavo::Colors;
-use crate::config::octavo::fleet::{FleetFormat, Printed};
-use crate::domain::fleet::Group;
+use crate::config::octavo::fleet::{FleetFormat, OutputOptions};
+use crate::domain::fleet::NodeGroup;
 use crate::domain::id::TypeName;
 use crate::wire::api::NodeRow;
 
-const FEW: [&str; 9] = [
+const COLUMNS: [&str; 9] = [
     "NAME", "TYPES", "DEVICES", "FREE", "PARTS", "MEMORY", "SHARING", "STATE", "AGE",
 ];
-const MORE: [&str; 11] = [
+const WIDE_COLUMNS: [&str; 11] = [
     "LAYOUT",
     "LAYOUT STATE",
     "IN USE",
@@ -30,15 +30,15 @@ const MORE: [&str; 11] = [
 
 /// Formats one row per node, in the given order. PARTS is the free and total number of partitions; AGE is the time
 /// since the agent confirmed the state.
-pub(in crate::cli) fn table(rows: &[NodeRow], printed: Printed, colors: Colors) -> String {
+pub(in crate::cli) fn table(rows: &[NodeRow], printed: OutputOptions, colors: Colors) -> String {
     if rows.is_empty() {
         return String::new();
     }
     let wide = printed.format == FleetFormat::Wide;
     let header = || {
-        let more: &[&str] = if wide { &MORE } else { &[] };
-        let names = FEW.iter().chain(more);
-        names.map(|name| Cell::new(name, Ink::Strong)).collect()
+        let more: &[&str] = if wide { &WIDE_COLUMNS } else { &[] };
+        let names = COLUMNS.iter().chain(more);
+        names.map(|name| Cell::new(name, Style::Strong)).collect()
     };
     let first = printed.with_headers().then(header);
     let rows = rows.iter().map(|row| cells(row, wide));
@@ -47,13 +47,13 @@ pub(in crate::cli) fn table(rows: &[NodeRow], printed: Printed, colors: Colors) 
 }
 
 /// Formats a table for the nodes of each type, in the given order, below a line with their totals.
-pub(in crate::cli) fn by_type(rows: &[NodeRow], printed: Printed, colors: Colors) -> String {
-    let mut groups: BTreeMap<Group, Vec<NodeRow>> = BTreeMap::new();
+pub(in crate::cli) fn by_type(rows: &[NodeRow], printed: OutputOptions, colors: Colors) -> String {
+    let mut groups: BTreeMap<NodeGroup, Vec<NodeRow>> = BTreeMap::new();
     for row in rows {
         // A name that is not a valid type name counts as unknown.
         let types = row.types.iter().map(|one| one.type_name.as_deref());
         let types: Vec<Option<TypeName>> = types.map(|name| name?.parse().ok()).collect();
-        let group = Group::of(types.iter().map(Option::as_ref));
+        let group = NodeGroup::from_types(types.iter().map(Option::as_ref));
         groups.entry(group).or_default().push(row.clone());
     }
     let parts = groups.iter().map(|(group, rows)| {
@@ -72,7 +72,7 @@ pub(in crate::cli) fn by_type(rows: &[NodeRow], printed: Printed, colors: Colors
             counted(sum(|row| row.devices.total), "device", "devices"),
             sum(|row| row.devices.free)
         );
-        let without = rows.iter().filter(|row| !words::has_agent(row)).count();
+        let without = rows.iter().filter(|row| !format::has_agent(row)).count();
         let head = match without {
             0 => head,
             without => format!(
@@ -85,7 +85,7 @@ pub(in crate::cli) fn by_type(rows: &[NodeRow], printed: Printed, colors: Colors
             0 => head,
             unknown => format!("{head}, {unknown} unknown"),
         };
-        format!("{}\n{table}", Ink::Strong.paint(&head, colors))
+        format!("{}\n{table}", Style::Strong.paint(&head, colors))
     });
     let between = if printed.with_headers() { "\n" } else { "" };
     parts.collect::<Vec<_>>().join(between)
@@ -96,17 +96,17 @@ fn cells(row: &NodeRow, wide: bool) -> Vec<Cell> {
     let mut cells = vec![
         Cell::plain(&row.name),
         Cell::plain(&if wide {
-            words::types(row)
+            format::types(row)
         } else {
-            words::few_types(row)
+            format::few_types(row)
         }),
         number(devices.total),
-        words::free(devices),
-        Cell::plain(&words::parts(devices.partitions)),
-        Cell::plain(&words::memory(row.memory_mib)),
+        format::free(devices),
+        Cell::plain(&format::parts(devices.partitions)),
+        Cell::plain(&format::memory(row.memory_mib)),
         Cell::plain(&row.sharing),
-        words::state(row),
-        Cell::plain(&words::age(row.age_seconds)),
+        format::state(row),
+        Cell::plain(&format::age(row.age_seconds)),
     ];
     if wide {
         let layout = row.layout.as_deref();
@@ -114,18 +114,18 @@ fn cells(row: &NodeRow, wide: bool) -> Vec<Cell> {
             Cell::plain(
                 layout
                     .and_then(|one| one.name.as_deref())
-                    .unwrap_or(words::NONE),
+                    .unwrap_or(format::NONE),
             ),
-            words::layout_state(layout),
-            words::in_use(devices),
+            format::layout_state(layout),
+            format::in_use(devices),
             number(devices.partitioned),
             number(devices.unavailable),
             number(devices.set_aside),
             number(devices.unknown),
             Cell::plain(if row.connected { "yes" } else { "no" }),
-            Cell::plain(&words::second(&row.last_confirmed)),
+            Cell::plain(&format::second(&row.last_confirmed)),
             Cell::plain(match row.agent_version.as_str() {
-                "" => words::NONE,
+                "" => format::NONE,
                 version => version,
             }),
             Cell::plain(&row.source),
@@ -182,12 +182,12 @@ pub(in crate::cli) mod tests {
         }
     }
 
-    fn printed(format: FleetFormat, headers: Headers) -> Printed {
-        Printed { format, headers }
+    fn printed(format: FleetFormat, headers: Headers) -> OutputOptions {
+        OutputOptions { format, headers }
     }
 
     #[test]
-    fn a_row_says_what_there_is_what_is_free_and_how_it_is() {
+    fn row_has_total_free_and_state() {
         let mut unknown = row("b", "stale");
         unknown.types[0].type_name = None;
         unknown.connected = false;
@@ -208,7 +208,7 @@ b           8x unknown           8        2     5/12   640Gi   mixed    stale  1
     }
 
     #[test]
-    fn nodes_of_a_type_are_together_and_those_of_several_and_of_none_are_apart() {
+    fn nodes_are_grouped_by_type_with_mixed_and_unknown_separate() {
         let mut mixed = row("c", "ok");
         mixed.types.push(mixed.types[0].clone());
         mixed.types[1].type_name = Some("nvidia-v100-16gb".to_owned());
@@ -258,7 +258,7 @@ b     8x unknown  8        2     5/12   640Gi   mixed    ok     3s
     }
 
     #[test]
-    fn of_many_types_two_are_named_and_wide_has_all() {
+    fn many_types_are_truncated_unless_wide() {
         let mut mixed = row("a", "ok");
         mixed.types = vec![mixed.types[0].clone(); 4];
         let said = |format| {
@@ -275,7 +275,7 @@ b     8x unknown  8        2     5/12   640Gi   mixed    ok     3s
     }
 
     #[test]
-    fn a_name_cannot_steer_the_terminal() {
+    fn control_characters_in_names_are_escaped() {
         let rows = [row("a\u{1b}[2J", "ok")];
         let text = table(
             &rows,

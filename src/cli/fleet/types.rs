@@ -1,14 +1,14 @@
 //! Two tables: the fleet's devices of each type, and the nodes that have them.
 
+use super::format;
 use super::nodes::number;
-use super::words;
-use crate::cli::paint::Ink;
+use crate::cli::style::Style;
 use crate::cli::text::{Cell, columns};
 use crate::config::octavo::Colors;
-use crate::config::octavo::fleet::Printed;
+use crate::config::octavo::fleet::OutputOptions;
 use crate::wire::api::{NodeRow, NodeType, TypeRow};
 
-const OF_TYPE: [&str; 11] = [
+const TYPE_COLUMNS: [&str; 11] = [
     "TYPE",
     "MEMORY",
     "TOTAL",
@@ -21,7 +21,7 @@ const OF_TYPE: [&str; 11] = [
     "UNKNOWN",
     "NODES",
 ];
-const OF_NODE: [&str; 8] = [
+const NODE_COLUMNS: [&str; 8] = [
     "TYPE",
     "NODE",
     "TOTAL",
@@ -36,14 +36,14 @@ const OF_NODE: [&str; 8] = [
 pub(super) fn tables(
     types: &[TypeRow],
     nodes: Option<&[NodeRow]>,
-    printed: Printed,
+    printed: OutputOptions,
     colors: Colors,
 ) -> String {
     let rows = types.iter().map(of_type);
     if !printed.with_headers() || types.is_empty() {
         return columns(&rows.collect::<Vec<_>>(), colors);
     }
-    let first: Vec<Vec<Cell>> = [header(&OF_TYPE)].into_iter().chain(rows).collect();
+    let first: Vec<Vec<Cell>> = [header(&TYPE_COLUMNS)].into_iter().chain(rows).collect();
     let Some(nodes) = nodes else {
         return columns(&first, colors);
     };
@@ -57,25 +57,25 @@ pub(super) fn tables(
             here.map(move |here| of_node(here, node))
         })
     });
-    let second: Vec<Vec<Cell>> = [header(&OF_NODE)].into_iter().chain(places).collect();
+    let second: Vec<Vec<Cell>> = [header(&NODE_COLUMNS)].into_iter().chain(places).collect();
     format!("{}\n{}", columns(&first, colors), columns(&second, colors))
 }
 
 fn header(names: &[&str]) -> Vec<Cell> {
     let names = names.iter();
-    names.map(|name| Cell::new(name, Ink::Strong)).collect()
+    names.map(|name| Cell::new(name, Style::Strong)).collect()
 }
 
 fn of_type(row: &TypeRow) -> Vec<Cell> {
     let devices = row.of_all.devices;
     vec![
         name(&row.of_all),
-        Cell::plain(&words::memory(row.of_all.memory_mib.unwrap_or(0))),
+        Cell::plain(&format::memory(row.of_all.memory_mib.unwrap_or(0))),
         number(devices.total),
-        words::free(devices),
-        words::in_use(devices),
+        format::free(devices),
+        format::in_use(devices),
         number(devices.partitioned),
-        Cell::plain(&words::parts(devices.partitions)),
+        Cell::plain(&format::parts(devices.partitions)),
         number(devices.unavailable),
         number(devices.set_aside),
         number(devices.unknown),
@@ -89,21 +89,21 @@ fn of_node(here: &NodeType, node: &NodeRow) -> Vec<Cell> {
         name(here),
         Cell::plain(&node.name),
         number(devices.total),
-        words::free(devices),
-        words::in_use(devices),
+        format::free(devices),
+        format::in_use(devices),
         number(devices.partitioned),
-        Cell::plain(&words::parts(devices.partitions)),
-        words::state(node),
+        Cell::plain(&format::parts(devices.partitions)),
+        format::state(node),
     ]
 }
 
 fn name(of: &NodeType) -> Cell {
     let ink = if of.type_name.is_some() {
-        Ink::Plain
+        Style::Plain
     } else {
-        Ink::Notice
+        Style::Warning
     };
-    Cell::new(words::type_name(of), ink)
+    Cell::new(format::type_name(of), ink)
 }
 
 #[cfg(test)]
@@ -115,7 +115,7 @@ mod tests {
     use crate::wire::api::CountsJson;
 
     #[test]
-    fn each_type_is_counted_and_then_found_on_its_nodes() {
+    fn types_are_listed_with_counts_then_nodes() {
         let node = row("n1", "ok");
         let types = [TypeRow {
             of_all: node.types[0].clone(),
@@ -127,7 +127,7 @@ mod tests {
             tables(
                 &types,
                 Some(std::slice::from_ref(&node)),
-                Printed { format, headers },
+                OutputOptions { format, headers },
                 Colors::Off,
             )
         };
@@ -165,7 +165,7 @@ nvidia-a100-80gb  n1    8      2     1       4            5/12        ok
             nodes: 1,
             nodes_without_agent: 0,
         }];
-        let printed = Printed {
+        let printed = OutputOptions {
             format: FleetFormat::Table,
             headers: Headers::Shown,
         };

@@ -10,14 +10,14 @@
 use std::collections::BTreeSet;
 
 use crate::cli::inspect::Columns;
-use crate::cli::paint::Ink;
+use crate::cli::style::Style;
 use crate::cli::text::{Cell, columns};
 use crate::config::octavo::Colors;
-use crate::domain::inventory::{Amd, Device, Inventory, Mode};
+use crate::domain::inventory::{Amd, Device, Inventory, PartitioningMode};
 use crate::domain::quantity::Mebibytes;
 
-const FEW: [&str; 6] = ["AMD", "GFX", "CUS", "PARTITIONS", "VRAM USED", "HIVE"];
-const MORE: [&str; 5] = ["MODES", "RENDER", "HIVE ID", "CHIP", "SERIAL"];
+const COLUMNS: [&str; 6] = ["AMD", "GFX", "CUS", "PARTITIONS", "VRAM USED", "HIVE"];
+const WIDE_COLUMNS: [&str; 5] = ["MODES", "RENDER", "HIVE ID", "CHIP", "SERIAL"];
 
 /// Placeholder for a value that a device does not have or that is not reported.
 const NONE: &str = "-";
@@ -33,11 +33,11 @@ pub(super) fn devices(inventory: &Inventory, which: Columns, colors: Colors) -> 
     }
     let hives: BTreeSet<u64> = told.iter().filter_map(|(_, amd)| amd.hive).collect();
     let more: &[&str] = match which {
-        Columns::Few => &[],
-        Columns::All => &MORE,
+        Columns::Default => &[],
+        Columns::All => &WIDE_COLUMNS,
     };
-    let header = FEW.iter().chain(more);
-    let header = header.map(|name| Cell::new(name, Ink::Strong)).collect();
+    let header = COLUMNS.iter().chain(more);
+    let header = header.map(|name| Cell::new(name, Style::Strong)).collect();
     let mut rows: Vec<Vec<Cell>> = vec![header];
     for (device, amd) in told {
         let hive = amd
@@ -115,7 +115,7 @@ fn modes(amd: &Amd) -> Option<String> {
     let available: Vec<String> = [&amd.compute, &amd.memory]
         .into_iter()
         .flatten()
-        .map(|Mode { available, .. }| available.join(" "))
+        .map(|PartitioningMode { available, .. }| available.join(" "))
         .filter(|modes| !modes.is_empty())
         .collect();
     (!available.is_empty()).then(|| available.join(", "))

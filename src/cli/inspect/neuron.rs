@@ -2,10 +2,10 @@
 //!
 //! The devices have numbers and no PCI address, so they have a table of their own below that of the PCI devices.
 
+use super::format;
 use super::table::Columns;
-use super::words;
-use crate::cli::paint::Ink;
-use crate::cli::text::{Cell, columns, folded, printable};
+use crate::cli::style::Style;
+use crate::cli::text::{Cell, columns, printable, wrap};
 use crate::config::octavo::Colors;
 use crate::domain::accelerators;
 use crate::domain::inventory::{
@@ -13,10 +13,10 @@ use crate::domain::inventory::{
 };
 use crate::domain::quantity::Mebibytes;
 
-const FEW: [&str; 7] = [
+const COLUMNS: [&str; 7] = [
     "INDEX", "CHIP", "CORES", "MEMORY", "LINKS", "SERIAL", "STATE",
 ];
-const MORE: [&str; 5] = ["TYPE", "ARCHITECTURE", "POWER", "CORRECTED", "KNOWN BY"];
+const WIDE_COLUMNS: [&str; 5] = ["TYPE", "ARCHITECTURE", "POWER", "CORRECTED", "KNOWN BY"];
 
 /// Placeholder for an empty value.
 const NONE: &str = "-";
@@ -31,8 +31,8 @@ pub(super) fn devices(inventory: &Inventory, which: Columns, colors: Colors) -> 
     if neuron.devices.is_empty() {
         return format!("{heading}\n");
     }
-    let names = FEW.iter().chain(more(which));
-    let header = names.map(|name| Cell::new(name, Ink::Strong)).collect();
+    let names = COLUMNS.iter().chain(more(which));
+    let header = names.map(|name| Cell::new(name, Style::Strong)).collect();
     let rows = neuron
         .devices
         .iter()
@@ -43,8 +43,8 @@ pub(super) fn devices(inventory: &Inventory, which: Columns, colors: Colors) -> 
 
 fn more(which: Columns) -> &'static [&'static str] {
     match which {
-        Columns::Few => &[],
-        Columns::All => &MORE,
+        Columns::Default => &[],
+        Columns::All => &WIDE_COLUMNS,
     }
 }
 
@@ -66,7 +66,7 @@ fn heading(neuron: &Neuron) -> String {
     if let Some(mode) = neuron.ultraserver.get("ultraserver_mode") {
         said.push(format!("UltraServer mode {}", printable(mode)));
     }
-    folded(&said.join("; "), 2)
+    wrap(&said.join("; "), 2)
 }
 
 fn logical(neuron: &Neuron) -> String {
@@ -86,10 +86,10 @@ fn logical(neuron: &Neuron) -> String {
 
 fn row(neuron: &Neuron, device: &NeuronDevice, which: Columns) -> Vec<Cell> {
     let state = device.state();
-    let ink = match (state, state.gravity()) {
-        (_, Some(gravity)) => words::ink(gravity),
-        (NeuronState::Ok, None) => Ink::Good,
-        (_, None) => Ink::Plain,
+    let ink = match (state, state.severity()) {
+        (_, Some(gravity)) => format::ink(gravity),
+        (NeuronState::Ok, None) => Style::Good,
+        (_, None) => Style::Plain,
     };
     let mut cells = vec![
         Cell::plain(&device.number.to_string()),

@@ -13,11 +13,11 @@
 //! one slice: the first keeps the cells and the other is listed below.
 
 use crate::cli::devices;
-use crate::cli::frame::{Cell, frame};
-use crate::cli::paint::Ink;
-use crate::cli::text::{folded, lines};
+use crate::cli::slice_frame::{Cell, frame};
+use crate::cli::style::Style;
+use crate::cli::text::{lines, wrap};
 use crate::config::octavo::Colors;
-use crate::domain::inventory::{Device, InstanceUse, Inventory, MigState, Usage};
+use crate::domain::inventory::{Device, DeviceProcesses, InstanceUse, Inventory, MigState};
 use crate::domain::slices::{Region, Slices, words as say};
 
 /// Prefix of an instance's IDs in every picture; the blank before it may have another color.
@@ -38,13 +38,13 @@ pub(super) fn pictures(inventory: &Inventory, colors: Colors) -> String {
     let drawn: Vec<String> = groups
         .iter()
         .map(|(text, devices)| {
-            let who = Ink::Strong.paint(&devices::range(devices), colors);
+            let who = Style::Strong.paint(&devices::range(devices), colors);
             format!("{who}  {text}")
         })
         .collect();
     let text = drawn.join("\n");
     if text.contains(INSTANCE_ID) {
-        format!("{text}\n{}\n", Ink::Faint.paint(say::LEGEND, colors))
+        format!("{text}\n{}\n", Style::Faint.paint(say::LEGEND, colors))
     } else {
         text
     }
@@ -54,11 +54,11 @@ pub(super) fn pictures(inventory: &Inventory, colors: Colors) -> String {
 fn picture(device: &Device, colors: Colors) -> Option<String> {
     let state = device.mig.state()?;
     let heading = format!("{}  {}", device.identity, say::mode(state));
-    let picture = Slices::of(device);
+    let picture = Slices::from_device(device);
     let free = picture.free();
     match picture {
         Slices::NotPartitionable => None,
-        Slices::Untold(why) => Some(format!("{heading}\n  {}\n", say::untold(why))),
+        Slices::Undrawable(why) => Some(format!("{heading}\n  {}\n", say::undrawable(why))),
         Slices::Whole { slices } => {
             let frame = frame(&[whole(slices, device.usage())], slices, colors);
             Some(format!("{heading}\n{frame}"))
@@ -75,8 +75,8 @@ fn picture(device: &Device, colors: Colors) -> Option<String> {
                 .collect();
             let frame = frame(&cells, slices, colors);
             let hidden = lines(hidden.into_iter().map(|instance| {
-                let line = format!("  {}", say::covered(instance, state));
-                folded(&line, 4)
+                let line = format!("  {}", say::hidden_instance(instance, state));
+                wrap(&line, 4)
             }));
             Some(format!(
                 "{heading}, {free} of {slices} slices free\n{frame}{hidden}"
@@ -85,22 +85,22 @@ fn picture(device: &Device, colors: Colors) -> Option<String> {
     }
 }
 
-fn whole(slices: u32, usage: Usage<'_>) -> Cell {
+fn whole(slices: u32, usage: DeviceProcesses<'_>) -> Cell {
     let ink = match usage {
-        Usage::Known([]) => Ink::Plain,
-        Usage::Unknown | Usage::Known(_) => Ink::Notice,
+        DeviceProcesses::Known([]) => Style::Plain,
+        DeviceProcesses::Unknown | DeviceProcesses::Known(_) => Style::Warning,
     };
     Cell {
         slices,
         mark: ' ',
-        paragraphs: vec![format!("one whole GPU, {}", say::whole(usage))],
+        paragraphs: vec![format!("one whole GPU, {}", say::whole_gpu_usage(usage))],
         ink,
     }
 }
 
-fn cell(region: &Region<'_>, state: &MigState, usage: Usage<'_>) -> Cell {
+fn cell(region: &Region<'_>, state: &MigState, usage: DeviceProcesses<'_>) -> Cell {
     let (paragraphs, ink) = match region {
-        Region::Free { .. } => (vec!["free".to_owned()], Ink::Faint),
+        Region::Free { .. } => (vec!["free".to_owned()], Style::Faint),
         Region::Instance { instance, .. } => {
             let how = usage.of(instance, state);
             let paragraphs = vec![
@@ -119,12 +119,12 @@ fn cell(region: &Region<'_>, state: &MigState, usage: Usage<'_>) -> Cell {
     }
 }
 
-fn ink(how: &InstanceUse) -> Ink {
+fn ink(how: &InstanceUse) -> Style {
     match how {
-        InstanceUse::Idle => Ink::Good,
+        InstanceUse::Idle => Style::Good,
         InstanceUse::Unknown
         | InstanceUse::NoComputeInstance
         | InstanceUse::InUse
-        | InstanceUse::InUseBy(_) => Ink::Notice,
+        | InstanceUse::InUseBy(_) => Style::Warning,
     }
 }

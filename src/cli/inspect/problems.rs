@@ -1,11 +1,11 @@
 //! The end of the output: failures, issues that need attention, and what could not be read.
 
-use super::words;
+use super::format;
 use crate::cli::devices;
-use crate::cli::paint::Ink;
-use crate::cli::text::folded;
+use crate::cli::style::Style;
+use crate::cli::text::wrap;
 use crate::config::octavo::Colors;
-use crate::domain::inventory::{Complaint, Inventory, Neuron};
+use crate::domain::inventory::{Inventory, Issue, Neuron};
 
 pub(super) fn problems(inventory: &Inventory, colors: Colors) -> String {
     let of_devices = of_devices(inventory).into_iter();
@@ -13,7 +13,7 @@ pub(super) fn problems(inventory: &Inventory, colors: Colors) -> String {
         .map(|(said, places)| line(&places.join(", "), &said, colors))
         .collect();
     if let Some(neuron) = &inventory.neuron {
-        let node = neuron.complaints();
+        let node = neuron.issues();
         lines.extend(node.iter().map(|said| line("Neuron", said, colors)));
         lines.extend(alike(neuron).iter().map(|(said, numbers)| {
             let numbers = devices::ranges(numbers).join(",");
@@ -25,18 +25,18 @@ pub(super) fn problems(inventory: &Inventory, colors: Colors) -> String {
     }
     format!(
         "{}\n{}",
-        Ink::Strong.paint("Problems", colors),
+        Style::Strong.paint("Problems", colors),
         lines.concat()
     )
 }
 
 /// Returns the devices' issues, and the devices that have each of them.
-fn of_devices(inventory: &Inventory) -> Vec<(Complaint, Vec<String>)> {
+fn of_devices(inventory: &Inventory) -> Vec<(Issue, Vec<String>)> {
     let mut all = Vec::new();
     let functions = inventory.devices.iter();
     // The Neuron driver reports on these devices itself, with the Neuron devices.
-    for device in functions.filter(|device| !inventory.is_told_by_neuron(device)) {
-        for complaint in device.nameless().into_iter().chain(device.complaints()) {
+    for device in functions.filter(|device| !inventory.is_reported_by_neuron(device)) {
+        for complaint in device.identity_note().into_iter().chain(device.issues()) {
             // The address is included because numbers change when a device falls off the bus.
             let place = match device.index {
                 Some(_) => format!("{} ({})", devices::name(device), device.pci),
@@ -50,10 +50,10 @@ fn of_devices(inventory: &Inventory) -> Vec<(Complaint, Vec<String>)> {
 
 /// Returns the Neuron devices' issues, and the devices that have each of them: an unreadable file is usually the same
 /// file of all devices.
-fn alike(neuron: &Neuron) -> Vec<(Complaint, Vec<u32>)> {
+fn alike(neuron: &Neuron) -> Vec<(Issue, Vec<u32>)> {
     let mut all = Vec::new();
     for device in &neuron.devices {
-        for complaint in device.complaints() {
+        for complaint in device.issues() {
             add(&mut all, complaint, device.number);
         }
     }
@@ -61,14 +61,14 @@ fn alike(neuron: &Neuron) -> Vec<(Complaint, Vec<u32>)> {
 }
 
 /// Adds an issue. Devices with the same issue are grouped at its first occurrence.
-fn add<Place>(all: &mut Vec<(Complaint, Vec<Place>)>, complaint: Complaint, place: Place) {
+fn add<Place>(all: &mut Vec<(Issue, Vec<Place>)>, complaint: Issue, place: Place) {
     match all.iter_mut().find(|(known, _)| *known == complaint) {
         Some((_, places)) => places.push(place),
         None => all.push((complaint, vec![place])),
     }
 }
 
-fn line(place: &str, complaint: &Complaint, colors: Colors) -> String {
-    let line = folded(&format!("  {place}: {}", complaint.text), 4);
-    format!("{}\n", words::ink(complaint.gravity).paint(&line, colors))
+fn line(place: &str, complaint: &Issue, colors: Colors) -> String {
+    let line = wrap(&format!("  {place}: {}", complaint.text), 4);
+    format!("{}\n", format::ink(complaint.gravity).paint(&line, colors))
 }

@@ -1,7 +1,7 @@
 //! The line above the table: the driver, or why there is none and what to do about it.
 
-use crate::cli::paint::Ink;
-use crate::cli::text::{folded, lines, printable};
+use crate::cli::style::Style;
+use crate::cli::text::{lines, printable, wrap};
 use crate::config::octavo::Colors;
 use crate::domain::inventory::{Inventory, NvmlState};
 
@@ -15,12 +15,12 @@ pub(super) fn summary(inventory: &Inventory, colors: Colors) -> String {
             "Virtual GPU: the host runs driver {} (branch {})",
             host.driver_version, host.driver_branch
         );
-        said.push(folded(&text, 2));
+        said.push(wrap(&text, 2));
     }
     let bus_error = inventory.machine.bus_error.as_deref();
     if let Some(error) = bus_error {
         let text = format!("PCI bus: cannot be read: {}", printable(error));
-        said.push(Ink::Notice.paint(&folded(&text, 2), colors));
+        said.push(Style::Warning.paint(&wrap(&text, 2), colors));
     }
     let has_neuron = inventory.neuron.is_some();
     if inventory.devices.is_empty() && !has_neuron {
@@ -28,7 +28,7 @@ pub(super) fn summary(inventory: &Inventory, colors: Colors) -> String {
             None => nothing_found(&inventory.nvml, colors),
             Some(_) => vec!["Whether there is an accelerator here is not known.".to_owned()],
         });
-    } else if inventory.is_nvml_of_interest() {
+    } else if inventory.is_nvml_relevant() {
         said.extend(driver(&inventory.nvml, colors));
     }
     said.extend(amdgpu(inventory));
@@ -59,7 +59,7 @@ fn nothing_found(nvml: &NvmlState, colors: Colors) -> Vec<String> {
 }
 
 fn driver(nvml: &NvmlState, colors: Colors) -> Vec<String> {
-    let notice = |text: String| Ink::Notice.paint(&folded(&text, 2), colors);
+    let notice = |text: String| Style::Warning.paint(&wrap(&text, 2), colors);
     match nvml {
         NvmlState::Ready(driver) => {
             let cuda = driver
@@ -70,7 +70,7 @@ fn driver(nvml: &NvmlState, colors: Colors) -> Vec<String> {
         }
         NvmlState::Absent { reason } => vec![
             notice(format!("NVML: absent: {reason}")),
-            folded(
+            wrap(
                 "  try: install the NVIDIA driver, or say where it is with --driver-root or --nvml-library",
                 7,
             ),
@@ -81,14 +81,14 @@ fn driver(nvml: &NvmlState, colors: Colors) -> Vec<String> {
         ],
         NvmlState::Lost { reason } => vec![
             notice(format!("NVML: lost: {reason}")),
-            folded(
+            wrap(
                 "  try: again when the driver is loaded; what follows is what the PCI bus shows",
                 7,
             ),
         ],
         NvmlState::Stalled { call, .. } => vec![
             notice(format!("NVML: stalled: {call} does not return")),
-            folded(
+            wrap(
                 &format!(
                     "  try: {}; what follows was read before",
                     NvmlState::remedy_of_stall(call)

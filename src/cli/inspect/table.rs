@@ -2,27 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use super::words;
-use crate::cli::paint::Ink;
+use super::format;
+use crate::cli::style::Style;
 use crate::cli::text::{Cell, columns};
 use crate::config::octavo::{Colors, Headers};
 use crate::domain::inventory::{
-    Completeness, Condition, Device, Identity, Inventory, LinkRemote, Mig, MigMode, Usage,
+    Completeness, Condition, Device, DeviceProcesses, Identity, Inventory, LinkRemote, Mig, MigMode,
 };
 
 /// Selection of columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cli) enum Columns {
     /// Columns that fit 80 characters.
-    Few,
+    Default,
     /// All columns, whatever their width.
     All,
 }
 
-const FEW: [&str; 8] = [
+const COLUMNS: [&str; 8] = [
     "INDEX", "TYPE", "MEMORY", "MIG", "PARTS", "PROCS", "NUMA", "STATE",
 ];
-const MORE: [&str; 6] = ["PCI", "UUID", "SKU", "DRIVER NAME", "CC", "LINKS"];
+const WIDE_COLUMNS: [&str; 6] = ["PCI", "UUID", "SKU", "DRIVER NAME", "CC", "LINKS"];
 
 /// Placeholder for a value that a device does not have or that is not reported.
 const NONE: &str = "-";
@@ -37,8 +37,8 @@ pub(super) fn table(
 ) -> String {
     // The Neuron table has more information on these devices, and nothing there identifies the PCI function.
     let is_elsewhere = |device: &Device| {
-        let is_short = which == Columns::Few && headers == Headers::Shown;
-        is_short && inventory.is_told_by_neuron(device)
+        let is_short = which == Columns::Default && headers == Headers::Shown;
+        is_short && inventory.is_reported_by_neuron(device)
     };
     let mut devices = inventory
         .devices
@@ -50,11 +50,11 @@ pub(super) fn table(
     }
     let header = || {
         let more: &[&str] = match which {
-            Columns::Few => &[],
-            Columns::All => &MORE,
+            Columns::Default => &[],
+            Columns::All => &WIDE_COLUMNS,
         };
-        let names = FEW.iter().chain(more);
-        names.map(|name| Cell::new(name, Ink::Strong)).collect()
+        let names = COLUMNS.iter().chain(more);
+        names.map(|name| Cell::new(name, Style::Strong)).collect()
     };
     let first = (headers == Headers::Shown).then(header);
     let devices = devices.map(|device| row(device, inventory, which));
@@ -64,18 +64,18 @@ pub(super) fn table(
 
 fn row(device: &Device, inventory: &Inventory, which: Columns) -> Vec<Cell> {
     let type_ink = match device.identity {
-        Identity::Known { .. } | Identity::ByHand { .. } => Ink::Plain,
-        Identity::Unknown => Ink::Notice,
+        Identity::Known { .. } | Identity::Manual { .. } => Style::Plain,
+        Identity::Unknown => Style::Warning,
     };
     let memory = device.memory.map(|memory| format!("{}Mi", memory.get()));
     let processes = match device.usage() {
-        Usage::Known(processes) => processes.len().to_string(),
-        Usage::Unknown => UNKNOWN.to_owned(),
+        DeviceProcesses::Known(processes) => processes.len().to_string(),
+        DeviceProcesses::Unknown => UNKNOWN.to_owned(),
     };
-    let (state, ink) = words::state(device, inventory);
+    let (state, ink) = format::state(device, inventory);
     let mut cells = vec![
         told(device.index),
-        Cell::new(&words::kind(device), type_ink),
+        Cell::new(&format::kind(device), type_ink),
         told(memory),
         Cell::plain(mig(device)),
         told(partitions(device)),

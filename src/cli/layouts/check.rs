@@ -1,26 +1,26 @@
 //! Checks of layouts files, alone and against machines.
 
-use super::Machine;
+use super::NamedInventory;
 use crate::cli::devices;
-use crate::cli::diagnose::Severity;
-use crate::cli::sheet::Sheet;
+use crate::cli::diagnostics::Severity;
+use crate::cli::layout_source::LayoutSource;
 use crate::cli::text::counted;
 use crate::cli::{CliError, Exit, Report};
 use crate::config::octavo::layouts::CheckSettings;
 use crate::domain::inventory::{Device, Inventory};
-use crate::domain::layout::{Layout, MigTarget, Place, Targets, resolve};
+use crate::domain::layout::{Layout, MigTarget, SourcePosition, Targets, resolve};
 use crate::domain::plan::feasible;
-use crate::domain::plan::words::Words;
+use crate::domain::plan::messages::PlanFormatter;
 
 /// Findings of the check.
 #[derive(Debug, Default)]
-struct Findings {
+struct CheckFindings {
     said: String,
     errors: usize,
     warnings: usize,
 }
 
-impl Findings {
+impl CheckFindings {
     fn error(&mut self, said: &str) {
         self.said.push_str(said);
         self.errors = self.errors.saturating_add(1);
@@ -32,7 +32,7 @@ impl Findings {
     }
 
     /// Formats the counts: `no errors`, `2 errors, 1 warning`.
-    fn in_words(&self) -> String {
+    fn summary(&self) -> String {
         let errors = match self.errors {
             0 => "no errors".to_owned(),
             errors => counted(errors, "error", "errors"),
@@ -44,11 +44,14 @@ impl Findings {
     }
 }
 
-pub(super) fn report(settings: &CheckSettings, machines: &[Machine]) -> Result<Report, CliError> {
+pub(super) fn report(
+    settings: &CheckSettings,
+    machines: &[NamedInventory],
+) -> Result<Report, CliError> {
     let mut output = String::new();
     let mut errors = 0_usize;
     for file in settings.files() {
-        let found = match Sheet::read(file)? {
+        let found = match LayoutSource::read(file)? {
             Err(refused) => {
                 let name = crate::cli::input::place(file);
                 let count = counted(refused.errors, "error", "errors");
@@ -59,7 +62,7 @@ pub(super) fn report(settings: &CheckSettings, machines: &[Machine]) -> Result<R
             }
             Ok(sheet) => sheet,
         };
-        let mut findings = Findings::default();
+        let mut findings = CheckFindings::default();
         for warning in found.warnings() {
             findings.warning(&warning);
         }
@@ -72,7 +75,7 @@ pub(super) fn report(settings: &CheckSettings, machines: &[Machine]) -> Result<R
         for machine in machines {
             let good = layouts
                 .iter()
-                .filter(|layout| held_against(&found, layout, machine, &mut findings));
+                .filter(|layout| check_machine(&found, layout, machine, &mut findings));
             let good = good.count();
             fits.push(format!(
                 "{}: {good} of {} can be had on {}\n",
@@ -82,7 +85,7 @@ pub(super) fn report(settings: &CheckSettings, machines: &[Machine]) -> Result<R
             ));
         }
         output.push_str(&findings.said);
-        let line = format!("{}: {count}, {}\n", found.name, findings.in_words());
+        let line = format!("{}: {count}, {}\n", found.name, findings.summary());
         output.push_str(&line);
         output.extend(fits);
         errors = errors.saturating_add(findings.errors);
@@ -99,11 +102,11 @@ pub(super) fn report(settings: &CheckSettings, machines: &[Machine]) -> Result<R
 }
 
 /// Returns whether the machine can have the layout; the reasons against it are added to the findings.
-fn held_against(
-    sheet: &Sheet,
+fn check_machine(
+    sheet: &LayoutSource,
     layout: &Layout,
-    machine: &Machine,
-    findings: &mut Findings,
+    machine: &NamedInventory,
+    findings: &mut CheckFindings,
 ) -> bool {
     let page = sheet.page();
     let on = |message: String| format!("{message} [on {}]", machine.name);
@@ -137,8 +140,8 @@ fn held_against(
 fn impossible<'a>(
     inventory: &'a Inventory,
     targets: &Targets,
-) -> Vec<(Place, Vec<&'a Device>, String)> {
-    let mut all: Vec<(Place, Vec<&Device>, String)> = Vec::new();
+) -> Vec<(SourcePosition, Vec<&'a Device>, String)> {
+    let mut all: Vec<(SourcePosition, Vec<&Device>, String)> = Vec::new();
     for target in &targets.devices {
         let mut devices = inventory.devices.iter();
         let device = devices.find(|device| device.pci == target.pci);
@@ -148,9 +151,9 @@ fn impossible<'a>(
         let Err(why) = feasible(device, instances) else {
             continue;
         };
-        let words = Words::new(inventory, device.pci);
+        let words = PlanFormatter::new(inventory, device.pci);
         let text = format!("{}: {}", words.list(instances), words.rule(&why.rule));
-        let text = match words.nearest(&why).first() {
+        let text = match words.alternatives(&why).first() {
             Some(nearest) => format!("{text}; nearest that fits: {nearest}"),
             None => text,
         };

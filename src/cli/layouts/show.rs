@@ -2,27 +2,27 @@
 
 use std::collections::BTreeSet;
 
-use super::Machine;
-use crate::cli::case;
-use crate::cli::paint::Ink;
+use super::NamedInventory;
+use crate::cli::layout_source::LayoutSource;
 use crate::cli::plan::result;
-use crate::cli::sheet::Sheet;
+use crate::cli::resolved_layout;
+use crate::cli::style::Style;
 use crate::cli::text::{Cell, columns};
 use crate::cli::{CliError, Exit, Report};
 use crate::config::octavo::Colors;
 use crate::config::octavo::layouts::ShowSettings;
 use crate::domain::inventory::{Inventory, Mig};
-use crate::domain::layout::{Layout, MigWish, Rule};
-use crate::domain::plan::{Disruption, Policy, Question, plan};
+use crate::domain::layout::{Layout, MigSpec, Rule};
+use crate::domain::plan::{Disruption, PlanInput, Policy, plan};
 
 const HEADERS: [&str; 4] = ["LAYOUT", "DEVICES", "PARTITIONS", "TIME-SLICING"];
 
 pub(super) fn report(
     settings: &ShowSettings,
-    machine: Option<&Machine>,
+    machine: Option<&NamedInventory>,
     colors: Colors,
 ) -> Result<Report, CliError> {
-    let sheet = match Sheet::read(settings.file())? {
+    let sheet = match LayoutSource::read(settings.file())? {
         Ok(sheet) => sheet,
         Err(refused) => {
             return Ok(Report {
@@ -46,19 +46,19 @@ pub(super) fn report(
     };
     let empty = emptied(&machine.inventory);
     for layout in layouts {
-        match case::held(&sheet, layout, &machine.inventory) {
+        match resolved_layout::resolve_layout(&sheet, layout, &machine.inventory) {
             Ok(case) => {
-                let plan = plan(&Question {
+                let plan = plan(&PlanInput {
                     inventory: &empty,
                     targets: &case.targets,
                     holders: &[],
                     policy: &Policy {
-                        most_disruption: Disruption::Reboot,
+                        max_disruption: Disruption::Reboot,
                     },
                     refused: &BTreeSet::new(),
                 });
                 let head = format!("{} on {}", layout.name, machine.name);
-                let head = Ink::Strong.paint(&head, colors);
+                let head = Style::Strong.paint(&head, colors);
                 let drawn = result(&empty, &case.targets, &plan, colors);
                 let drawn = format!("\n{head}\n{drawn}");
                 report.output.push_str(&drawn);
@@ -75,7 +75,7 @@ pub(super) fn report(
 
 fn table(layouts: &[&Layout], colors: Colors) -> String {
     let head = HEADERS
-        .map(|header| Cell::new(header, Ink::Strong))
+        .map(|header| Cell::new(header, Style::Strong))
         .to_vec();
     let rows = layouts.iter().flat_map(|layout| {
         layout.rules.iter().enumerate().map(|(number, rule)| {
@@ -98,9 +98,9 @@ fn table(layouts: &[&Layout], colors: Colors) -> String {
 fn partitions(rule: &Rule) -> String {
     match &rule.mig {
         None => "as they are".to_owned(),
-        Some(MigWish::Disabled) => "MIG off".to_owned(),
-        Some(MigWish::Enabled(counts)) if counts.is_empty() => "MIG on, none".to_owned(),
-        Some(MigWish::Enabled(counts)) => {
+        Some(MigSpec::Disabled) => "MIG off".to_owned(),
+        Some(MigSpec::Enabled(counts)) if counts.is_empty() => "MIG on, none".to_owned(),
+        Some(MigSpec::Enabled(counts)) => {
             let each = counts.iter();
             let each: Vec<String> = each
                 .map(|count| format!("{}x {}", count.count, count.profile))

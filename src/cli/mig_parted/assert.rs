@@ -1,51 +1,51 @@
 //! `assert`: checks whether the node has a configuration.
 
-use super::config::Config;
+use super::config::SelectedConfig;
 use super::error::MigPartedError;
-use super::{Open, failed};
-use crate::cli::text::{folded, lines};
+use super::{OpenHardware, failed};
+use crate::cli::text::{lines, wrap};
 use crate::cli::{CliError, Report};
-use crate::config::octavo::mig_parted::{AssertSettings, Compat, Depth, Validity};
+use crate::config::octavo::mig_parted::{AssertScope, AssertSettings, Compat, ConfigScope};
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Inventory, Vendor};
 use crate::domain::layout::{DeviceRef, compare, compare_modes};
 
 /// Reports success, or fails with the differences.
 pub(super) async fn report(
-    open: Open<'_>,
+    open: OpenHardware<'_>,
     settings: &AssertSettings,
     compat: Compat,
 ) -> Result<Report, CliError> {
-    let config = match Config::read(settings.config(), compat)? {
+    let config = match SelectedConfig::read(settings.config(), compat)? {
         Ok(config) => config,
         Err(refused) => return Ok(refused),
     };
-    if settings.validity() == Validity::FileOnly {
+    if settings.validity() == AssertScope::FileOnly {
         return Ok(said("Selected MIG configuration is valid", String::new()));
     }
     let inventory = open(settings.hardware())?.observe().await;
-    let (resolved, notes) = match config.looked_up(settings.depth(), &inventory) {
+    let (resolved, notes) = match config.looked_up(settings.scope(), &inventory) {
         Ok(resolved) => resolved,
         Err(errors) => return Ok(not_applied(&errors)),
     };
-    let (differences, yes) = match settings.depth() {
-        Depth::ModeOnly => (
+    let (differences, yes) = match settings.scope() {
+        ConfigScope::ModeOnly => (
             compare_modes(&resolved.targets, &inventory),
             "Selected MIG mode settings from configuration currently applied",
         ),
-        Depth::Whole => (
+        ConfigScope::Full => (
             compare(&resolved.targets, &inventory),
             "Selected MIG configuration currently applied",
         ),
     };
     let mut differences: Vec<String> = differences.iter().map(ToString::to_string).collect();
-    if compat == Compat::Strict && settings.depth() == Depth::Whole {
+    if compat == Compat::Strict && settings.scope() == ConfigScope::Full {
         differences.extend(uncovered(&resolved.covered, &inventory));
     }
     if differences.is_empty() {
         return Ok(said(yes, notes));
     }
-    let told = lines(differences.iter().map(|one| folded(one, 2)));
+    let told = lines(differences.iter().map(|one| wrap(one, 2)));
     Ok(not_applied(&(notes + &told)))
 }
 
@@ -59,7 +59,7 @@ fn uncovered<'a>(
         device.vendor == Vendor::Nvidia && device.index.is_some() && !covered.contains(&device.pci)
     });
     missing.map(|device| {
-        let name = DeviceRef::of(device);
+        let name = DeviceRef::from_device(device);
         format!("{name}: the configuration does not speak of it, and --strict-compat is given")
     })
 }

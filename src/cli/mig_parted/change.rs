@@ -7,58 +7,60 @@
 
 use tokio::time::Instant;
 
-use super::config::Meaning;
-use super::hooks::Runner;
-use super::{Open, failed};
+use super::config::Resolution;
+use super::hooks::HookRunner;
+use super::{OpenHardware, failed};
 use crate::apply::engine::Settings;
 use crate::apply::reset::Resets;
-use crate::cli::apply::direct::Hand;
-use crate::cli::apply::show::{Show, interrupted, people};
-use crate::cli::apply::warned;
-use crate::cli::print::note;
-use crate::cli::text::{folded, lines};
+use crate::cli::apply::local_engine::LocalEngine;
+use crate::cli::apply::progress::{ProgressLine, format_status, interrupted};
+use crate::cli::apply::with_journal_warnings;
+use crate::cli::output::note;
+use crate::cli::text::{lines, wrap};
 use crate::cli::{CliError, Report, explain};
-use crate::config::octavo::apply::Patience;
-use crate::config::octavo::mig_parted::{Depth, Reset, RunSettings};
-use crate::config::octavo::{Colors, Screen};
+use crate::config::octavo::apply::WaitPolicy;
+use crate::config::octavo::mig_parted::{ConfigScope, ResetPolicy, RunSettings};
+use crate::config::octavo::{Colors, OutputMode};
 use crate::domain::inventory::Inventory;
-use crate::domain::layout::{Difference, Targets, compare, compare_modes, modes, modes_are_set};
-use crate::domain::plan::words::Words;
-use crate::domain::plan::{Question, Verdict, plan};
-use crate::domain::reconcile::Drift;
+use crate::domain::layout::{
+    Difference, Targets, compare, compare_modes, mode_targets, modes_are_set,
+};
+use crate::domain::plan::messages::PlanFormatter;
+use crate::domain::plan::{PlanInput, Verdict, plan};
+use crate::domain::reconcile::DriftPolicy;
 use crate::hw::Handle;
-use crate::wire::hooks::Moment;
-use crate::wire::local::Status;
+use crate::wire::agent_socket::NodeLayoutStatus;
+use crate::wire::hooks::HookPoint;
 
 /// Time limit of all rounds together; each GPU has its own limit within.
-const LONGEST: std::time::Duration = std::time::Duration::from_mins(10);
+const MAX_CHANGE_DURATION: std::time::Duration = std::time::Duration::from_mins(10);
 
 /// The requested state.
-pub(super) struct Wish<'a> {
+pub(super) struct ChangeRequest<'a> {
     /// Its name.
     pub(super) name: &'a str,
     /// Resolves it on an inventory.
-    pub(super) meaning: &'a dyn Fn(&Inventory) -> Meaning,
+    pub(super) resolve: &'a dyn Fn(&Inventory) -> Resolution,
     /// Message on success.
     pub(super) done: &'static str,
 }
 
 /// A change in progress.
-struct Change<'a> {
+struct RunningChange<'a> {
     run: &'a RunSettings,
-    wish: &'a Wish<'a>,
-    runner: &'a Runner<'a>,
+    wish: &'a ChangeRequest<'a>,
+    runner: &'a HookRunner<'a>,
     hardware: Handle,
-    hand: Hand,
+    hand: LocalEngine,
 }
 
 /// Reason for a failure: a message for the user, or an error.
-enum Stop {
-    Told(String),
+enum ChangeFailure {
+    Message(String),
     Error(CliError),
 }
 
-impl<E: Into<CliError>> From<E> for Stop {
+impl<E: Into<CliError>> From<E> for ChangeFailure {
     fn from(error: E) -> Self {
         Self::Error(error.into())
     }
@@ -66,33 +68,35 @@ impl<E: Into<CliError>> From<E> for Stop {
 
 /// Changes the node.
 pub(super) async fn change(
-    open: Open<'_>,
+    open: OpenHardware<'_>,
     run: &RunSettings,
-    wish: &Wish<'_>,
-    runner: &Runner<'_>,
+    wish: &ChangeRequest<'_>,
+    runner: &HookRunner<'_>,
 ) -> Result<Report, CliError> {
     let hardware = open(run.hardware())?;
     let inventory = hardware.observe().await;
-    let notes = match (wish.meaning)(&inventory) {
-        Meaning::Refused(errors) => return Ok(refused(errors + NOTHING, run)),
-        Meaning::Whole(resolved, notes) => match impossible(&resolved.targets, run, &inventory) {
-            None => notes,
-            Some(rules) => return Ok(refused(notes + &rules + NOTHING, run)),
-        },
-        Meaning::ModesFirst(_, notes) => notes,
+    let notes = match (wish.resolve)(&inventory) {
+        Resolution::Refused(errors) => return Ok(refused(errors + NOTHING_CHANGED, run)),
+        Resolution::Resolved(resolved, notes) => {
+            match impossible(&resolved.targets, run, &inventory) {
+                None => notes,
+                Some(rules) => return Ok(refused(notes + &rules + NOTHING_CHANGED, run)),
+            }
+        }
+        Resolution::ModesOnly(_, notes) => notes,
     };
-    let mut change = Change {
+    let mut change = RunningChange {
         run,
         wish,
         runner,
         hardware,
-        hand: Hand::take(run.engine(), how(run))?,
+        hand: LocalEngine::open(run.engine(), how(run))?,
     };
-    let result = match runner.run(Moment::ApplyStart).await {
+    let result = match runner.run(HookPoint::ApplyStart).await {
         Ok(()) => change.steps().await,
         Err(error) => Err(error.into()),
     };
-    let end = runner.run(Moment::ApplyExit).await;
+    let end = runner.run(HookPoint::ApplyExit).await;
     let said = match (result, end) {
         (Ok(said), Ok(())) => said,
         (Ok(_), Err(error)) => return Err(error.into()),
@@ -101,8 +105,8 @@ pub(super) async fn change(
                 note(explain(&error.into()).trim_end());
             }
             return match stop {
-                Stop::Told(told) => Ok(failed(notes + &told)),
-                Stop::Error(error) => Err(error),
+                ChangeFailure::Message(told) => Ok(failed(notes + &told)),
+                ChangeFailure::Error(error) => Err(error),
             };
         }
     };
@@ -115,28 +119,28 @@ pub(super) async fn change(
 
 /// Reports errors, and interrupted earlier changes.
 fn refused(errors: String, run: &RunSettings) -> Report {
-    warned(failed(errors), run.engine().state_dir())
+    with_journal_warnings(failed(errors), run.engine().state_dir())
 }
 
 /// Prints interrupted changes of other layouts, and problems of the journal.
-fn note_journal(status: &Status) {
+fn note_journal(status: &NodeLayoutStatus) {
     for line in status.notice.iter().chain(&interrupted(status)) {
         note(line);
     }
 }
 
-const NOTHING: &str = "error: nothing was changed\n";
+const NOTHING_CHANGED: &str = "error: nothing was changed\n";
 
 fn how(run: &RunSettings) -> Settings {
     let settings = Settings::new(
         run.engine(),
         run.hardware().sys_root(),
-        Drift::Repair,
+        DriftPolicy::Repair,
         "mig-parted",
     );
     match run.reset() {
-        Reset::IfNeeded => settings,
-        Reset::Skipped => Settings {
+        ResetPolicy::IfNeeded => settings,
+        ResetPolicy::Skipped => Settings {
             resets: Resets::default(),
             ..settings
         },
@@ -145,7 +149,7 @@ fn how(run: &RunSettings) -> Settings {
 
 /// Returns the reasons that no hook and no wait could resolve.
 fn impossible(targets: &Targets, run: &RunSettings, inventory: &Inventory) -> Option<String> {
-    let planned = plan(&Question {
+    let planned = plan(&PlanInput {
         inventory,
         targets,
         holders: &[],
@@ -156,33 +160,33 @@ fn impossible(targets: &Targets, run: &RunSettings, inventory: &Inventory) -> Op
         let Verdict::Infeasible(infeasible) = &device.verdict else {
             return None;
         };
-        let words = Words::new(inventory, device.pci);
+        let words = PlanFormatter::new(inventory, device.pci);
         let rule = format!(
             "error: {}: {}",
             words.device(device.pci),
             words.rule(&infeasible.rule)
         );
-        Some(folded(&rule, 2))
+        Some(wrap(&rule, 2))
     });
     let told = lines(rules);
     (!told.is_empty()).then_some(told)
 }
 
-impl Change<'_> {
+impl RunningChange<'_> {
     /// Runs the steps between the first hook and the last.
-    async fn steps(&mut self) -> Result<String, Stop> {
+    async fn steps(&mut self) -> Result<String, ChangeFailure> {
         let inventory = self.hardware.observe().await;
-        let (targets, at_once) = match (self.wish.meaning)(&inventory) {
-            Meaning::Whole(resolved, _) => (resolved.targets, true),
-            Meaning::ModesFirst(resolved, _) => (resolved.targets, false),
-            Meaning::Refused(errors) => return Err(Stop::Told(errors)),
+        let (targets, at_once) = match (self.wish.resolve)(&inventory) {
+            Resolution::Resolved(resolved, _) => (resolved.targets, true),
+            Resolution::ModesOnly(resolved, _) => (resolved.targets, false),
+            Resolution::Refused(errors) => return Err(ChangeFailure::Message(errors)),
         };
         let mode_differs = !compare_modes(&targets, &inventory).is_empty();
         if mode_differs {
-            self.runner.run(Moment::PreApplyMode).await?;
+            self.runner.run(HookPoint::PreApplyMode).await?;
         }
-        let mode_only = self.run.depth() == Depth::ModeOnly;
-        let between = self.runner.has(Moment::PreApplyConfig) || !at_once;
+        let mode_only = self.run.scope() == ConfigScope::ModeOnly;
+        let between = self.runner.has(HookPoint::PreApplyConfig) || !at_once;
         if mode_only || (mode_differs && between) {
             let said = self.modes(&targets).await?;
             if mode_only {
@@ -193,9 +197,9 @@ impl Change<'_> {
     }
 
     /// Changes only MIG modes.
-    async fn modes(&mut self, targets: &Targets) -> Result<String, Stop> {
+    async fn modes(&mut self, targets: &Targets) -> Result<String, ChangeFailure> {
         self.runner.say("Applying MIG mode change");
-        let meant = |inventory: &Inventory| modes(targets, inventory);
+        let meant = |inventory: &Inventory| mode_targets(targets, inventory);
         let status = self.rounds(&meant).await?;
         let latest = self.hardware.observe().await;
         let differences = compare_modes(targets, &latest);
@@ -204,35 +208,40 @@ impl Change<'_> {
             return Ok(self.done());
         }
         let waits = modes_are_set(targets, &latest);
-        let mode_only = self.run.depth() == Depth::ModeOnly;
-        if waits && mode_only && self.run.reset() == Reset::Skipped {
+        let mode_only = self.run.scope() == ConfigScope::ModeOnly;
+        if waits && mode_only && self.run.reset() == ResetPolicy::Skipped {
             let told = told(&differences);
             return Ok(format!(
                 "{told}MIG mode waits for a reset, which was not done\n"
             ));
         }
-        Err(not_had(&status, &differences))
+        Err(not_applied(&status, &differences))
     }
 
     /// Changes modes and partitions.
-    async fn whole(&mut self) -> Result<String, Stop> {
+    async fn whole(&mut self) -> Result<String, ChangeFailure> {
         let inventory = self.hardware.observe().await;
-        let targets = match (self.wish.meaning)(&inventory) {
-            Meaning::Whole(resolved, _) => resolved.targets,
-            Meaning::ModesFirst(_, told) | Meaning::Refused(told) => return Err(Stop::Told(told)),
+        let targets = match (self.wish.resolve)(&inventory) {
+            Resolution::Resolved(resolved, _) => resolved.targets,
+            Resolution::ModesOnly(_, told) | Resolution::Refused(told) => {
+                return Err(ChangeFailure::Message(told));
+            }
         };
         if !compare(&targets, &inventory).is_empty() {
-            self.runner.run(Moment::PreApplyConfig).await?;
+            self.runner.run(HookPoint::PreApplyConfig).await?;
             self.runner.say("Applying MIG device configuration");
         }
         // A device reports more once MIG mode is enabled.
-        let meant = |inventory: &Inventory| match (self.wish.meaning)(inventory) {
-            Meaning::Whole(resolved, _) => resolved.targets,
-            Meaning::ModesFirst(..) | Meaning::Refused(_) => targets.clone(),
+        let meant = |inventory: &Inventory| match (self.wish.resolve)(inventory) {
+            Resolution::Resolved(resolved, _) => resolved.targets,
+            Resolution::ModesOnly(..) | Resolution::Refused(_) => targets.clone(),
         };
-        self.hand.select();
-        let show = Show::new(Screen::Scroll);
-        let patience = (Patience::Once(LONGEST), Instant::now() + LONGEST);
+        self.hand.select_all();
+        let show = ProgressLine::new(OutputMode::Append);
+        let patience = (
+            WaitPolicy::Once(MAX_CHANGE_DURATION),
+            Instant::now() + MAX_CHANGE_DURATION,
+        );
         let rounds = self
             .hand
             .rounds(&self.hardware, patience, (self.wish.name, &meant), &show);
@@ -243,14 +252,20 @@ impl Change<'_> {
             note_journal(&status);
             return Ok(self.done());
         }
-        Err(not_had(&status, &differences))
+        Err(not_applied(&status, &differences))
     }
 
-    async fn rounds(&mut self, meant: &dyn Fn(&Inventory) -> Targets) -> Result<Status, CliError> {
-        self.hand.select();
-        let show = Show::new(Screen::Scroll);
+    async fn rounds(
+        &mut self,
+        meant: &dyn Fn(&Inventory) -> Targets,
+    ) -> Result<NodeLayoutStatus, CliError> {
+        self.hand.select_all();
+        let show = ProgressLine::new(OutputMode::Append);
         let meant = (self.wish.name, meant);
-        let patience = (Patience::Once(LONGEST), Instant::now() + LONGEST);
+        let patience = (
+            WaitPolicy::Once(MAX_CHANGE_DURATION),
+            Instant::now() + MAX_CHANGE_DURATION,
+        );
         self.hand
             .rounds(&self.hardware, patience, meant, &show)
             .await
@@ -261,16 +276,16 @@ impl Change<'_> {
     }
 }
 
-fn not_had(status: &Status, differences: &[Difference]) -> Stop {
-    let mut text = people(status, Colors::Off);
+fn not_applied(status: &NodeLayoutStatus, differences: &[Difference]) -> ChangeFailure {
+    let mut text = format_status(status, Colors::Off);
     if status.is_applied() {
         text.push_str(&told(differences));
     }
     text.push_str("error: the GPUs do not have what was asked for\n");
-    Stop::Told(text)
+    ChangeFailure::Message(text)
 }
 
 fn told(differences: &[Difference]) -> String {
     let all = differences.iter();
-    lines(all.map(|one| folded(&one.to_string(), 2)))
+    lines(all.map(|one| wrap(&one.to_string(), 2)))
 }

@@ -1,40 +1,42 @@
 //! The selected configuration, and its resolution on a node.
 
 use super::error::MigPartedError;
-use crate::cli::diagnose::Severity;
-use crate::cli::sheet::Sheet;
-use crate::cli::{CliError, Report, case};
-use crate::config::octavo::mig_parted::{Compat, ConfigSettings, Depth};
+use crate::cli::diagnostics::Severity;
+use crate::cli::layout_source::LayoutSource;
+use crate::cli::{CliError, Report, resolved_layout};
+use crate::config::octavo::mig_parted::{Compat, ConfigScope, ConfigSettings};
 use crate::domain::inventory::Inventory;
-use crate::domain::layout::{Layout, Reason, Resolved, RuleError, resolve, without_missing};
-use crate::domain::near;
+use crate::domain::layout::{
+    Layout, ResolvedLayout, RuleError, RuleErrorKind, resolve, without_missing_devices,
+};
+use crate::domain::similar_names;
 
 /// A configuration of a file.
 #[derive(Debug)]
-pub(super) struct Config {
-    sheet: Sheet,
+pub(super) struct SelectedConfig {
+    sheet: LayoutSource,
     layout: Layout,
     compat: Compat,
 }
 
 /// Result of resolving a configuration.
 #[derive(Debug)]
-pub(super) enum Meaning {
+pub(super) enum Resolution {
     /// Resolved, with warnings.
-    Whole(Resolved, String),
+    Resolved(ResolvedLayout, String),
     /// Resolved only for MIG modes, because the rest is known only after they are enabled.
-    ModesFirst(Resolved, String),
+    ModesOnly(ResolvedLayout, String),
     /// Cannot be used on this node, for these reasons.
     Refused(String),
 }
 
-impl Config {
+impl SelectedConfig {
     /// Reads the file; returns a report if it cannot be used.
     pub(super) fn read(
         settings: &ConfigSettings,
         compat: Compat,
     ) -> Result<Result<Self, Report>, CliError> {
-        let sheet = match Sheet::read(settings.file())? {
+        let sheet = match LayoutSource::read(settings.file())? {
             Ok(sheet) => sheet,
             Err(refused) => return Ok(Err(super::failed(refused.said))),
         };
@@ -51,17 +53,17 @@ impl Config {
     }
 
     /// Resolves the configuration on an inventory.
-    pub(super) fn meaning(&self, inventory: &Inventory) -> Meaning {
+    pub(super) fn meaning(&self, inventory: &Inventory) -> Resolution {
         let errors = match self.resolved(&self.layout, inventory) {
-            Ok((resolved, notes)) => return Meaning::Whole(resolved, notes),
+            Ok((resolved, notes)) => return Resolution::Resolved(resolved, notes),
             Err(errors) => errors,
         };
         let only_untold = errors
             .iter()
-            .all(|error| matches!(error.reason, Reason::NoProfiles { mig_is_off: true }));
-        match self.resolved(&self.layout.modes_alone(), inventory) {
-            Ok((resolved, notes)) if only_untold => Meaning::ModesFirst(resolved, notes),
-            Ok(_) | Err(_) => Meaning::Refused(self.told(&errors)),
+            .all(|error| matches!(error.reason, RuleErrorKind::NoProfiles { mig_is_off: true }));
+        match self.resolved(&self.layout.modes_only(), inventory) {
+            Ok((resolved, notes)) if only_untold => Resolution::ModesOnly(resolved, notes),
+            Ok(_) | Err(_) => Resolution::Refused(self.told(&errors)),
         }
     }
 
@@ -69,12 +71,12 @@ impl Config {
     /// names.
     pub(super) fn looked_up(
         &self,
-        depth: Depth,
+        depth: ConfigScope,
         inventory: &Inventory,
-    ) -> Result<(Resolved, String), String> {
+    ) -> Result<(ResolvedLayout, String), String> {
         let layout = match depth {
-            Depth::ModeOnly => self.layout.modes_alone(),
-            Depth::Whole => self.layout.clone(),
+            ConfigScope::ModeOnly => self.layout.modes_only(),
+            ConfigScope::Full => self.layout.clone(),
         };
         self.resolved(&layout, inventory)
             .map_err(|errors| self.told(&errors))
@@ -84,13 +86,17 @@ impl Config {
         &self,
         layout: &Layout,
         inventory: &Inventory,
-    ) -> Result<(Resolved, String), Vec<RuleError>> {
+    ) -> Result<(ResolvedLayout, String), Vec<RuleError>> {
         let dialect = self.sheet.layouts.dialect;
         let resolved = match self.compat {
-            Compat::Mended => resolve(layout, dialect, inventory)?,
-            Compat::Strict => resolve(&without_missing(layout, inventory), dialect, inventory)?,
+            Compat::Lenient => resolve(layout, dialect, inventory)?,
+            Compat::Strict => resolve(
+                &without_missing_devices(layout, inventory),
+                dialect,
+                inventory,
+            )?,
         };
-        let notes = case::oddities(&self.sheet, &resolved.warnings);
+        let notes = resolved_layout::warnings(&self.sheet, &resolved.warnings);
         Ok((resolved, notes))
     }
 
@@ -104,7 +110,7 @@ impl Config {
 }
 
 /// Returns the layout with the name, or the only one.
-fn selected<'a>(sheet: &'a Sheet, name: Option<&str>) -> Result<&'a Layout, MigPartedError> {
+fn selected<'a>(sheet: &'a LayoutSource, name: Option<&str>) -> Result<&'a Layout, MigPartedError> {
     let layouts = &sheet.layouts;
     let known = || layouts.layouts.iter().map(|layout| layout.name.as_str());
     match (name, layouts.layouts.as_slice()) {
@@ -114,7 +120,7 @@ fn selected<'a>(sheet: &'a Sheet, name: Option<&str>) -> Result<&'a Layout, MigP
             known: known().map(str::to_owned).collect(),
         }),
         (Some(name), _) => layouts.by_name(name).ok_or_else(|| {
-            let ranked = near::ranked(name, known()).into_iter();
+            let ranked = similar_names::rank_by_similarity(name, known()).into_iter();
             MigPartedError::NotPresent {
                 name: name.to_owned(),
                 place: sheet.name.clone(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::wire::hooks::{HooksError, Moment};
+use crate::wire::hooks::{HookPoint, HooksError};
 
 /// Reason why a command of mig-parted failed.
 #[derive(Debug, Error)]
@@ -48,7 +48,7 @@ pub enum MigPartedError {
     #[error("cannot run the {moment} hook {command}")]
     HookStart {
         /// The hook's event.
-        moment: Moment,
+        moment: HookPoint,
         /// Its program.
         command: String,
         /// The cause.
@@ -58,7 +58,7 @@ pub enum MigPartedError {
     #[error("the {moment} hook {command} failed: {status}")]
     HookFailed {
         /// The hook's event.
-        moment: Moment,
+        moment: HookPoint,
         /// Its program.
         command: String,
         /// Its exit status.
@@ -69,9 +69,9 @@ pub enum MigPartedError {
         "the {moment} hook {command} did not end within {} s and was killed; --hook-timeout gives it longer",
         .longest.as_secs()
     )]
-    HookEndless {
+    HookTimedOut {
         /// The hook's event.
-        moment: Moment,
+        moment: HookPoint,
         /// Its program.
         command: String,
         /// The time limit.

@@ -14,31 +14,31 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use super::error::MigPartedError;
-use crate::cli::print::note;
+use crate::cli::output::note;
 use crate::cli::text::printable;
 use crate::cli::{CliError, input};
 use crate::config::octavo::Input;
-use crate::config::octavo::mig_parted::{HooksSettings, Talk};
-use crate::wire::hooks::{Hook, Hooks, Moment};
+use crate::config::octavo::mig_parted::{HooksSettings, Verbosity};
+use crate::wire::hooks::{Hook, HookPoint, Hooks};
 
 /// Maximum number of shown bytes of a failed hook's output.
-const SHOWN: u64 = 16 << 10;
+const MAX_SHOWN_BYTES: u64 = 16 << 10;
 
 /// Hooks and their environment.
 #[derive(Debug)]
-pub(super) struct Runner<'a> {
+pub(super) struct HookRunner<'a> {
     hooks: Hooks,
     settings: &'a HooksSettings,
     variables: BTreeMap<&'static str, String>,
-    talk: Talk,
+    talk: Verbosity,
 }
 
-impl<'a> Runner<'a> {
+impl<'a> HookRunner<'a> {
     /// Reads the file, if there is one.
     pub(super) fn new(
         settings: &'a HooksSettings,
         variables: BTreeMap<&'static str, String>,
-        talk: Talk,
+        talk: Verbosity,
     ) -> Result<Self, CliError> {
         let hooks = match settings.file() {
             None => Hooks::default(),
@@ -59,12 +59,12 @@ impl<'a> Runner<'a> {
     }
 
     /// Returns whether there are hooks for the event.
-    pub(super) fn has(&self, moment: Moment) -> bool {
+    pub(super) fn has(&self, moment: HookPoint) -> bool {
         !self.hooks.at(moment).is_empty()
     }
 
     /// Runs the hooks of an event in sequence, until one fails.
-    pub(super) async fn run(&self, moment: Moment) -> Result<(), MigPartedError> {
+    pub(super) async fn run(&self, moment: HookPoint) -> Result<(), MigPartedError> {
         for hook in self.hooks.at(moment) {
             self.say(&format!("Running {moment} hook {}", hook.command));
             self.one(moment, hook).await?;
@@ -74,12 +74,12 @@ impl<'a> Runner<'a> {
 
     /// Prints a debug message.
     pub(super) fn say(&self, text: &str) {
-        if self.talk == Talk::Debug {
+        if self.talk == Verbosity::Debug {
             note(&printable(text));
         }
     }
 
-    async fn one(&self, moment: Moment, hook: &Hook) -> Result<(), MigPartedError> {
+    async fn one(&self, moment: HookPoint, hook: &Hook) -> Result<(), MigPartedError> {
         let failed = |source| MigPartedError::HookStart {
             moment,
             command: hook.command.clone(),
@@ -87,9 +87,9 @@ impl<'a> Runner<'a> {
         };
         let program = self.program(hook).map_err(failed)?;
         let kept = match self.talk {
-            Talk::Debug => None,
+            Verbosity::Debug => None,
             // If no temporary file can be created, the output is shown directly, rather than not running the hook.
-            Talk::Quiet => tempfile::tempfile().ok(),
+            Verbosity::Normal => tempfile::tempfile().ok(),
         };
         let mut command = self.command(&program, hook);
         if let Some(file) = &kept {
@@ -97,7 +97,7 @@ impl<'a> Runner<'a> {
             command.stderr(file.try_clone().map_err(failed)?);
         }
         let mut child = command.spawn().map_err(failed)?;
-        let longest = self.settings.longest();
+        let longest = self.settings.timeout();
         let error = match timeout(longest, child.wait()).await {
             Ok(Ok(status)) if status.success() => return Ok(()),
             Ok(Ok(status)) => MigPartedError::HookFailed {
@@ -108,7 +108,7 @@ impl<'a> Runner<'a> {
             Ok(Err(source)) => failed(source),
             Err(_) => {
                 end(&mut child).await;
-                MigPartedError::HookEndless {
+                MigPartedError::HookTimedOut {
                     moment,
                     command: hook.command.clone(),
                     longest,
@@ -148,7 +148,7 @@ impl<'a> Runner<'a> {
         if hook.command.contains('/') {
             return Ok(PathBuf::from(&hook.command));
         }
-        let folders = self.settings.folders().iter();
+        let folders = self.settings.search_path().iter();
         let mut programs = folders.map(|folder| folder.join(&hook.command));
         let runs = |path: &PathBuf| {
             fs::metadata(path)
@@ -172,13 +172,13 @@ async fn end(child: &mut Child) {
 /// Returns the end of the output.
 fn tail(mut file: File) -> io::Result<String> {
     let length = file.seek(SeekFrom::End(0))?;
-    file.seek(SeekFrom::Start(length.saturating_sub(SHOWN)))?;
+    file.seek(SeekFrom::Start(length.saturating_sub(MAX_SHOWN_BYTES)))?;
     let mut bytes = Vec::new();
-    file.take(SHOWN).read_to_end(&mut bytes)?;
+    file.take(MAX_SHOWN_BYTES).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn show(moment: Moment, hook: &Hook, printed: &str) {
+fn show(moment: HookPoint, hook: &Hook, printed: &str) {
     if printed.trim().is_empty() {
         return;
     }

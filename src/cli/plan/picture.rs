@@ -12,26 +12,28 @@
 //!   +-----------------+-----------------+-----------------------------------+
 //! ```
 
-use super::View;
-use crate::cli::frame::{Cell, Row, frame, frames};
-use crate::cli::paint::Ink;
-use crate::cli::text::{folded, lines};
+use super::PlanView;
+use crate::cli::slice_frame::{Cell, Row, frame, frames};
+use crate::cli::style::Style;
+use crate::cli::text::{lines, wrap};
 use crate::domain::holder::Holder;
-use crate::domain::inventory::{Device, GpuInstance, InstanceUse, MigMode, MigState, Usage};
-use crate::domain::plan::words::{Words, split};
-use crate::domain::plan::{Change, Fate, PlannedInstance, Verdict, is_in_use};
+use crate::domain::inventory::{
+    Device, DeviceProcesses, GpuInstance, InstanceUse, MigMode, MigState,
+};
+use crate::domain::plan::messages::{PlanFormatter, split};
+use crate::domain::plan::{DeviceChange, InstanceEffect, PlannedInstance, Verdict, is_in_use};
 use crate::domain::slices::{Region, Slices, words as say};
 
 /// Legend of the markers in a picture.
-pub(super) const SIGNS: &str =
+pub(super) const LEGEND: &str =
     "- goes, + new, ~ other compute instances in it, ! in the way; all else stays.";
 
 /// Draws the slices of `device`, if they can be drawn.
 pub(super) fn picture(
     device: &Device,
     verdict: &Verdict,
-    words: &Words<'_>,
-    view: &View<'_>,
+    words: &PlanFormatter<'_>,
+    view: &PlanView<'_>,
 ) -> String {
     let colors = view.colors;
     let Some(state) = device.mig.state() else {
@@ -41,10 +43,10 @@ pub(super) fn picture(
         Verdict::Change(change) => Some(change),
         Verdict::Unchanged | Verdict::Blocked(_) | Verdict::Infeasible(_) => None,
     };
-    let (now, slices, hidden) = match Slices::of(device) {
+    let (now, slices, hidden) = match Slices::from_device(device) {
         Slices::NotPartitionable => return String::new(),
-        Slices::Untold(why) => {
-            return lines([folded(&format!("  {}", say::untold(why)), 4)]);
+        Slices::Undrawable(why) => {
+            return lines([wrap(&format!("  {}", say::undrawable(why)), 4)]);
         }
         Slices::Whole { slices } => (vec![whole(slices, device.usage())], slices, Vec::new()),
         Slices::Partitioned {
@@ -78,7 +80,7 @@ pub(super) fn picture(
     let hidden = lines(
         hidden
             .into_iter()
-            .map(|instance| folded(&format!("  {}", say::covered(instance, state)), 4)),
+            .map(|instance| wrap(&format!("  {}", say::hidden_instance(instance, state)), 4)),
     );
     drawn + &hidden
 }
@@ -87,8 +89,8 @@ pub(super) fn picture(
 pub(super) fn result(
     device: &Device,
     verdict: &Verdict,
-    words: &Words<'_>,
-    view: &View<'_>,
+    words: &PlanFormatter<'_>,
+    view: &PlanView<'_>,
 ) -> String {
     match (verdict, device.mig.state()) {
         (Verdict::Change(change), Some(state)) => {
@@ -106,15 +108,15 @@ pub(super) fn result(
     }
 }
 
-fn whole(slices: u32, usage: Usage<'_>) -> Cell {
+fn whole(slices: u32, usage: DeviceProcesses<'_>) -> Cell {
     let ink = match usage {
-        Usage::Known([]) => Ink::Plain,
-        Usage::Unknown | Usage::Known(_) => Ink::Notice,
+        DeviceProcesses::Known([]) => Style::Plain,
+        DeviceProcesses::Unknown | DeviceProcesses::Known(_) => Style::Warning,
     };
     Cell {
         slices,
         mark: ' ',
-        paragraphs: vec![format!("one whole GPU, {}", say::whole(usage))],
+        paragraphs: vec![format!("one whole GPU, {}", say::whole_gpu_usage(usage))],
         ink,
     }
 }
@@ -141,11 +143,11 @@ fn present(
         | InstanceUse::InUse
         | InstanceUse::InUseBy(_)) => how,
     };
-    let (mark, ink) = match verdict.fate(instance) {
-        Fate::Stays => (' ', used(&how)),
-        Fate::Goes => ('-', Ink::Bad),
-        Fate::Divided => ('~', Ink::Notice),
-        Fate::InTheWay => ('!', Ink::Notice),
+    let (mark, ink) = match verdict.effect_on(instance) {
+        InstanceEffect::Unchanged => (' ', used(&how)),
+        InstanceEffect::Destroyed => ('-', Style::Bad),
+        InstanceEffect::Resplit => ('~', Style::Warning),
+        InstanceEffect::Blocked => ('!', Style::Warning),
     };
     Cell {
         slices: region.slices(),
@@ -159,24 +161,29 @@ fn present(
     }
 }
 
-fn used(how: &InstanceUse) -> Ink {
+fn used(how: &InstanceUse) -> Style {
     match how {
-        InstanceUse::Idle => Ink::Plain,
+        InstanceUse::Idle => Style::Plain,
         InstanceUse::Unknown
         | InstanceUse::NoComputeInstance
         | InstanceUse::InUse
-        | InstanceUse::InUseBy(_) => Ink::Notice,
+        | InstanceUse::InUseBy(_) => Style::Warning,
     }
 }
 
-fn then(change: &Change, state: &MigState, slices: u32, words: &Words<'_>) -> Vec<Cell> {
+fn then(
+    change: &DeviceChange,
+    state: &MigState,
+    slices: u32,
+    words: &PlanFormatter<'_>,
+) -> Vec<Cell> {
     let mode = change.mode.as_ref().map_or(state.current, |mode| mode.to);
     if mode == MigMode::Disabled {
         return vec![Cell {
             slices,
             mark: '+',
             paragraphs: vec!["one whole GPU".to_owned()],
-            ink: Ink::Good,
+            ink: Style::Good,
         }];
     }
     let mut cells = Vec::new();
@@ -194,17 +201,17 @@ fn then(change: &Change, state: &MigState, slices: u32, words: &Words<'_>) -> Ve
     cells
 }
 
-fn planned_cell(planned: &PlannedInstance, state: &MigState, words: &Words<'_>) -> Cell {
+fn planned_cell(planned: &PlannedInstance, state: &MigState, words: &PlanFormatter<'_>) -> Cell {
     let there = planned.kept.and_then(|id| {
         let mut instances = state.gpu_instances.iter();
         instances.find(|instance| instance.id == id)
     });
     let (mark, said, ink) = match there {
-        None => ('+', new(planned, words), Ink::Good),
-        Some(instance) if planned.divides(instance) => {
-            ('~', divided(instance, planned, words), Ink::Good)
+        None => ('+', new(planned, words), Style::Good),
+        Some(instance) if planned.is_resplit(instance) => {
+            ('~', divided(instance, planned, words), Style::Good)
         }
-        Some(instance) => (' ', say::ids(instance), Ink::Plain),
+        Some(instance) => (' ', say::ids(instance), Style::Plain),
     };
     Cell {
         slices: planned.placement.size,
@@ -215,7 +222,7 @@ fn planned_cell(planned: &PlannedInstance, state: &MigState, words: &Words<'_>) 
 }
 
 /// Formats compute instances as `gi 9/+`, `gi 1/2:1c,+:2c`: a new one has no ID yet.
-fn divided(instance: &GpuInstance, planned: &PlannedInstance, words: &Words<'_>) -> String {
+fn divided(instance: &GpuInstance, planned: &PlannedInstance, words: &PlanFormatter<'_>) -> String {
     let slices: Vec<u32> = planned
         .compute
         .iter()
@@ -243,7 +250,7 @@ fn divided(instance: &GpuInstance, planned: &PlannedInstance, words: &Words<'_>)
     }
 }
 
-fn new(planned: &PlannedInstance, words: &Words<'_>) -> String {
+fn new(planned: &PlannedInstance, words: &PlanFormatter<'_>) -> String {
     let compute: Vec<u32> = planned
         .compute
         .iter()

@@ -2,14 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Detail;
-use crate::domain::plan::words::{Words, lies, on_off};
-use crate::domain::plan::{Change, InstanceRef, Step};
+use super::StepDetail;
+use crate::domain::plan::messages::{PlanFormatter, on_off, placement_range};
+use crate::domain::plan::{DeviceChange, InstanceRef, Step};
 
 /// Formats one line per step, with a marker for its kind.
-pub(super) fn steps(change: &Change, words: &Words<'_>, detail: Detail) -> Vec<(char, String)> {
+pub(super) fn steps(
+    change: &DeviceChange,
+    words: &PlanFormatter<'_>,
+    detail: StepDetail,
+) -> Vec<(char, String)> {
     match detail {
-        Detail::Calls => change
+        StepDetail::Calls => change
             .steps
             .iter()
             .map(|step| {
@@ -25,7 +29,7 @@ pub(super) fn steps(change: &Change, words: &Words<'_>, detail: Detail) -> Vec<(
                 (sign(step), text)
             })
             .collect(),
-        Detail::Instances => instances(change, words),
+        StepDetail::Instances => instances(change, words),
     }
 }
 
@@ -38,7 +42,7 @@ fn sign(step: &Step) -> char {
 }
 
 /// Formats one line per GPU instance, including its destroyed or created compute instances.
-fn instances(change: &Change, words: &Words<'_>) -> Vec<(char, String)> {
+fn instances(change: &DeviceChange, words: &PlanFormatter<'_>) -> Vec<(char, String)> {
     let mut gone = BTreeSet::new();
     let mut computes: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
     for step in &change.steps {
@@ -71,7 +75,7 @@ fn instances(change: &Change, words: &Words<'_>) -> Vec<(char, String)> {
             let none = Vec::new();
             let compute = computes.get(instance).unwrap_or(&none);
             let name = words.instance(*profile_id, compute);
-            Some(format!("create {name} in {}", lies(*placement)))
+            Some(format!("create {name} in {}", placement_range(*placement)))
         }
         Step::SetMigMode { to } => Some(format!("turn MIG mode {}", on_off(*to))),
         Step::Reset { .. } => Some("reset the GPU".to_owned()),

@@ -1,25 +1,25 @@
 //! The last lines: a summary of the whole plan.
 
-use super::View;
-use super::story::Group;
+use super::PlanView;
+use super::device_summary::DeviceGroup;
 use crate::cli::devices;
-use crate::cli::paint::Ink;
-use crate::cli::text::{folded, lines, printable};
+use crate::cli::style::Style;
+use crate::cli::text::{lines, printable, wrap};
 use crate::domain::inventory::Device;
-use crate::domain::plan::words::{self, disruption};
-use crate::domain::plan::{Outcome, Verdict};
+use crate::domain::plan::messages::{self, disruption};
+use crate::domain::plan::{PlanOutcome, Verdict};
 use crate::domain::reason::Reason;
 
-pub(super) fn summary(view: &View<'_>, layout: &str, groups: &[Group<'_>]) -> String {
+pub(super) fn summary(view: &PlanView<'_>, layout: &str, groups: &[DeviceGroup<'_>]) -> String {
     let outcome = view.plan.outcome();
     let head = match outcome {
-        Outcome::Nothing => "nothing to do",
-        Outcome::Changes => "there are changes",
-        Outcome::Blocked => Reason::Blocked.word(),
-        Outcome::Infeasible => "impossible",
+        PlanOutcome::Unchanged => "nothing to do",
+        PlanOutcome::Changes => "there are changes",
+        PlanOutcome::Blocked => Reason::Blocked.as_str(),
+        PlanOutcome::Infeasible => "impossible",
     };
     let head = format!("Layout {}: {head}", printable(layout));
-    let mut said = vec![Ink::Strong.paint(&head, view.colors)];
+    let mut said = vec![Style::Strong.paint(&head, view.colors)];
     let mut told: Vec<(String, Vec<&Device>)> = Vec::new();
     for group in groups {
         let text = line(group);
@@ -30,18 +30,18 @@ pub(super) fn summary(view: &View<'_>, layout: &str, groups: &[Group<'_>]) -> St
     }
     said.extend(told.iter().map(|(text, devices)| {
         let who = devices::range(devices);
-        folded(&format!("  {who}: {text}"), 4)
+        wrap(&format!("  {who}: {text}"), 4)
     }));
-    let tally = view.plan.tally();
-    if groups.len() > 1 && outcome == Outcome::Changes {
-        said.push(folded(&format!("  in all: {}", words::tally(&tally)), 4));
+    let tally = view.plan.summary();
+    if groups.len() > 1 && outcome == PlanOutcome::Changes {
+        said.push(wrap(&format!("  in all: {}", messages::summary(&tally)), 4));
     }
     match outcome {
-        Outcome::Infeasible => said.push(folded(
+        PlanOutcome::Infeasible => said.push(wrap(
             "  The layout as a whole is refused, and nothing of it would be done, as long as one GPU cannot have it.",
             2,
         )),
-        Outcome::Nothing | Outcome::Changes | Outcome::Blocked => {}
+        PlanOutcome::Unchanged | PlanOutcome::Changes | PlanOutcome::Blocked => {}
     }
     let untouched = untouched(view);
     if !untouched.is_empty() {
@@ -49,12 +49,12 @@ pub(super) fn summary(view: &View<'_>, layout: &str, groups: &[Group<'_>]) -> St
             "  {}: not in the layout, never touched",
             devices::range(&untouched)
         );
-        said.push(folded(&line, 4));
+        said.push(wrap(&line, 4));
     }
     lines(said)
 }
 
-fn line(group: &Group<'_>) -> String {
+fn line(group: &DeviceGroup<'_>) -> String {
     let each = if group.devices.len() > 1 {
         " on each"
     } else {
@@ -63,9 +63,9 @@ fn line(group: &Group<'_>) -> String {
     match &group.plan.verdict {
         Verdict::Unchanged => "nothing to do".to_owned(),
         Verdict::Change(change) => {
-            let tally = change.tally();
+            let tally = change.summary();
             let cost = disruption(tally.disruption);
-            format!("{}{each}; {cost}", words::tally(&tally))
+            format!("{}{each}; {cost}", messages::summary(&tally))
         }
         Verdict::Blocked(blocked) => match blocked.causes.len() {
             1 => "blocked, see above".to_owned(),
@@ -76,7 +76,7 @@ fn line(group: &Group<'_>) -> String {
 }
 
 /// Returns the devices that the layout does not mention.
-fn untouched<'a>(view: &View<'a>) -> Vec<&'a Device> {
+fn untouched<'a>(view: &PlanView<'a>) -> Vec<&'a Device> {
     let planned = |device: &&Device| {
         let mut all = view.plan.devices.iter();
         !all.any(|plan| plan.pci == device.pci)

@@ -4,42 +4,42 @@
 use serde_json::Value;
 
 use super::report;
-use crate::cli::client::{Client, Target};
+use crate::cli::client::{Client, RequestPath};
 use crate::cli::{CliError, Exit, Report};
-use crate::config::octavo::profiles::{Attempt, CreateSettings, ProfileWish};
-use crate::domain::hardware_profile::{CREATED_BY, REASON};
+use crate::config::octavo::profiles::{CreateSettings, DryRunMode, ProfileRequest};
+use crate::domain::hardware_profile::{CREATED_BY_ANNOTATION, REASON_ANNOTATION};
 use crate::k8s::client::Program;
-use crate::k8s::hardware_profiles::{DryRun, Existing, Outcome, Writer};
+use crate::k8s::hardware_profiles::{DryRun, Existing, Outcome, ProfileWriter};
+use crate::wire::hardware_profiles::create_request::{CountsJson, ProfileOrder};
 use crate::wire::hardware_profiles::document::ProfileDraft;
-use crate::wire::hardware_profiles::order::{CountsJson, ProfileOrder};
 use crate::wire::hardware_profiles::{annotate, yaml};
 
 /// Runs `octavo profiles create`.
 pub(super) async fn create(settings: &CreateSettings) -> Result<Report, CliError> {
     let client = Client::new(settings.server())?;
-    let target = Target::new("/api/v1/profile-draft");
-    let draft: ProfileDraft = client.post(&target, &order(settings.wish())).await?;
+    let target = RequestPath::new("/api/v1/profile-draft");
+    let draft: ProfileDraft = client.post(&target, &order(settings.request())).await?;
     let mut object = draft.profile;
     let mut notes = draft.notes;
     if let Some(reason) = settings.reason() {
-        annotate(&mut object, REASON, reason);
+        annotate(&mut object, REASON_ANNOTATION, reason);
     }
     let name = named(&object);
-    let dry = match settings.attempt() {
-        Attempt::Client => {
+    let dry = match settings.dry_run() {
+        DryRunMode::Client => {
             notes.push(format!("{name} is not made: this is what it would be"));
             return Ok(report(yaml(&object), &notes, Exit::Done));
         }
-        Attempt::Server => DryRun::Server,
-        Attempt::None => DryRun::No,
+        DryRunMode::Server => DryRun::Server,
+        DryRunMode::None => DryRun::No,
     };
     if text(&object, "namespace").is_empty() {
         return Err(CliError::NoNamespace);
     }
-    let writer = Writer::connect(settings.kubeconfig(), Program::Octavo).await;
+    let writer = ProfileWriter::connect(settings.kubeconfig(), Program::Octavo).await;
     let writer = writer.map_err(CliError::Connect)?;
     if let Some(user) = writer.user().await {
-        annotate(&mut object, CREATED_BY, &user);
+        annotate(&mut object, CREATED_BY_ANNOTATION, &user);
     }
     let existing = if settings.replaces() {
         Existing::Replace
@@ -70,7 +70,7 @@ pub(super) async fn create(settings: &CreateSettings) -> Result<Report, CliError
 }
 
 /// Builds the request as a document: a URL has no room for the names of many nodes.
-fn order(wish: &ProfileWish) -> ProfileOrder {
+fn order(wish: &ProfileRequest) -> ProfileOrder {
     let counts = wish.counts.iter().cloned();
     ProfileOrder {
         nodes: wish.nodes.clone(),

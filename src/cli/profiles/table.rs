@@ -1,15 +1,15 @@
 //! Profiles as rows, one profile in detail, and the findings of each.
 
-use crate::cli::fleet::words;
-use crate::cli::paint::Ink;
-use crate::cli::text::{Cell, columns, folded, printable};
+use crate::cli::fleet::format;
+use crate::cli::style::Style;
+use crate::cli::text::{Cell, columns, printable, wrap};
 use crate::config::octavo::Colors;
-use crate::config::octavo::fleet::{FleetFormat, Printed};
+use crate::config::octavo::fleet::{FleetFormat, OutputOptions};
 use crate::wire::hardware_profiles::document::{
     FindingJson, ProfileDetail, ProfileRow, ReachJson, SchedulingJson,
 };
 
-const FEW: [&str; 7] = [
+const COLUMNS: [&str; 7] = [
     "NAME",
     "DISPLAY NAME",
     "TYPE",
@@ -18,20 +18,20 @@ const FEW: [&str; 7] = [
     "AVAILABLE",
     "FINDINGS",
 ];
-const MORE: [&str; 5] = ["NAMESPACE", "KIND", "ARCHITECTURE", "ASKS FOR", "GOES TO"];
+const WIDE_COLUMNS: [&str; 5] = ["NAMESPACE", "KIND", "ARCHITECTURE", "ASKS FOR", "GOES TO"];
 const NOTHING: &str = "-";
 
 /// Formats one row per profile. AVAILABLE is the number of further workloads with its default counts that fit now.
-pub(super) fn list(rows: &[ProfileRow], printed: Printed, colors: Colors) -> String {
+pub(super) fn list(rows: &[ProfileRow], printed: OutputOptions, colors: Colors) -> String {
     if rows.is_empty() {
         return String::new();
     }
     let wide = printed.format == FleetFormat::Wide;
-    let more: &[&str] = if wide { &MORE } else { &[] };
-    let names = FEW.iter().chain(more);
+    let more: &[&str] = if wide { &WIDE_COLUMNS } else { &[] };
+    let names = COLUMNS.iter().chain(more);
     let header = printed
         .with_headers()
-        .then(|| names.map(|name| Cell::new(name, Ink::Strong)).collect());
+        .then(|| names.map(|name| Cell::new(name, Style::Strong)).collect());
     let rows = rows.iter().map(|row| cells(row, wide));
     let all: Vec<Vec<Cell>> = header.into_iter().chain(rows).collect();
     columns(&all, colors)
@@ -44,7 +44,7 @@ fn cells(row: &ProfileRow, wide: bool) -> Vec<Cell> {
         Cell::plain(&of_types(row)),
         Cell::plain(
             &row.memory_mib
-                .map_or_else(|| NOTHING.to_owned(), words::memory),
+                .map_or_else(|| NOTHING.to_owned(), format::memory),
         ),
         Cell::plain(
             &row.reach
@@ -76,8 +76,8 @@ pub(super) fn of_types(row: &ProfileRow) -> String {
 fn available(count: Option<u64>) -> Cell {
     match count {
         None => Cell::plain(NOTHING),
-        Some(0) => Cell::new("0", Ink::Notice),
-        Some(count) => Cell::new(&count.to_string(), Ink::Good),
+        Some(0) => Cell::new("0", Style::Warning),
+        Some(count) => Cell::new(&count.to_string(), Style::Good),
     }
 }
 
@@ -90,9 +90,9 @@ fn gravest(row: &ProfileRow) -> Cell {
             .count()
     };
     for (gravity, ink) in [
-        ("error", Ink::Bad),
-        ("warning", Ink::Notice),
-        ("note", Ink::Faint),
+        ("error", Style::Bad),
+        ("warning", Style::Warning),
+        ("note", Style::Faint),
     ] {
         match count(gravity) {
             0 => {}
@@ -141,7 +141,7 @@ pub(super) fn whole(detail: &ProfileDetail, colors: Colors) -> String {
     ];
     facts.extend(
         row.memory_mib
-            .map(|memory| ("Memory", words::memory(memory))),
+            .map(|memory| ("Memory", format::memory(memory))),
     );
     facts.extend(row.architecture.clone().map(|name| ("Architecture", name)));
     let capability = row.compute_capability.clone();
@@ -159,7 +159,7 @@ pub(super) fn whole(detail: &ProfileDetail, colors: Colors) -> String {
     }
     let rows: Vec<Vec<Cell>> = facts
         .iter()
-        .map(|(name, value)| vec![Cell::new(name, Ink::Strong), Cell::plain(value)])
+        .map(|(name, value)| vec![Cell::new(name, Style::Strong), Cell::plain(value)])
         .collect();
     let mut text = columns(&rows, colors);
     if !row.findings.is_empty() {
@@ -196,7 +196,7 @@ pub(super) fn findings(rows: &[ProfileRow], colors: Colors) -> String {
         .iter()
         .map(|row| {
             let name = format!("{}/{}", row.namespace, row.name);
-            let name = Ink::Strong.paint(&printable(&name), colors);
+            let name = Style::Strong.paint(&printable(&name), colors);
             format!("{name}\n{}", told(&row.findings, colors))
         })
         .collect();
@@ -208,18 +208,18 @@ fn told(findings: &[FindingJson], colors: Colors) -> String {
     let mut text = String::new();
     for one in findings {
         let ink = match one.gravity.as_str() {
-            "error" => Ink::Bad,
-            "warning" => Ink::Notice,
-            _ => Ink::Faint,
+            "error" => Style::Bad,
+            "warning" => Style::Warning,
+            _ => Style::Faint,
         };
-        let line = folded(&format!("  {}: {}", one.gravity, one.message), 4);
+        let line = wrap(&format!("  {}: {}", one.gravity, one.message), 4);
         let start = format!("  {}", one.gravity);
         let rest = line.strip_prefix(&start).unwrap_or(&line);
         text.push_str("  ");
         text.push_str(&ink.paint(&printable(&one.gravity), colors));
         text.push_str(rest);
         text.push('\n');
-        text.push_str(&folded(&format!("    {}", one.remedy), 4));
+        text.push_str(&wrap(&format!("    {}", one.remedy), 4));
         text.push('\n');
     }
     text

@@ -9,46 +9,46 @@ use jiff::{Timestamp, Unit};
 use terminal_size::{Height, terminal_size};
 
 use super::{read_by, table};
-use crate::cli::client::{Client, Stream};
-use crate::cli::paint::Ink;
-use crate::cli::print::{self, Reader};
+use crate::cli::client::{Client, EventStream};
+use crate::cli::output::{self, OutputState};
+use crate::cli::style::Style;
 use crate::cli::text::{counted, printable};
-use crate::cli::watch::Stop;
-use crate::cli::watch::feed::{Feed, News, say_lost};
-use crate::cli::watch::screen::{Canvas, over, status_line};
+use crate::cli::watch::StopSignal;
+use crate::cli::watch::event_feed::{EventFeed, FeedItem, say_lost};
+use crate::cli::watch::screen::{AlternateScreen, over, status_line};
 use crate::cli::{CliError, Exit, Report, yaml};
 use crate::config::octavo::fleet::FleetFormat;
 use crate::config::octavo::profiles::ListSettings;
-use crate::config::octavo::{Colors, Screen};
+use crate::config::octavo::{Colors, OutputMode};
 use crate::wire::hardware_profiles::document::{ProfileList, ProfileRow};
 use crate::wire::hardware_profiles::events::ProfileEvent;
 
 /// Namespace, name and kind of object.
-type Key = (String, String, String);
+type ProfileKey = (String, String, String);
 
 /// Watches until it is interrupted or the output is closed.
 pub(super) async fn watch(
     settings: &ListSettings,
     colors: Colors,
-    screen: Screen,
+    screen: OutputMode,
 ) -> Result<Report, CliError> {
-    let mut stop = Stop::new().map_err(CliError::Runtime)?;
+    let mut stop = StopSignal::new().map_err(CliError::Runtime)?;
     let is_table = matches!(
         settings.printed().format,
         FleetFormat::Table | FleetFormat::Wide
     );
-    let view = View {
+    let view = ProfileWatcher {
         settings,
         colors,
-        is_picture: is_table && screen == Screen::Live,
+        is_picture: is_table && screen == OutputMode::Redraw,
         canvas: None,
         known: BTreeMap::new(),
         notice: None,
     };
-    let feed = Feed::new(Client::new(settings.server())?);
+    let feed = EventFeed::new(Client::new(settings.server())?);
     tokio::select! {
         done = follow(feed, view) => done?,
-        () = stop.asked() => {}
+        () = stop.received() => {}
     }
     Ok(Report {
         exit: Exit::Done,
@@ -56,12 +56,15 @@ pub(super) async fn watch(
     })
 }
 
-async fn follow(mut feed: Feed<ProfileEvent>, mut view: View<'_>) -> Result<(), CliError> {
+async fn follow(
+    mut feed: EventFeed<ProfileEvent>,
+    mut view: ProfileWatcher<'_>,
+) -> Result<(), CliError> {
     let (is_picture, colors) = (view.is_picture, view.colors);
     let lost = move |why: &str| {
         if is_picture {
             // Shown immediately: the next redraw may take a while.
-            let _ = print::out(&status_line(&Ink::Bad.paint(why, colors)));
+            let _ = output::out(&status_line(&Style::Bad.paint(why, colors)));
         } else {
             say_lost(why);
         }
@@ -69,13 +72,13 @@ async fn follow(mut feed: Feed<ProfileEvent>, mut view: View<'_>) -> Result<(), 
     loop {
         loop {
             match feed.next(lost).await? {
-                News::Changed(event) if !event.is_synced() => {}
-                News::Changed(_) | News::Connected => break,
+                FeedItem::Changed(event) if !event.is_synced() => {}
+                FeedItem::Changed(_) | FeedItem::Connected => break,
             }
         }
         match read_by(feed.client(), view.settings).await {
             Ok(profiles) => {
-                if view.show(profiles)? == Reader::Gone {
+                if view.show(profiles)? == OutputState::Closed {
                     return Ok(());
                 }
             }
@@ -85,37 +88,37 @@ async fn follow(mut feed: Feed<ProfileEvent>, mut view: View<'_>) -> Result<(), 
 }
 
 /// State of the output.
-struct View<'a> {
+struct ProfileWatcher<'a> {
     settings: &'a ListSettings,
     colors: Colors,
     is_picture: bool,
-    canvas: Option<Canvas>,
-    known: BTreeMap<Key, ProfileRow>,
+    canvas: Option<AlternateScreen>,
+    known: BTreeMap<ProfileKey, ProfileRow>,
     /// The notice printed last: why the printed rows may be outdated.
     notice: Option<String>,
 }
 
-impl View<'_> {
-    fn show(&mut self, list: ProfileList) -> Result<Reader, CliError> {
+impl ProfileWatcher<'_> {
+    fn show(&mut self, list: ProfileList) -> Result<OutputState, CliError> {
         if self.is_picture {
             if self.canvas.is_none() {
-                self.canvas = Some(Canvas::open()?);
+                self.canvas = Some(AlternateScreen::open()?);
             }
             let height = terminal_size().map_or(24, |(_, Height(rows))| usize::from(rows));
-            return print::out(&over(&self.picture(&list), height));
+            return output::out(&over(&self.picture(&list), height));
         }
         if list.notice != self.notice {
             say_notice(list.notice.as_deref());
             self.notice = list.notice;
         }
         let rows = list.items.into_iter();
-        let now: BTreeMap<Key, ProfileRow> = rows.map(|row| (key(&row), row)).collect();
+        let now: BTreeMap<ProfileKey, ProfileRow> = rows.map(|row| (key(&row), row)).collect();
         let mut text = String::new();
         for event in changes(&self.known, &now) {
             text.push_str(&self.line(&event)?);
         }
         self.known = now;
-        print::out(&text)
+        output::out(&text)
     }
 
     /// Formats the heading, then the table.
@@ -129,7 +132,7 @@ impl View<'_> {
             second(),
             note.unwrap_or_default()
         );
-        let head = Ink::Faint.paint(&head, self.colors);
+        let head = Style::Faint.paint(&head, self.colors);
         let table = table::list(&list.items, self.settings.printed(), self.colors);
         format!("{head}\n\n{table}")
     }
@@ -167,12 +170,12 @@ impl View<'_> {
 /// Prints a notice to standard error, because programs may read the lines.
 fn say_notice(notice: Option<&str>) {
     match notice {
-        Some(why) => print::note(&format!("note: {}", printable(why))),
-        None => print::note("note: what is printed is how it is now again"),
+        Some(why) => output::note(&format!("note: {}", printable(why))),
+        None => output::note("note: what is printed is how it is now again"),
     }
 }
 
-fn key(row: &ProfileRow) -> Key {
+fn key(row: &ProfileRow) -> ProfileKey {
     (
         row.namespace.clone(),
         row.name.clone(),
@@ -182,8 +185,8 @@ fn key(row: &ProfileRow) -> Key {
 
 /// Computes the events between two lists.
 fn changes(
-    before: &BTreeMap<Key, ProfileRow>,
-    now: &BTreeMap<Key, ProfileRow>,
+    before: &BTreeMap<ProfileKey, ProfileRow>,
+    now: &BTreeMap<ProfileKey, ProfileRow>,
 ) -> Vec<ProfileEvent> {
     let changed = now
         .iter()
@@ -203,7 +206,7 @@ fn changes(
 }
 
 /// Formats a change: `opendatahub/large  nvidia-h200-141gb  12 available, was 9; 1 finding`.
-fn words(event: &ProfileEvent, known: &BTreeMap<Key, ProfileRow>) -> String {
+fn words(event: &ProfileEvent, known: &BTreeMap<ProfileKey, ProfileRow>) -> String {
     let row = match event {
         ProfileEvent::Profile { profile } => profile,
         ProfileEvent::Removed {
@@ -251,7 +254,7 @@ mod tests {
     use super::*;
     use crate::wire::hardware_profiles::document::SchedulingJson;
 
-    fn row(name: &str, available: Option<u64>) -> (Key, ProfileRow) {
+    fn row(name: &str, available: Option<u64>) -> (ProfileKey, ProfileRow) {
         let row = ProfileRow {
             namespace: "a".to_owned(),
             name: name.to_owned(),
@@ -281,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_is_said_with_what_was_free_before_and_what_did_not_is_not() {
+    fn only_changes_are_printed_with_previous_availability() {
         let before = BTreeMap::from([
             row("gone", None),
             row("same", Some(1)),

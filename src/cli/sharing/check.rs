@@ -1,7 +1,7 @@
 //! The resulting resources, IDs and labels.
 
-use super::Outlook;
-use crate::cli::paint::Ink;
+use super::SharingPreview;
+use crate::cli::style::Style;
 use crate::cli::text::{Cell, columns, lines, printable};
 use crate::cli::{CliError, Exit, Report, json, yaml};
 use crate::config::octavo::Colors;
@@ -9,7 +9,7 @@ use crate::config::octavo::sharing::SharingFormat;
 use crate::domain::inventory::Inventory;
 use crate::domain::layout::DeviceRef;
 use crate::domain::sharing::{Offer, Unit};
-use crate::wire::offers::{document, id};
+use crate::wire::node_resources::{document, id};
 
 const HEADERS: [&str; 6] = [
     "RESOURCE",
@@ -21,13 +21,13 @@ const HEADERS: [&str; 6] = [
 ];
 
 /// Placeholder for a value that differs between units.
-const SEVERAL: &str = "differs";
+const DIFFERS: &str = "differs";
 
 /// Number of units per resource whose IDs are shown.
-const SHOWN: usize = 4;
+const MAX_SHOWN_UNITS: usize = 4;
 
 pub(super) fn report(
-    outlook: Outlook,
+    outlook: SharingPreview,
     format: SharingFormat,
     colors: Colors,
 ) -> Result<Report, CliError> {
@@ -54,21 +54,21 @@ pub(super) fn report(
     })
 }
 
-fn people(outlook: &Outlook, all: bool, colors: Colors) -> String {
+fn people(outlook: &SharingPreview, all: bool, colors: Colors) -> String {
     let offers = &outlook.compiled.offers;
     if offers.resources.is_empty() {
         return "nothing is given out\n".to_owned();
     }
-    let head = HEADERS.map(|header| Cell::new(header, Ink::Strong));
+    let head = HEADERS.map(|header| Cell::new(header, Style::Strong));
     let rows = offers.resources.iter().map(row);
     let table: Vec<Vec<Cell>> = [head.to_vec()].into_iter().chain(rows).collect();
     let mut text = columns(&table, colors);
     for offer in &offers.resources {
-        let head = Ink::Strong.paint(offer.name.as_str(), colors);
+        let head = Style::Strong.paint(offer.name.as_str(), colors);
         let ids = ids(offer, &outlook.inventory, all);
         text.extend(["\n", &head, "\n", &ids]);
     }
-    let head = Ink::Strong.paint("labels", colors);
+    let head = Style::Strong.paint("labels", colors);
     let labels = outlook.labels.iter();
     let labels = labels.filter(|(key, _)| all || is_about_sharing(key));
     let labels = lines(labels.map(|(key, value)| format!("  {key}={value}")));
@@ -82,12 +82,12 @@ fn row(offer: &Offer) -> Vec<Cell> {
     let shared = match replicas {
         Some(Some(replicas)) => replicas.to_string(),
         Some(None) => "-".to_owned(),
-        None => SEVERAL.to_owned(),
+        None => DIFFERS.to_owned(),
     };
     let share = match same(offer.units.iter().map(Unit::fair_share)) {
         Some(Some(memory)) => memory.to_string(),
         Some(None) => "-".to_owned(),
-        None => SEVERAL.to_owned(),
+        None => DIFFERS.to_owned(),
     };
     let requests = if offer.fail_requests_greater_than_one {
         "one each"
@@ -112,7 +112,7 @@ fn same<T: PartialEq>(mut all: impl Iterator<Item = T>) -> Option<T> {
 }
 
 fn ids(offer: &Offer, inventory: &Inventory, all: bool) -> String {
-    let shown = if all { usize::MAX } else { SHOWN };
+    let shown = if all { usize::MAX } else { MAX_SHOWN_UNITS };
     let mut text = String::new();
     for unit in offer.units.iter().take(shown) {
         let ids: Vec<String> = unit.ids().iter().map(id).collect();
@@ -137,7 +137,7 @@ fn behind(id: &str) -> &str {
 fn called(unit: &Unit, inventory: &Inventory) -> String {
     let mut devices = inventory.devices.iter();
     let device = devices.find(|device| device.pci == unit.pci);
-    let device = match device.and_then(|device| DeviceRef::of(device).index) {
+    let device = match device.and_then(|device| DeviceRef::from_device(device).index) {
         Some(index) => format!("GPU {index}"),
         None => unit.pci.to_string(),
     };

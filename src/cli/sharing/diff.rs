@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Outlook;
-use crate::cli::paint::Ink;
+use super::SharingPreview;
+use crate::cli::style::Style;
 use crate::cli::text::{lines, printable};
 use crate::cli::{Exit, Report};
 use crate::config::octavo::Colors;
@@ -12,7 +12,7 @@ use crate::domain::sharing::ResourceName;
 /// Compares the counts, because a Node contains nothing else. An NVIDIA resource that the Node offers and the layout
 /// does not is a difference too.
 pub(super) fn report(
-    outlook: Outlook,
+    outlook: SharingPreview,
     now: &BTreeMap<ResourceName, u64>,
     colors: Colors,
 ) -> Report {
@@ -33,10 +33,10 @@ pub(super) fn report(
             continue;
         }
         if let Some(count) = before {
-            said.push(Ink::Bad.paint(&format!("- {name}: {count}"), colors));
+            said.push(Style::Bad.paint(&format!("- {name}: {count}"), colors));
         }
         if let Some(count) = after {
-            said.push(Ink::Good.paint(&format!("+ {name}: {count}"), colors));
+            said.push(Style::Good.paint(&format!("+ {name}: {count}"), colors));
         }
     }
     let warnings = outlook.compiled.warnings.iter();

@@ -7,12 +7,12 @@ use tokio::sync::mpsc;
 
 /// Receiver of pressed keys; the terminal's mode is restored on drop.
 #[derive(Debug)]
-pub(super) struct Keys {
+pub(super) struct KeyReader {
     before: Option<Termios>,
     pressed: mpsc::Receiver<u8>,
 }
 
-impl Keys {
+impl KeyReader {
     /// Switches the terminal to unbuffered input without echo. If standard input is no terminal, no key is ever
     /// received.
     pub(super) fn listen() -> Self {
@@ -45,7 +45,7 @@ impl Keys {
     }
 }
 
-impl Drop for Keys {
+impl Drop for KeyReader {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
             // An error cannot be reported here.

@@ -1,13 +1,13 @@
 //! The table of usage by pod.
 
-use crate::cli::fleet::words::{NONE, memory};
-use crate::cli::paint::Ink;
+use crate::cli::fleet::format::{NONE, memory};
+use crate::cli::style::Style;
 use crate::cli::text::{Cell, columns};
 use crate::config::octavo::top::{TopFormat, TopSettings};
 use crate::config::octavo::{Colors, Headers};
 use crate::wire::usage::UsageRow;
 
-const FEW: [&str; 9] = [
+const COLUMNS: [&str; 9] = [
     "NODE",
     "DEVICE",
     "PARTITION",
@@ -18,11 +18,11 @@ const FEW: [&str; 9] = [
     "SHARE",
     "UTIL",
 ];
-const MORE: [&str; 5] = ["RESOURCE", "SHARED BY", "TOTAL", "PIDS", "UUID"];
+const WIDE_COLUMNS: [&str; 5] = ["RESOURCE", "SHARED BY", "TOTAL", "PIDS", "UUID"];
 
 /// Output options.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Look {
+pub(super) struct TableStyle {
     wide: bool,
     headers: bool,
     colors: Colors,
@@ -30,7 +30,7 @@ pub(super) struct Look {
 
 /// Formats one row per tenant, in the given order.
 pub(super) fn table(rows: &[UsageRow], settings: &TopSettings, colors: Colors) -> String {
-    let look = Look {
+    let look = TableStyle {
         wide: settings.format() == TopFormat::Wide,
         headers: settings.headers() == Headers::Shown,
         colors,
@@ -38,14 +38,14 @@ pub(super) fn table(rows: &[UsageRow], settings: &TopSettings, colors: Colors) -
     drawn(rows, look)
 }
 
-fn drawn(rows: &[UsageRow], look: Look) -> String {
+fn drawn(rows: &[UsageRow], look: TableStyle) -> String {
     if rows.is_empty() {
         return String::new();
     }
     let header = || {
-        let more: &[&str] = if look.wide { &MORE } else { &[] };
-        let names = FEW.iter().chain(more);
-        names.map(|name| Cell::new(name, Ink::Strong)).collect()
+        let more: &[&str] = if look.wide { &WIDE_COLUMNS } else { &[] };
+        let names = COLUMNS.iter().chain(more);
+        names.map(|name| Cell::new(name, Style::Strong)).collect()
     };
     let first = look.headers.then(header);
     let rows = rows.iter().map(|row| cells(row, look.wide));
@@ -55,7 +55,11 @@ fn drawn(rows: &[UsageRow], look: Look) -> String {
 
 fn cells(row: &UsageRow, wide: bool) -> Vec<Cell> {
     let tenant = &row.tenant;
-    let ink = if tenant.over { Ink::Bad } else { Ink::Plain };
+    let ink = if tenant.over {
+        Style::Bad
+    } else {
+        Style::Plain
+    };
     let node = if row.stale {
         format!("{} (stale)", row.node)
     } else {
@@ -122,7 +126,7 @@ fn replicas(row: &UsageRow) -> String {
 
 /// Formats the share of memory: `116% of 27Gi, over`.
 fn share(row: &UsageRow) -> Cell {
-    let Some(all) = row.share_mib() else {
+    let Some(all) = row.total_fair_share_mib() else {
         return Cell::plain(NONE);
     };
     let part = row.tenant.memory_mib.and_then(|used| {
@@ -131,9 +135,9 @@ fn share(row: &UsageRow) -> Cell {
     });
     let text = format!("{}{}", part.unwrap_or_default(), memory(all));
     if row.tenant.over {
-        Cell::new(&format!("{text}, over"), Ink::Bad)
+        Cell::new(&format!("{text}, over"), Style::Bad)
     } else if row.nearly_exhausted {
-        Cell::new(&format!("{text}, hardly any left"), Ink::Notice)
+        Cell::new(&format!("{text}, hardly any left"), Style::Warning)
     } else {
         Cell::plain(&text)
     }
@@ -209,8 +213,8 @@ mod tests {
     }
 
     #[test]
-    fn who_is_over_their_share_is_marked_with_a_word() {
-        let look = Look {
+    fn pod_over_its_share_is_marked() {
+        let look = TableStyle {
             wide: false,
             headers: true,
             colors: Colors::Off,
@@ -228,8 +232,8 @@ gpu-07 (stale)  GPU 0   1g.10gb    (unnamed pod: uid 7d1c5a3e)  -          -    
     }
 
     #[test]
-    fn wide_says_what_it_is_and_which_processes() {
-        let look = Look {
+    fn wide_table_has_resource_and_pids() {
+        let look = TableStyle {
             wide: true,
             headers: false,
             colors: Colors::Off,

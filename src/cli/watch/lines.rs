@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use jiff::{Timestamp, Unit};
 
-use super::change;
-use super::feed::{Feed, News, say_lost};
+use super::event_feed::{EventFeed, FeedItem, say_lost};
+use super::node_diff;
 use crate::cli::fleet;
-use crate::cli::print::{self, Reader};
+use crate::cli::output::{self, OutputState};
 use crate::cli::text::printable;
 use crate::cli::{CliError, yaml};
 use crate::config::octavo::fleet::{FleetFormat, NodesSettings};
@@ -16,7 +16,7 @@ use crate::wire::api::{Event, NodeRow};
 
 /// State of the output.
 #[derive(Debug)]
-struct Teller<'a> {
+struct LinePrinter<'a> {
     settings: &'a NodesSettings,
     colors: Colors,
     known: BTreeMap<String, NodeRow>,
@@ -24,11 +24,11 @@ struct Teller<'a> {
 
 /// Follows the stream until the output is closed.
 pub(super) async fn follow(
-    mut feed: Feed,
+    mut feed: EventFeed,
     settings: &NodesSettings,
     colors: Colors,
 ) -> Result<(), CliError> {
-    let mut teller = Teller {
+    let mut teller = LinePrinter {
         settings,
         colors,
         known: BTreeMap::new(),
@@ -36,20 +36,20 @@ pub(super) async fn follow(
     loop {
         let news = feed.next(say_lost).await?;
         let told = match news {
-            News::Connected => teller.catch_up(&feed).await,
-            News::Changed(event) => teller.follow(&feed, *event).await,
+            FeedItem::Connected => teller.catch_up(&feed).await,
+            FeedItem::Changed(event) => teller.follow(&feed, *event).await,
         };
         match told {
-            Ok(Reader::There) => {}
-            Ok(Reader::Gone) => return Ok(()),
+            Ok(OutputState::Open) => {}
+            Ok(OutputState::Closed) => return Ok(()),
             Err(error) => feed.failed(error, &say_lost).await?,
         }
     }
 }
 
-impl Teller<'_> {
+impl LinePrinter<'_> {
     /// Prints the differences from the printed state.
-    async fn catch_up(&mut self, feed: &Feed) -> Result<Reader, CliError> {
+    async fn catch_up(&mut self, feed: &EventFeed) -> Result<OutputState, CliError> {
         let filter = self.settings.filter();
         let list = fleet::list(feed.client(), filter, None).await?;
         let names: Vec<String> = self.known.keys().cloned().collect();
@@ -58,13 +58,13 @@ impl Teller<'_> {
             .filter(|name| list.items.iter().all(|row| row.name != *name))
             .collect::<Vec<_>>();
         for name in gone {
-            if self.tell(&Event::Removed { name })? == Reader::Gone {
-                return Ok(Reader::Gone);
+            if self.tell(&Event::Removed { name })? == OutputState::Closed {
+                return Ok(OutputState::Closed);
             }
         }
         for node in list.items {
-            if self.tell(&Event::Node { node })? == Reader::Gone {
-                return Ok(Reader::Gone);
+            if self.tell(&Event::Node { node })? == OutputState::Closed {
+                return Ok(OutputState::Closed);
             }
         }
         let revision = list.revision;
@@ -72,7 +72,7 @@ impl Teller<'_> {
     }
 
     /// Prints a change, if the node passes the filter or did before.
-    async fn follow(&mut self, feed: &Feed, event: Event) -> Result<Reader, CliError> {
+    async fn follow(&mut self, feed: &EventFeed, event: Event) -> Result<OutputState, CliError> {
         let Event::Node { node } = event else {
             return self.tell(&event);
         };
@@ -85,13 +85,13 @@ impl Teller<'_> {
     }
 
     /// Prints an event, unless it changes nothing.
-    fn tell(&mut self, event: &Event) -> Result<Reader, CliError> {
+    fn tell(&mut self, event: &Event) -> Result<OutputState, CliError> {
         let before = match event {
             Event::Node { node } => self.known.insert(node.name.clone(), node.clone()),
             Event::Removed { name } => {
                 let before = self.known.remove(name);
                 if before.is_none() {
-                    return Ok(Reader::There);
+                    return Ok(OutputState::Open);
                 }
                 before
             }
@@ -101,12 +101,12 @@ impl Teller<'_> {
         let text = match (printed.format, event) {
             (FleetFormat::Json, _) => format!("{}\n", object(event)?),
             (FleetFormat::Yaml, _) => format!("---\n{}", yaml(event)?),
-            (_, Event::Synced { .. }) => return Ok(Reader::There),
+            (_, Event::Synced { .. }) => return Ok(OutputState::Open),
             (FleetFormat::Name, Event::Node { node }) => format!("{}\n", printable(&node.name)),
             (FleetFormat::Name, Event::Removed { name }) => format!("{}\n", printable(name)),
             (FleetFormat::Table | FleetFormat::Wide, event) => {
-                let Some(change) = change::words(before.as_ref(), event, self.colors) else {
-                    return Ok(Reader::There);
+                let Some(change) = node_diff::words(before.as_ref(), event, self.colors) else {
+                    return Ok(OutputState::Open);
                 };
                 if printed.headers == Headers::Hidden {
                     format!("{change}\n")
@@ -115,7 +115,7 @@ impl Teller<'_> {
                 }
             }
         };
-        print::out(&text)
+        output::out(&text)
     }
 }
 

@@ -11,48 +11,48 @@ use terminal_size::{Height, terminal_size};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
-use super::feed::{Feed, News};
+use super::event_feed::{EventFeed, FeedItem};
 use crate::cli::CliError;
 use crate::cli::fleet::{self, nodes};
-use crate::cli::paint::Ink;
-use crate::cli::print::{self, Reader};
+use crate::cli::output::{self, OutputState};
+use crate::cli::style::Style;
 use crate::config::octavo::Colors;
 use crate::config::octavo::fleet::NodesSettings;
 use crate::wire::api::NodeList;
 
 /// Maximum interval between redraws: ages change even without events.
-const AT_LEAST_EVERY: Duration = Duration::from_secs(2);
+const MAX_REDRAW_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Minimum interval between redraws, which limits requests for a fleet that changes constantly.
-const AT_MOST_EVERY: Duration = Duration::from_millis(250);
+const MIN_REDRAW_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Number of lines besides nodes: the heading, a blank line, the table's header.
-const FRAME: usize = 3;
+const FRAME_LINES: usize = 3;
 
 const ENTER: &str = "\u{1b}[?1049h\u{1b}[?25l\u{1b}[?7l";
 const LEAVE: &str = "\u{1b}[?7h\u{1b}[?25h\u{1b}[?1049l";
 
 /// The alternate screen; the main screen is restored on drop.
 #[derive(Debug)]
-pub(in crate::cli) struct Canvas;
+pub(in crate::cli) struct AlternateScreen;
 
-impl Canvas {
+impl AlternateScreen {
     pub(in crate::cli) fn open() -> Result<Self, CliError> {
-        let _ = print::out(ENTER)?;
+        let _ = output::out(ENTER)?;
         Ok(Self)
     }
 }
 
-impl Drop for Canvas {
+impl Drop for AlternateScreen {
     fn drop(&mut self) {
         // An error cannot be reported here.
-        let _ = print::out(LEAVE);
+        let _ = output::out(LEAVE);
     }
 }
 
 /// Redraws until the terminal is closed.
 pub(super) async fn follow(
-    mut feed: Feed,
+    mut feed: EventFeed,
     settings: &NodesSettings,
     colors: Colors,
 ) -> Result<(), CliError> {
@@ -62,9 +62,9 @@ pub(super) async fn follow(
     loop {
         let lost = |why: &str| {
             // Shown immediately: the next redraw may take a while.
-            let _ = print::out(&status_line(&Ink::Bad.paint(why, colors)));
+            let _ = output::out(&status_line(&Style::Bad.paint(why, colors)));
         };
-        let before = due.checked_sub(AT_LEAST_EVERY);
+        let before = due.checked_sub(MAX_REDRAW_INTERVAL);
         // While disconnected, the feed waits before it retries, and nothing must shorten that wait.
         let shows = canvas.is_some() && feed.is_connected();
         tokio::select! {
@@ -72,11 +72,11 @@ pub(super) async fn follow(
                 let news = news?;
                 // Failures before the first connection belong on the main screen, which remains.
                 if canvas.is_none() {
-                    canvas = Some(Canvas::open()?);
+                    canvas = Some(AlternateScreen::open()?);
                 }
                 due = match (news, before) {
-                    (News::Changed(_), Some(before)) => due.min(before + AT_MOST_EVERY),
-                    (News::Connected, _) | (News::Changed(_), None) => Instant::now(),
+                    (FeedItem::Changed(_), Some(before)) => due.min(before + MIN_REDRAW_INTERVAL),
+                    (FeedItem::Connected, _) | (FeedItem::Changed(_), None) => Instant::now(),
                 };
                 continue;
             }
@@ -84,17 +84,17 @@ pub(super) async fn follow(
             _ = resized.recv(), if shows => {}
         }
         let height = terminal_size().map_or(24, |(_, Height(rows))| usize::from(rows));
-        let rows = height.saturating_sub(FRAME).max(1);
+        let rows = height.saturating_sub(FRAME_LINES).max(1);
         match fleet::list(feed.client(), settings.filter(), Some(rows)).await {
             Ok(page) => {
                 let text = picture(&page, settings, colors);
-                if print::out(&over(&text, height))? == Reader::Gone {
+                if output::out(&over(&text, height))? == OutputState::Closed {
                     return Ok(());
                 }
             }
             Err(error) => feed.failed(error, &lost).await?,
         }
-        due = Instant::now() + AT_LEAST_EVERY;
+        due = Instant::now() + MAX_REDRAW_INTERVAL;
     }
 }
 
@@ -102,7 +102,7 @@ pub(super) async fn follow(
 fn picture(list: &NodeList, settings: &NodesSettings, colors: Colors) -> String {
     let now = Timestamp::now();
     let now = now.round(Unit::Second).unwrap_or(now);
-    let stale = list.items.iter().filter(|row| fleet::words::is_stale(row));
+    let stale = list.items.iter().filter(|row| fleet::format::is_stale(row));
     let stale = match stale.count() {
         0 => String::new(),
         count => format!(", {count} of those shown stale"),
@@ -114,7 +114,7 @@ fn picture(list: &NodeList, settings: &NodesSettings, colors: Colors) -> String 
         list.total
     );
     let table = nodes::table(&list.items, settings.printed(), colors);
-    format!("{}\n\n{table}", Ink::Faint.paint(&head, colors))
+    format!("{}\n\n{table}", Style::Faint.paint(&head, colors))
 }
 
 /// Writes at most `height` lines of `text` over the previous content.
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_picture_goes_over_the_one_before_and_never_scrolls() {
+    fn redraw_overwrites_without_scrolling() {
         assert_eq!(
             over("a\nb\nc\n", 2),
             "\u{1b}[Ha\u{1b}[K\r\nb\u{1b}[K\u{1b}[J"

@@ -14,9 +14,9 @@ use crate::domain::node::Compat;
 use crate::domain::node::drain::{Policy, Scope};
 
 /// Default time limit of a drain.
-const DRAIN_WITHIN: Duration = Duration::from_mins(10);
+const DEFAULT_DRAIN_TIMEOUT: Duration = Duration::from_mins(10);
 /// Minimum time limit: less is too short for a pod to terminate.
-const SHORTEST_DRAIN: Duration = Duration::from_secs(1);
+const MIN_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Kubernetes")]
@@ -38,7 +38,7 @@ pub(super) struct ClusterArgs {
         env = "OCTAVO_COMPAT",
         hide_env_values = true
     )]
-    compat: Option<CompatName>,
+    compat: Option<CompatArg>,
 
     /// Keep pods away with the taint octavo.dev/not-ready:NoSchedule until the layout is in force
     #[arg(long, env = "OCTAVO_TAINT_NOT_READY", hide_env_values = true)]
@@ -52,11 +52,11 @@ pub(super) struct ClusterArgs {
         long,
         value_enum,
         value_name = "PODS",
-        default_value_t = DrainName::Never,
+        default_value_t = DrainArg::Never,
         env = "OCTAVO_DRAIN",
         hide_env_values = true
     )]
-    drain: DrainName,
+    drain: DrainArg,
 
     /// For how long pods may be evicted for one choice of a layout; needs --follow-node or --label-sink node [default: 10m]
     #[arg(
@@ -108,14 +108,14 @@ pub enum Cleanup {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum CompatName {
+enum CompatArg {
     /// NVIDIA's: nvidia.com/mig.config is a layout, nvidia.com/mig.config.state is answered, GPU Operator's operands are paused
     /// where they are in the way
     MigManager,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum DrainName {
+enum DrainArg {
     /// None: they are waited for
     Never,
     /// Those that are in the way
@@ -149,12 +149,12 @@ impl ClusterSettings {
     }
 
     /// Returns whether the Node is watched and written.
-    pub fn follows(&self) -> bool {
+    pub fn watches_node(&self) -> bool {
         self.follows
     }
 
     /// Returns whether labels are written to the node's NodeFeature.
-    pub fn features(&self) -> bool {
+    pub fn writes_node_feature(&self) -> bool {
         self.features
     }
 
@@ -194,7 +194,7 @@ impl ClusterArgs {
             };
             without(self.compat.is_some(), "--compat")?;
             without(self.taint_not_ready, "--taint-not-ready")?;
-            without(self.drain != DrainName::Never, "--drain")?;
+            without(self.drain != DrainArg::Never, "--drain")?;
             without(self.drain_deadline.is_some(), "--drain-deadline")?;
         }
         let drain = self.policy()?;
@@ -208,7 +208,7 @@ impl ClusterArgs {
             follows,
             features: *sink == LabelSink::NodeFeature,
             compat: match self.compat {
-                Some(CompatName::MigManager) => Compat::MigManager,
+                Some(CompatArg::MigManager) => Compat::MigManager,
                 None => Compat::None,
             },
             taint: self.taint_not_ready,
@@ -218,14 +218,14 @@ impl ClusterArgs {
     }
 
     fn policy(&self) -> Result<Option<Policy>, Answer> {
-        let deadline = self.drain_deadline.unwrap_or(DRAIN_WITHIN);
-        if deadline < SHORTEST_DRAIN {
+        let deadline = self.drain_deadline.unwrap_or(DEFAULT_DRAIN_TIMEOUT);
+        if deadline < MIN_DRAIN_TIMEOUT {
             return Err(usage("--drain-deadline: at least a second is needed"));
         }
         let scope = match self.drain {
-            DrainName::Never => None,
-            DrainName::Affected => Some(Scope::Affected),
-            DrainName::Node => Some(Scope::Node),
+            DrainArg::Never => None,
+            DrainArg::Affected => Some(Scope::Affected),
+            DrainArg::Node => Some(Scope::Node),
         };
         Ok(scope.map(|scope| Policy { scope, deadline }))
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 
 use crate::config::engine::{EngineArgs, EngineSettings};
-use crate::domain::reconcile::Drift;
+use crate::domain::reconcile::DriftPolicy;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Partitioning")]
@@ -52,14 +52,14 @@ pub(super) struct PartitioningArgs {
         hide_env_values = true,
         default_value = "repair"
     )]
-    drift: DriftName,
+    drift: DriftArg,
 
     #[command(flatten)]
     engine: EngineArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum DriftName {
+enum DriftArg {
     /// It is undone as far as nothing is in use
     Repair,
     /// It is left and reported
@@ -72,7 +72,7 @@ pub struct PartitioningSettings {
     layouts: Option<PathBuf>,
     layout: Option<String>,
     read_only: bool,
-    drift: Drift,
+    drift: DriftPolicy,
     engine: EngineSettings,
 }
 
@@ -93,7 +93,7 @@ impl PartitioningSettings {
     }
 
     /// Returns how changes by other programs are handled.
-    pub fn drift(&self) -> Drift {
+    pub fn drift(&self) -> DriftPolicy {
         self.drift
     }
 
@@ -124,8 +124,8 @@ impl PartitioningArgs {
             layout: self.layout,
             read_only: self.read_only,
             drift: match self.drift {
-                DriftName::Repair => Drift::Repair,
-                DriftName::Report => Drift::Report,
+                DriftArg::Repair => DriftPolicy::Repair,
+                DriftArg::Report => DriftPolicy::Report,
             },
             engine: engine.clone(),
         })

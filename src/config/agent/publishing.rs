@@ -20,7 +20,7 @@ pub(super) struct PublishingArgs {
         hide_env_values = true,
         default_value = "stdout"
     )]
-    label_sink: SinkName,
+    label_sink: SinkArg,
 
     /// The feature file of --label-sink file
     #[arg(
@@ -62,7 +62,7 @@ pub(super) struct PublishingArgs {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum SinkName {
+enum SinkArg {
     /// Lines of key=value, whenever they change
     Stdout,
     /// Labels of this machine's Node
@@ -118,12 +118,12 @@ impl FeatureFile {
 impl PublishingArgs {
     /// Resolves the destination of labels, and the schedule of scans.
     pub(super) fn resolve(self) -> Result<(LabelSink, Schedule), Answer> {
-        self.refuse_an_expiry_between_two_looks()?;
+        self.check_expiry()?;
         let sink = match self.label_sink {
-            SinkName::Stdout => LabelSink::Stdout,
-            SinkName::Node => LabelSink::Node,
-            SinkName::NodeFeature => LabelSink::NodeFeature,
-            SinkName::File => LabelSink::FeatureFile(FeatureFile {
+            SinkArg::Stdout => LabelSink::Stdout,
+            SinkArg::Node => LabelSink::Node,
+            SinkArg::NodeFeature => LabelSink::NodeFeature,
+            SinkArg::File => LabelSink::FeatureFile(FeatureFile {
                 path: self.feature_file,
                 expiry: self.feature_file_expiry,
             }),
@@ -138,8 +138,8 @@ impl PublishingArgs {
 
     /// Rejects an interval longer than half of the expiry: the expiry is extended only at scans and once half of it
     /// has passed, so the labels would expire in between.
-    fn refuse_an_expiry_between_two_looks(&self) -> Result<(), Answer> {
-        let kept = self.label_sink == SinkName::File && !self.oneshot;
+    fn check_expiry(&self) -> Result<(), Answer> {
+        let kept = self.label_sink == SinkArg::File && !self.oneshot;
         match self.feature_file_expiry {
             Expiry::After(span) if kept && self.interval > span / 2 => Err(Answer::usage(
                 &mut super::AgentArgs::command(),

@@ -8,12 +8,12 @@ use clap::{CommandFactory, ValueEnum};
 use crate::config::Answer;
 use crate::config::duration;
 use crate::config::kubernetes::ConfigMapName;
-use crate::domain::sharing::allocation::Policy;
-use crate::domain::sharing::delivery::Way;
-use crate::domain::sharing::health::Ignored;
+use crate::domain::sharing::allocation::AllocationPolicy;
+use crate::domain::sharing::health::IgnoredXids;
+use crate::domain::sharing::injection::InjectionMethod;
 
 /// Minimum interval: more frequent requests would load kubelet.
-const SHORTEST_LOOK: Duration = Duration::from_secs(1);
+const MIN_USAGE_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Sharing")]
@@ -27,7 +27,7 @@ pub(super) struct SharingArgs {
         hide_env_values = true,
         default_value = "auto"
     )]
-    sharing: GiverName,
+    sharing: SharingArg,
 
     /// Where kubelet and device plugins meet; for --sharing embedded
     #[arg(
@@ -70,7 +70,7 @@ pub(super) struct SharingArgs {
         hide_env_values = true,
         default_value = "spread"
     )]
-    allocation: AllocationName,
+    allocation: AllocationArg,
 
     /// Xids that keep no device from being given out, such as 79,119, or `all`; for --sharing embedded
     ///
@@ -81,7 +81,7 @@ pub(super) struct SharingArgs {
         env = "OCTAVO_IGNORE_XID",
         hide_env_values = true
     )]
-    ignore_xid: Option<Ignored>,
+    ignore_xid: Option<IgnoredXids>,
 
     /// The ConfigMap that NVIDIA's device plugin reads; for --sharing hand-off
     #[arg(
@@ -149,7 +149,7 @@ pub(super) struct SharingArgs {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum GiverName {
+enum SharingArg {
     /// NVIDIA's plugin where it runs, else nobody
     Auto,
     /// Nobody that we know of
@@ -171,7 +171,7 @@ pub enum DeviceList {
     DeviceSpecs,
 }
 
-impl From<DeviceList> for Way {
+impl From<DeviceList> for InjectionMethod {
     fn from(list: DeviceList) -> Self {
         match list {
             DeviceList::Envvar => Self::Environment,
@@ -182,7 +182,7 @@ impl From<DeviceList> for Way {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum AllocationName {
+enum AllocationArg {
     /// The one that has most left
     Spread,
     /// The one that has least left
@@ -191,11 +191,11 @@ enum AllocationName {
 
 /// Component that allocates devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Giver {
+pub enum SharingMode {
     /// NVIDIA's plugin if it runs, otherwise none.
     Auto,
     /// None that is known.
-    Nobody,
+    Off,
     /// NVIDIA's device plugin.
     HandOff,
     /// The agent.
@@ -209,12 +209,12 @@ struct OptionalDuration(Option<Duration>);
 /// Settings of device allocation to pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharingSettings {
-    giver: Giver,
+    giver: SharingMode,
     device_plugins: PathBuf,
     device_lists: Vec<DeviceList>,
     cdi_dir: PathBuf,
-    policy: Policy,
-    ignored_xids: Ignored,
+    policy: AllocationPolicy,
+    ignored_xids: IgnoredXids,
     plugin_config_map: Option<ConfigMapName>,
     deadline: Duration,
     delay: Duration,
@@ -232,7 +232,7 @@ pub struct UsageSettings {
 
 impl SharingSettings {
     /// Returns the component that allocates devices.
-    pub fn giver(&self) -> Giver {
+    pub fn mode(&self) -> SharingMode {
         self.giver
     }
 
@@ -252,12 +252,12 @@ impl SharingSettings {
     }
 
     /// Returns how replicas are distributed over units.
-    pub fn policy(&self) -> Policy {
+    pub fn policy(&self) -> AllocationPolicy {
         self.policy
     }
 
     /// Returns the Xids that are ignored in a device's health.
-    pub fn ignored_xids(&self) -> &Ignored {
+    pub fn ignored_xids(&self) -> &IgnoredXids {
         &self.ignored_xids
     }
 
@@ -308,13 +308,13 @@ impl UsageSettings {
 impl SharingArgs {
     /// Resolves the settings; `asks_kubelet` is whether kubelet's allocations can be read.
     pub(super) fn resolve(self, asks_kubelet: bool) -> Result<SharingSettings, Answer> {
-        if self.sharing == GiverName::Embedded && !asks_kubelet {
+        if self.sharing == SharingArg::Embedded && !asks_kubelet {
             return Err(usage(
                 "--sharing embedded needs --pod-resources: who has what is asked of kubelet",
             ));
         }
         let OptionalDuration(interval) = self.usage_interval;
-        if interval.is_some_and(|interval| interval < SHORTEST_LOOK) {
+        if interval.is_some_and(|interval| interval < MIN_USAGE_INTERVAL) {
             return Err(usage("--usage-interval: at least a second is needed"));
         }
         if interval.is_none() && self.dcgm_metrics {
@@ -328,17 +328,17 @@ impl SharingArgs {
         device_lists.dedup();
         Ok(SharingSettings {
             giver: match self.sharing {
-                GiverName::Auto => Giver::Auto,
-                GiverName::Off => Giver::Nobody,
-                GiverName::HandOff => Giver::HandOff,
-                GiverName::Embedded => Giver::Embedded,
+                SharingArg::Auto => SharingMode::Auto,
+                SharingArg::Off => SharingMode::Off,
+                SharingArg::HandOff => SharingMode::HandOff,
+                SharingArg::Embedded => SharingMode::Embedded,
             },
             device_plugins: self.device_plugins,
             device_lists,
             cdi_dir: self.cdi_dir,
             policy: match self.allocation {
-                AllocationName::Spread => Policy::Spread,
-                AllocationName::Pack => Policy::Pack,
+                AllocationArg::Spread => AllocationPolicy::Spread,
+                AllocationArg::Pack => AllocationPolicy::Pack,
             },
             ignored_xids: self.ignore_xid.unwrap_or_default(),
             plugin_config_map: self.plugin_config_map,
@@ -376,15 +376,15 @@ mod tests {
     }
 
     #[test]
-    fn by_itself_nothing_is_given_out_and_nobody_is_looked_at() {
+    fn sharing_and_usage_are_off_by_default() {
         let settings = read(&[]).unwrap();
-        assert_eq!(settings.giver(), Giver::Auto);
+        assert_eq!(settings.mode(), SharingMode::Auto);
         assert_eq!(settings.usage().interval(), None);
         assert_eq!(settings.device_lists(), [DeviceList::Envvar]);
     }
 
     #[test]
-    fn ways_are_listed_once_each_and_a_config_map_has_two_names() {
+    fn device_lists_are_deduplicated_and_config_map_is_parsed() {
         let settings = read(&[
             "--sharing=embedded",
             "--device-list=cdi,envvar,cdi",
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn i12_what_cannot_be_is_refused_with_the_flag() {
+    fn i12_invalid_combinations_name_the_flag() {
         for (arguments, said) in [
             (&["--usage-interval=500ms"][..], "--usage-interval"),
             (&["--dcgm-metrics"], "--usage-interval"),

@@ -278,7 +278,7 @@ mod tests {
     use crate::config::agent::AgentSettings;
 
     #[test]
-    fn a_token_is_sent_encrypted_or_not_beyond_this_machine() {
+    fn token_requires_tls_or_loopback() {
         let settings = |arguments: &[&str]| {
             let fixed = ["octavo-agent", "--node-name=n", "--aggregator-token=/token"];
             let settings = AgentSettings::from_arguments(fixed.iter().chain(arguments))?;
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_node_is_named_as_kubelet_names_it() {
+    fn node_name_defaults_to_lowercase_hostname() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("hostname");
         fs::write(&file, "IP-10-0-0-1.EC2.internal\n").unwrap();

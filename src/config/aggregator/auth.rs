@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use super::{ServingSettings, Transport, usage};
 use crate::config::Answer;
 use crate::config::kubernetes::KubernetesArgs;
-use crate::domain::credential::{Audience, Rule, ServiceAccount};
+use crate::domain::credential::{AcceptanceRule, Audience, ServiceAccount};
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Authentication")]
@@ -20,7 +20,7 @@ pub(super) struct AuthArgs {
         hide_env_values = true,
         default_value = "none"
     )]
-    auth: How,
+    auth: AgentAuthArg,
 
     /// As whom agents run, with --agent-auth token-review
     #[arg(
@@ -46,7 +46,7 @@ pub(super) struct AuthArgs {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum How {
+enum AgentAuthArg {
     /// Nothing: whoever reaches the port reports as any node
     None,
     /// Its node, with its pod's token, which the cluster's API server reviews
@@ -65,13 +65,13 @@ pub enum AgentAuth {
 /// Accepted tokens, and the cluster that reviews them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenReviewSettings {
-    rule: Rule,
+    rule: AcceptanceRule,
     kubeconfig: Option<PathBuf>,
 }
 
 impl TokenReviewSettings {
     /// Returns which tokens are accepted.
-    pub fn rule(&self) -> &Rule {
+    pub fn rule(&self) -> &AcceptanceRule {
         &self.rule
     }
 
@@ -88,8 +88,8 @@ impl AuthArgs {
         serving: &ServingSettings,
     ) -> Result<AgentAuth, Answer> {
         match self.auth {
-            How::None => Ok(AgentAuth::None),
-            How::TokenReview => {
+            AgentAuthArg::None => Ok(AgentAuth::None),
+            AgentAuthArg::TokenReview => {
                 let open = *serving.transport() == Transport::Plaintext;
                 if open && !serving.grpc_listen().ip().is_loopback() {
                     return Err(usage(
@@ -99,7 +99,7 @@ impl AuthArgs {
                     ));
                 }
                 Ok(AgentAuth::TokenReview(TokenReviewSettings {
-                    rule: Rule {
+                    rule: AcceptanceRule {
                         account: self.service_account,
                         audience: self.audience,
                     },

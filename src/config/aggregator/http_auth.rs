@@ -24,7 +24,7 @@ pub(super) struct HttpAuthArgs {
         env = "OCTAVO_HTTP_AUTH",
         hide_env_values = true
     )]
-    http_auth: Option<How>,
+    http_auth: Option<HttpAuthArg>,
 
     /// For whom their tokens are; for the API server itself where this is not given
     #[arg(
@@ -59,7 +59,7 @@ pub(super) struct HttpAuthArgs {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum How {
+enum HttpAuthArg {
     /// Nothing: whoever reaches the port sees everything
     None,
     /// A bearer token, which the cluster's API server reviews; its roles decide
@@ -81,13 +81,13 @@ pub enum HttpAuth {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpReviewSettings {
     audience: Option<Audience>,
-    proxies: Option<Proxies>,
+    proxies: Option<TrustedProxies>,
     kubeconfig: Option<PathBuf>,
 }
 
 /// Proxies that are trusted to authenticate users.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Proxies {
+pub struct TrustedProxies {
     networks: Vec<Network>,
     groups: bool,
 }
@@ -111,7 +111,7 @@ impl HttpReviewSettings {
     }
 
     /// Returns the trusted proxies, if there are any.
-    pub fn proxies(&self) -> Option<&Proxies> {
+    pub fn proxies(&self) -> Option<&TrustedProxies> {
         self.proxies.as_ref()
     }
 
@@ -121,15 +121,15 @@ impl HttpReviewSettings {
     }
 }
 
-impl Proxies {
+impl TrustedProxies {
     /// Creates the proxies of these networks; `groups` is whether their group headers are trusted too.
     pub fn new(networks: Vec<Network>, groups: bool) -> Self {
         Self { networks, groups }
     }
 
     /// Returns whether the peer is one of the proxies.
-    pub fn has(&self, peer: IpAddr) -> bool {
-        self.networks.iter().any(|network| network.has(peer))
+    pub fn contains(&self, peer: IpAddr) -> bool {
+        self.networks.iter().any(|network| network.contains(peer))
     }
 
     /// Returns whether their group headers are trusted too.
@@ -140,7 +140,7 @@ impl Proxies {
 
 impl Network {
     /// Returns whether the network contains the address. An IPv4-mapped IPv6 address counts as its IPv4 address.
-    pub fn has(&self, address: IpAddr) -> bool {
+    pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {
                 let rest = 32_u32.saturating_sub(self.bits.into());
@@ -189,7 +189,10 @@ impl HttpAuthArgs {
         serving: &ServingSettings,
     ) -> Result<HttpAuth, Answer> {
         let alone = serving.http_listen().ip().is_loopback();
-        let Some(how) = self.http_auth.or_else(|| alone.then_some(How::None)) else {
+        let Some(how) = self
+            .http_auth
+            .or_else(|| alone.then_some(HttpAuthArg::None))
+        else {
             return Err(usage(&format!(
                 "who may read over HTTP? {} is reached from other machines, so say it: --http-auth token-review asks the \
                  cluster who somebody is and what they may see, --http-auth proxy-header believes a proxy, --http-auth none \
@@ -198,14 +201,14 @@ impl HttpAuthArgs {
             )));
         };
         let open = *serving.transport() == Transport::Plaintext;
-        if how != How::None && open && !alone {
+        if how != HttpAuthArg::None && open && !alone {
             return Err(usage(
                 "--http-auth with --plaintext: tokens and names would be sent unencrypted, for anybody on the way to take or \
                  to change. Use --tls-cert and --tls-key, or an --http-listen address of this machine alone, such as \
                  127.0.0.1:8443",
             ));
         }
-        if how != How::ProxyHeader
+        if how != HttpAuthArg::ProxyHeader
             && (self.trusted_proxy_groups || !self.trusted_proxies.is_empty())
         {
             return Err(usage(
@@ -213,14 +216,14 @@ impl HttpAuthArgs {
             ));
         }
         let proxies = match how {
-            How::None => return Ok(HttpAuth::None),
-            How::TokenReview => None,
-            How::ProxyHeader if self.trusted_proxies.is_empty() => {
+            HttpAuthArg::None => return Ok(HttpAuth::None),
+            HttpAuthArg::TokenReview => None,
+            HttpAuthArg::ProxyHeader if self.trusted_proxies.is_empty() => {
                 return Err(usage(
                     "--http-auth proxy-header needs --trusted-proxy: the address of the proxy that signs people in",
                 ));
             }
-            How::ProxyHeader => Some(Proxies::new(
+            HttpAuthArg::ProxyHeader => Some(TrustedProxies::new(
                 self.trusted_proxies,
                 self.trusted_proxy_groups,
             )),
@@ -238,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_has_the_addresses_that_begin_as_it_does() {
+    fn network_contains_addresses_with_its_prefix() {
         for (network, address, has) in [
             ("10.1.2.3", "10.1.2.3", true),
             ("10.1.2.3", "10.1.2.4", false),
@@ -255,7 +258,7 @@ mod tests {
         ] {
             let parsed: Network = network.parse().unwrap();
             assert_eq!(
-                parsed.has(address.parse().unwrap()),
+                parsed.contains(address.parse().unwrap()),
                 has,
                 "{network} {address}"
             );

@@ -21,7 +21,7 @@ pub(super) struct SharingArgs {
 
 /// The configuration of NVIDIA's device plugin, and its cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PluginConfigs {
+pub struct PluginConfigSettings {
     /// The `ConfigMap`.
     pub config_map: ConfigMapName,
     /// Kubeconfig of its cluster; `None` for the one of this pod.
@@ -30,10 +30,11 @@ pub struct PluginConfigs {
 
 impl SharingArgs {
     /// Resolves the settings; `None` if nothing is to be written. `kubeconfig` selects the cluster.
-    pub(super) fn resolve(self, kubeconfig: Option<PathBuf>) -> Option<PluginConfigs> {
-        self.plugin_config_map.map(|config_map| PluginConfigs {
-            config_map,
-            kubeconfig,
-        })
+    pub(super) fn resolve(self, kubeconfig: Option<PathBuf>) -> Option<PluginConfigSettings> {
+        self.plugin_config_map
+            .map(|config_map| PluginConfigSettings {
+                config_map,
+                kubeconfig,
+            })
     }
 }

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use super::usage;
 use crate::config::Answer;
-use crate::domain::workload::Place;
+use crate::domain::workload::PodKey;
 use crate::files;
 
 /// The kernel's host name; in a pod, the pod's name.
 const HOSTNAME: &str = "/proc/sys/kernel/hostname";
 const MAX_HOSTNAME_BYTES: u64 = 4096;
 /// Name of the Lease.
-const LEASE: &str = "octavo-aggregator";
+const LEASE_NAME: &str = "octavo-aggregator";
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Workloads")]
@@ -37,27 +37,30 @@ pub(super) struct WorkloadArgs {
 
 /// Settings of annotating pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PodTypes {
+pub struct PodAnnotationSettings {
     /// The namespace of the Lease.
     pub lease_namespace: String,
     /// Name of the Lease.
     pub lease_name: &'static str,
     /// Prefix of the holder's identity.
-    pub who: String,
+    pub holder_prefix: String,
     /// Kubeconfig of the pods' cluster; `None` for the one of this pod.
     pub kubeconfig: Option<PathBuf>,
 }
 
 impl WorkloadArgs {
     /// Resolves the settings; `None` if nothing is to be written. `kubeconfig` selects the cluster.
-    pub(super) fn resolve(self, kubeconfig: Option<PathBuf>) -> Result<Option<PodTypes>, Answer> {
+    pub(super) fn resolve(
+        self,
+        kubeconfig: Option<PathBuf>,
+    ) -> Result<Option<PodAnnotationSettings>, Answer> {
         if !self.annotate_pods {
             return Ok(None);
         }
-        Ok(Some(PodTypes {
+        Ok(Some(PodAnnotationSettings {
             lease_namespace: self.lease_namespace,
-            lease_name: LEASE,
-            who: hostname(Path::new(HOSTNAME))?,
+            lease_name: LEASE_NAME,
+            holder_prefix: hostname(Path::new(HOSTNAME))?,
             kubeconfig,
         }))
     }
@@ -65,7 +68,7 @@ impl WorkloadArgs {
 
 /// Parses the name of a namespace.
 fn namespace(text: &str) -> Result<String, String> {
-    match Place::new(text, "any") {
+    match PodKey::new(text, "any") {
         Some(place) => Ok(place.namespace().to_owned()),
         None => Err("a namespace has at most 63 lower-case letters, digits and '-'".to_owned()),
     }

@@ -28,17 +28,17 @@ pub enum ApplyFormat {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApplySettings {
     choice: ChoiceSettings,
-    doer: Doer,
+    doer: ChangeExecutor,
     run: RunSettings,
 }
 
 /// Program that performs the change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Doer {
+pub enum ChangeExecutor {
     /// Only the agent of this node.
     Agent,
     /// The agent, or this command if no agent runs.
-    Either,
+    AgentOrSelf,
 }
 
 /// Requested choice.
@@ -58,7 +58,7 @@ pub enum ChoiceSettings {
 /// Settings of a change of this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunSettings {
-    patience: Patience,
+    patience: WaitPolicy,
     format: ApplyFormat,
     engine: EngineSettings,
     hardware: HardwareSettings,
@@ -66,7 +66,7 @@ pub struct RunSettings {
 
 /// Wait of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Patience {
+pub enum WaitPolicy {
     /// Until everything was tried once, within this limit.
     Once(Duration),
     /// Until everything is done, within this limit.
@@ -102,7 +102,7 @@ impl ApplySettings {
     }
 
     /// Returns the program that performs the change.
-    pub fn doer(&self) -> Doer {
+    pub fn executor(&self) -> ChangeExecutor {
         self.doer
     }
 
@@ -114,7 +114,7 @@ impl ApplySettings {
 
 impl RunSettings {
     /// Returns how long to wait.
-    pub fn patience(&self) -> Patience {
+    pub fn patience(&self) -> WaitPolicy {
         self.patience
     }
 
@@ -134,7 +134,7 @@ impl RunSettings {
     }
 }
 
-impl Patience {
+impl WaitPolicy {
     /// Returns the maximum wait.
     pub fn limit(self) -> Duration {
         match self {

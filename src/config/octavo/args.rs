@@ -12,10 +12,10 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 pub use self::completion::{completion_script, mig_parted_completion_script};
 use self::inspect::{InspectArgs, LabelsArgs};
-use self::plugin::{PLUGIN, as_plugin};
+use self::plugin::{PLUGIN_NAME, as_plugin};
 pub(super) use self::source::SourceArgs;
 use super::apply::{self, ApplyArgs, CheckpointArgs, HistoryArgs, RestoreArgs};
-use super::catalogue::{self, CatalogueArgs};
+use super::catalog::{self, CatalogArgs};
 use super::demo::{self, DemoArgs};
 use super::doctor::{self, DoctorArgs};
 use super::estimate::{self, EstimateArgs};
@@ -28,7 +28,7 @@ use super::sharing::{self, SharingArgs};
 use super::slo::{self, SloArgs};
 use super::top::TopArgs;
 use super::usage::{self as given, UsageArgs};
-use super::{Colors, Command, Invocation, Screen, Shell, Terminal};
+use super::{Colors, Command, Invocation, OutputMode, Shell, Terminal};
 use crate::config::{Answer, parse_as};
 
 const EXAMPLES: &str = "\
@@ -121,8 +121,8 @@ enum CommandArgs {
     #[command(after_long_help = sharing::EXAMPLES)]
     Sharing(SharingArgs),
     /// Look up which accelerator a name means, and what is known of it
-    #[command(after_long_help = catalogue::EXAMPLES)]
-    Catalog(CatalogueArgs),
+    #[command(after_long_help = catalog::EXAMPLES)]
+    Catalog(CatalogArgs),
     /// Do what NVIDIA's mig-parted does, in its words
     #[command(after_long_help = mig_parted::EXAMPLES)]
     MigParted(MigPartedArgs),
@@ -195,15 +195,15 @@ where
         return Ok(Invocation {
             command: Command::MigParted(settings.into()),
             colors: Colors::Off,
-            screen: Screen::Scroll,
+            screen: OutputMode::Append,
         });
     }
-    let command = if program.is_some_and(|name| name == PLUGIN) {
+    let command = if program.is_some_and(|name| name == PLUGIN_NAME) {
         as_plugin(OctavoArgs::command())
     } else {
         OctavoArgs::command()
     };
-    if mig_parted::is_meant(&arguments) {
+    if mig_parted::is_mig_parted(&arguments) {
         let arguments = mig_parted::with_two_dashes(arguments);
         let parsed = parse_as::<OctavoArgs, _>(command, arguments).map_err(Answer::from);
         let parsed = parsed.map_err(Answer::into_failure)?;
@@ -221,8 +221,8 @@ impl OctavoArgs {
             }
         };
         let screen = match terminal {
-            Terminal::Colorful | Terminal::Monochrome => Screen::Live,
-            Terminal::Plain => Screen::Scroll,
+            Terminal::Colorful | Terminal::Monochrome => OutputMode::Redraw,
+            Terminal::Plain => OutputMode::Append,
         };
         let command = match self.command {
             CommandArgs::Inspect(args) => Command::Inspect(args.into()),
@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_description_given_to_clap_is_sound() {
+    fn clap_command_is_valid() {
         OctavoArgs::command().debug_assert();
         NvidiaMigPartedArgs::command().debug_assert();
     }

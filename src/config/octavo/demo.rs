@@ -73,7 +73,7 @@ impl DemoSettings {
     }
 
     /// Returns the duration; `None` until it is stopped.
-    pub fn lasts(&self) -> Option<Duration> {
+    pub fn duration(&self) -> Option<Duration> {
         self.lasts
     }
 
@@ -89,14 +89,14 @@ impl DemoSettings {
 }
 
 /// Returns the directory of this program, where cargo also puts the simulated driver.
-pub fn neighbours() -> PathBuf {
-    let own = own();
+pub fn program_dir() -> PathBuf {
+    let own = program_path();
     own.parent().unwrap_or_else(|| Path::new(".")).to_owned()
 }
 
 /// Returns this program's path, as another process can start it. Links are resolved, because the other programs are in
 /// the file's directory.
-pub fn own() -> PathBuf {
+pub fn program_path() -> PathBuf {
     env::current_exe().unwrap_or_else(|_| "octavo".into())
 }
 
@@ -106,8 +106,8 @@ impl From<DemoArgs> for DemoSettings {
             port: args.port,
             lasts: args.seconds.map(Duration::from_secs),
             machines: args.machines,
-            programs: args.programs.unwrap_or_else(neighbours),
-            own: own(),
+            programs: args.programs.unwrap_or_else(program_dir),
+            own: program_path(),
         }
     }
 }

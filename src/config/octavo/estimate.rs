@@ -3,9 +3,9 @@
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 
-use super::fleet::{OutputArgs, Printed};
+use super::fleet::{OutputArgs, OutputOptions};
 use super::server::{ServerArgs, ServerSettings};
-use crate::domain::estimate::{Precision, amount};
+use crate::domain::estimate::{Precision, parse_count};
 use crate::domain::price::PurchaseOption;
 
 pub(super) const EXAMPLES: &str = "\
@@ -54,29 +54,29 @@ struct TrainingArgs {
     model: ModelArgs,
 
     /// Tokens, each time that one is seen, as 1T
-    #[arg(long, value_name = "COUNT", value_parser = amount, required_unless_present = "samples")]
+    #[arg(long, value_name = "COUNT", value_parser = parse_count, required_unless_present = "samples")]
     tokens: Option<f64>,
 
     /// Samples in place of tokens, each time that one is seen
     #[arg(
         long,
         value_name = "COUNT",
-        value_parser = amount,
+        value_parser = parse_count,
         requires = "tokens_per_sample",
         conflicts_with = "tokens"
     )]
     samples: Option<f64>,
 
     /// Tokens of one sample
-    #[arg(long, value_name = "COUNT", value_parser = amount, requires = "samples")]
+    #[arg(long, value_name = "COUNT", value_parser = parse_count, requires = "samples")]
     tokens_per_sample: Option<f64>,
 
     /// Samples that one step takes, for engines that look at it
-    #[arg(long, value_name = "COUNT", value_parser = amount)]
+    #[arg(long, value_name = "COUNT", value_parser = parse_count)]
     batch: Option<f64>,
 
     #[command(flatten)]
-    rest: RestArgs,
+    rest: CommonArgs,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -85,13 +85,13 @@ struct DecodingArgs {
     model: ModelArgs,
 
     #[command(flatten)]
-    rest: RestArgs,
+    rest: CommonArgs,
 }
 
 #[derive(Debug, Clone, Args)]
 struct ModelArgs {
     /// Parameters of the model, as 7B; of a mixture of experts those that one token uses
-    #[arg(long, value_name = "COUNT", value_parser = amount)]
+    #[arg(long, value_name = "COUNT", value_parser = parse_count)]
     parameters: f64,
 
     /// What the model is called, for engines that know it
@@ -109,9 +109,9 @@ struct ModelArgs {
 }
 
 #[derive(Debug, Clone, Args)]
-struct RestArgs {
+struct CommonArgs {
     #[command(flatten)]
-    on: OnArgs,
+    on: DeviceArgs,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -122,7 +122,7 @@ struct RestArgs {
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "On what")]
-struct OnArgs {
+struct DeviceArgs {
     /// Devices of this type, or any name that means one type alone; repeat for several. Without one: each type of the fleet
     #[arg(
         long = "type",
@@ -157,15 +157,15 @@ struct OnArgs {
 #[derive(Debug, Clone, PartialEq)]
 pub struct EstimateSettings {
     server: ServerSettings,
-    printed: Printed,
-    run: Run,
-    on: On,
+    printed: OutputOptions,
+    run: EstimateWorkload,
+    on: EstimateDevices,
     purchase: Option<String>,
 }
 
 /// The workload as specified by the user; the aggregator validates it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Run {
+pub struct EstimateWorkload {
     /// Number of the model's parameters.
     pub parameters: f64,
     /// Its name.
@@ -191,7 +191,7 @@ pub struct Training {
 
 /// Devices of the estimate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum On {
+pub enum EstimateDevices {
     /// One device of each type of the fleet.
     Fleet,
     /// This number of each of these types.
@@ -214,17 +214,17 @@ impl EstimateSettings {
     }
 
     /// Returns the output format.
-    pub fn printed(&self) -> Printed {
+    pub fn printed(&self) -> OutputOptions {
         self.printed
     }
 
     /// Returns the workload.
-    pub fn run(&self) -> &Run {
+    pub fn workload(&self) -> &EstimateWorkload {
         &self.run
     }
 
     /// Returns the devices.
-    pub fn on(&self) -> &On {
+    pub fn on(&self) -> &EstimateDevices {
         &self.on
     }
 
@@ -233,25 +233,25 @@ impl EstimateSettings {
         self.purchase.as_deref()
     }
 
-    fn new(model: ModelArgs, training: Option<Training>, rest: RestArgs) -> Self {
+    fn new(model: ModelArgs, training: Option<Training>, rest: CommonArgs) -> Self {
         let on = rest.on;
         Self {
             server: rest.server.into(),
             printed: rest.output.into(),
-            run: Run {
+            run: EstimateWorkload {
                 parameters: model.parameters,
                 model: model.model,
                 precision: model.precision,
                 training,
             },
             on: match on.profile {
-                Some(name) => On::Profile {
+                Some(name) => EstimateDevices::Profile {
                     name,
                     namespace: on.namespace,
                     count: on.count,
                 },
-                None if on.types.is_empty() => On::Fleet,
-                None => On::Types(on.types, on.count.unwrap_or(1)),
+                None if on.types.is_empty() => EstimateDevices::Fleet,
+                None => EstimateDevices::Types(on.types, on.count.unwrap_or(1)),
             },
             purchase: on.purchase,
         }

@@ -71,7 +71,7 @@ pub struct Filter {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodesSettings {
     server: ServerSettings,
-    printed: Printed,
+    printed: OutputOptions,
     filter: Filter,
     limit: Option<NonZeroUsize>,
     group_by: Option<GroupBy>,
@@ -81,7 +81,7 @@ pub struct NodesSettings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypesSettings {
     server: ServerSettings,
-    printed: Printed,
+    printed: OutputOptions,
     types: Vec<String>,
 }
 
@@ -89,20 +89,20 @@ pub struct TypesSettings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeSettings {
     server: ServerSettings,
-    printed: Printed,
+    printed: OutputOptions,
     name: String,
 }
 
 /// Output format of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Printed {
+pub struct OutputOptions {
     /// The format.
     pub format: FleetFormat,
     /// Whether headers are printed.
     pub headers: Headers,
 }
 
-impl Printed {
+impl OutputOptions {
     /// Returns whether more than the rows of tables is printed.
     pub fn with_headers(self) -> bool {
         self.headers == Headers::Shown
@@ -143,7 +143,7 @@ impl Filter {
     }
 
     /// Returns whether there is nothing to filter.
-    pub fn lets_all_through(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.parameters().iter().all(|(name, _)| *name == "sort")
     }
 
@@ -176,7 +176,7 @@ impl NodesSettings {
     }
 
     /// Returns the output format.
-    pub fn printed(&self) -> Printed {
+    pub fn printed(&self) -> OutputOptions {
         self.printed
     }
 
@@ -203,7 +203,7 @@ impl TypesSettings {
     }
 
     /// Returns the output format.
-    pub fn printed(&self) -> Printed {
+    pub fn printed(&self) -> OutputOptions {
         self.printed
     }
 
@@ -220,7 +220,7 @@ impl NodeSettings {
     }
 
     /// Returns the output format.
-    pub fn printed(&self) -> Printed {
+    pub fn printed(&self) -> OutputOptions {
         self.printed
     }
 

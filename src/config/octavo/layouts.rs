@@ -17,7 +17,7 @@ use crate::domain::plan::Policy;
 /// Settings of `octavo plan`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanSettings {
-    wish: Wish,
+    wish: LayoutRequest,
     policy: Policy,
     proc_root: PathBuf,
     state_dir: PathBuf,
@@ -27,12 +27,12 @@ pub struct PlanSettings {
 /// Settings of `octavo assert`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssertSettings {
-    wish: Wish,
+    wish: LayoutRequest,
 }
 
 /// A layout, and the node that it is resolved on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wish {
+pub struct LayoutRequest {
     layout: String,
     layouts: Option<Input>,
     source: Source,
@@ -108,7 +108,7 @@ pub enum DocumentFormat {
 
 impl PlanSettings {
     /// Returns the layout and the node.
-    pub fn wish(&self) -> &Wish {
+    pub fn request(&self) -> &LayoutRequest {
         &self.wish
     }
 
@@ -135,12 +135,12 @@ impl PlanSettings {
 
 impl AssertSettings {
     /// Returns the layout and the node.
-    pub fn wish(&self) -> &Wish {
+    pub fn request(&self) -> &LayoutRequest {
         &self.wish
     }
 }
 
-impl Wish {
+impl LayoutRequest {
     /// Returns the layout's name.
     pub fn layout(&self) -> &str {
         &self.layout

@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use super::Input;
-use super::fleet::{OutputArgs, Printed};
+use super::fleet::{OutputArgs, OutputOptions};
 use super::server::{ServerArgs, ServerSettings};
 use crate::domain::matching::{Interconnect, Isolation};
 use crate::domain::price::PurchaseOption;
@@ -41,7 +41,7 @@ Exit codes: 0 something fits and is free, 1 failed, 2 wrong usage, 4 something f
 #[derive(Debug, Clone, Args)]
 pub(super) struct MatchArgs {
     #[command(flatten)]
-    wish: WishArgs,
+    wish: RequirementArgs,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -52,7 +52,7 @@ pub(super) struct MatchArgs {
 
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 #[command(next_help_heading = "What the pod needs")]
-pub(super) struct WishArgs {
+pub(super) struct RequirementArgs {
     /// Devices on one node; without it the fewest that have the memory
     #[arg(long, value_name = "N")]
     count: Option<u64>,
@@ -102,13 +102,13 @@ pub(super) struct WishArgs {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MatchSettings {
     server: ServerSettings,
-    printed: Printed,
-    wish: Wish,
+    printed: OutputOptions,
+    wish: MatchRequirements,
 }
 
 /// A pod's requirements as specified by the user; the aggregator validates them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wish {
+pub struct MatchRequirements {
     /// Number of devices.
     pub count: Option<u64>,
     /// Memory per device.
@@ -140,12 +140,12 @@ impl MatchSettings {
     }
 
     /// Returns the output format.
-    pub fn printed(&self) -> Printed {
+    pub fn printed(&self) -> OutputOptions {
         self.printed
     }
 
     /// Returns the pod's requirements.
-    pub fn wish(&self) -> &Wish {
+    pub fn requirements(&self) -> &MatchRequirements {
         &self.wish
     }
 }
@@ -156,7 +156,7 @@ impl From<MatchArgs> for MatchSettings {
         Self {
             server: args.server.into(),
             printed: args.output.into(),
-            wish: Wish {
+            wish: MatchRequirements {
                 count: wish.count,
                 memory: wish.memory,
                 total_memory: wish.total_memory,

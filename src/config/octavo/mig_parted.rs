@@ -22,7 +22,7 @@ pub(super) const NAME: &str = "nvidia-mig-parted";
 pub struct MigPartedSettings {
     command: MigPartedCommand,
     compat: Compat,
-    talk: Talk,
+    talk: Verbosity,
 }
 
 /// The commands.
@@ -48,32 +48,32 @@ pub enum MigPartedCommand {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compat {
     /// They are fixed.
-    Mended,
+    Lenient,
     /// They are reproduced.
     Strict,
 }
 
 /// Amount of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Talk {
+pub enum Verbosity {
     /// Results only.
-    Quiet,
+    Normal,
     /// Actions and the output of hooks, too.
     Debug,
 }
 
 /// Part of a configuration to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Depth {
+pub enum ConfigScope {
     /// MIG modes.
     ModeOnly,
     /// All of it.
-    Whole,
+    Full,
 }
 
 /// Handling of a GPU that needs a reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reset {
+pub enum ResetPolicy {
     /// It is reset, if it is not in use.
     IfNeeded,
     /// It is not reset, and the mode remains pending.
@@ -82,7 +82,7 @@ pub enum Reset {
 
 /// Assertion to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Validity {
+pub enum AssertScope {
     /// The file is valid.
     FileOnly,
     /// The node has the configuration.
@@ -108,8 +108,8 @@ pub struct HooksSettings {
 /// Settings of a change of the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunSettings {
-    depth: Depth,
-    reset: Reset,
+    depth: ConfigScope,
+    reset: ResetPolicy,
     hooks: HooksSettings,
     engine: EngineSettings,
     hardware: HardwareSettings,
@@ -126,8 +126,8 @@ pub struct ApplySettings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssertSettings {
     config: ConfigSettings,
-    depth: Depth,
-    validity: Validity,
+    depth: ConfigScope,
+    validity: AssertScope,
     hardware: HardwareSettings,
 }
 
@@ -174,7 +174,7 @@ impl MigPartedSettings {
     }
 
     /// Returns the amount of output.
-    pub fn talk(&self) -> Talk {
+    pub fn verbosity(&self) -> Verbosity {
         self.talk
     }
 }
@@ -203,25 +203,25 @@ impl HooksSettings {
     }
 
     /// Returns the time limit of one hook.
-    pub fn longest(&self) -> Duration {
+    pub fn timeout(&self) -> Duration {
         self.longest
     }
 
     /// Returns the directories that are searched for a command without one: this process's `PATH`, except directories
     /// that depend on the working directory.
-    pub fn folders(&self) -> &[PathBuf] {
+    pub fn search_path(&self) -> &[PathBuf] {
         &self.folders
     }
 }
 
 impl RunSettings {
     /// Returns which part of the configuration to use.
-    pub fn depth(&self) -> Depth {
+    pub fn scope(&self) -> ConfigScope {
         self.depth
     }
 
     /// Returns the handling of a GPU that needs a reset.
-    pub fn reset(&self) -> Reset {
+    pub fn reset(&self) -> ResetPolicy {
         self.reset
     }
 
@@ -260,12 +260,12 @@ impl AssertSettings {
     }
 
     /// Returns which part of it to compare.
-    pub fn depth(&self) -> Depth {
+    pub fn scope(&self) -> ConfigScope {
         self.depth
     }
 
     /// Returns the assertion to check.
-    pub fn validity(&self) -> Validity {
+    pub fn validity(&self) -> AssertScope {
         self.validity
     }
 
@@ -367,7 +367,7 @@ pub(super) fn with_two_dashes(arguments: Vec<OsString>) -> Vec<OsString> {
 }
 
 /// Returns whether these arguments are for `octavo mig-parted`.
-pub(super) fn is_meant(arguments: &[OsString]) -> bool {
+pub(super) fn is_mig_parted(arguments: &[OsString]) -> bool {
     let mut words = arguments.iter().skip(1);
     words.find(|word| !word.to_string_lossy().starts_with('-'))
         == Some(&OsString::from("mig-parted"))
@@ -387,7 +387,7 @@ fn path_of_process() -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::AnswerKind;
+    use crate::config::EarlyExitKind;
     use crate::config::octavo::{Command, Invocation, Terminal};
 
     fn parsed(arguments: &[&str]) -> MigPartedSettings {
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_the_program_and_the_command_are_one() {
+    fn program_name_and_subcommand_are_equivalent() {
         let rest = ["apply", "-f", "x.yaml", "-ms", "-c=y"];
         let one = parsed(&[&["/opt/bin/nvidia-mig-parted"], &rest[..]].concat());
         let other = parsed(&[&["octavo", "mig-parted"], &rest[..]].concat());
@@ -408,12 +408,12 @@ mod tests {
             panic!("{one:?}");
         };
         assert_eq!(apply.config().selected(), Some("y"));
-        assert_eq!(apply.run().depth(), Depth::ModeOnly);
-        assert_eq!(apply.run().reset(), Reset::Skipped);
+        assert_eq!(apply.run().scope(), ConfigScope::ModeOnly);
+        assert_eq!(apply.run().reset(), ResetPolicy::Skipped);
     }
 
     #[test]
-    fn flags_are_read_as_go_reads_them() {
+    fn go_style_flags_are_accepted() {
         let settings = parsed(&[
             "nvidia-mig-parted",
             "-debug=T",
@@ -423,30 +423,30 @@ mod tests {
             "-selected-config=",
             "-valid-config=0",
         ]);
-        assert_eq!(settings.talk(), Talk::Debug);
+        assert_eq!(settings.verbosity(), Verbosity::Debug);
         let MigPartedCommand::Assert(assert) = settings.command() else {
             panic!("{settings:?}");
         };
         assert_eq!(assert.config().file(), &Input::Stdin);
         assert_eq!(assert.config().selected(), None);
-        assert_eq!(assert.validity(), Validity::Node);
+        assert_eq!(assert.validity(), AssertScope::Node);
     }
 
     #[test]
-    fn wrong_usage_is_a_failure_like_any_other() {
+    fn usage_error_has_the_general_failure_code() {
         for (arguments, kind) in [
-            (&["nvidia-mig-parted", "apply"][..], AnswerKind::Failure),
+            (&["nvidia-mig-parted", "apply"][..], EarlyExitKind::Failure),
             (
                 &["octavo", "--color=never", "mig-parted", "frob"],
-                AnswerKind::Failure,
+                EarlyExitKind::Failure,
             ),
             (
                 &["octavo", "mig-parted", "apply", "--help"],
-                AnswerKind::Asked,
+                EarlyExitKind::Requested,
             ),
             (
                 &["octavo", "apply", "mig-parted", "--frob"],
-                AnswerKind::UsageError,
+                EarlyExitKind::UsageError,
             ),
         ] {
             let answer = Invocation::from_arguments(arguments, Terminal::Plain).unwrap_err();

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 
 pub(super) use self::args::{EXAMPLES, ProfilesArgs};
-use super::fleet::Printed;
+use super::fleet::OutputOptions;
 use super::server::ServerSettings;
-use crate::domain::hardware_profile::Counts;
+use crate::domain::hardware_profile::CountOverride;
 
 /// Settings of `octavo profiles`'s subcommands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum ProfilesCommand {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListSettings {
     server: ServerSettings,
-    printed: Printed,
+    printed: OutputOptions,
     type_name: Option<String>,
     namespace: Option<String>,
     names: Vec<String>,
@@ -40,7 +40,7 @@ pub struct ListSettings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShowSettings {
     server: ServerSettings,
-    printed: Printed,
+    printed: OutputOptions,
     name: String,
     namespace: Option<String>,
 }
@@ -50,15 +50,15 @@ pub struct ShowSettings {
 pub struct CreateSettings {
     server: ServerSettings,
     kubeconfig: Option<PathBuf>,
-    wish: ProfileWish,
+    wish: ProfileRequest,
     reason: Option<String>,
     replaces: bool,
-    attempt: Attempt,
+    attempt: DryRunMode,
 }
 
 /// Requested properties of a new profile; all are optional.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ProfileWish {
+pub struct ProfileRequest {
     /// Names of the nodes it is derived from.
     pub nodes: Vec<String>,
     /// The type it is for.
@@ -72,14 +72,14 @@ pub struct ProfileWish {
     /// Its display name.
     pub display_name: Option<String>,
     /// Counts of resources.
-    pub counts: Vec<Counts>,
+    pub counts: Vec<CountOverride>,
     /// Taints that it tolerates; empty if not specified.
     pub tolerate: Vec<String>,
 }
 
 /// How far making a profile goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Attempt {
+pub enum DryRunMode {
     /// Make it
     None,
     /// Print it, and ask no cluster
@@ -95,7 +95,7 @@ impl ListSettings {
     }
 
     /// Returns the output format.
-    pub fn printed(&self) -> Printed {
+    pub fn printed(&self) -> OutputOptions {
         self.printed
     }
 
@@ -121,7 +121,7 @@ impl ShowSettings {
     }
 
     /// Returns the output format.
-    pub fn printed(&self) -> Printed {
+    pub fn printed(&self) -> OutputOptions {
         self.printed
     }
 
@@ -143,7 +143,7 @@ impl CreateSettings {
     }
 
     /// Returns the requested properties.
-    pub fn wish(&self) -> &ProfileWish {
+    pub fn request(&self) -> &ProfileRequest {
         &self.wish
     }
 
@@ -163,7 +163,7 @@ impl CreateSettings {
     }
 
     /// Returns whether the profile is created, or only validated or printed.
-    pub fn attempt(&self) -> Attempt {
+    pub fn dry_run(&self) -> DryRunMode {
         self.attempt
     }
 }

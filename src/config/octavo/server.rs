@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_kept_as_far_as_requests_are_built_on_it() {
+    fn url_is_normalized_to_its_base() {
         for (text, kept) in [
             ("https://octavo.example.org", "https://octavo.example.org"),
             ("http://127.0.0.1:8080/", "http://127.0.0.1:8080"),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_of_an_aggregator_is_refused() {
+    fn invalid_server_url_is_rejected() {
         for text in [
             "",
             "ftp://host",

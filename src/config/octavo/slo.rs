@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use super::Input;
-use super::fleet::{OutputArgs, Printed};
+use super::fleet::{OutputArgs, OutputOptions};
 use super::server::{ServerArgs, ServerSettings};
 use crate::domain::price::PurchaseOption;
 
@@ -71,14 +71,14 @@ struct ObjectiveArgs {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SloSettings {
     server: ServerSettings,
-    printed: Printed,
+    printed: OutputOptions,
     rows: Input,
-    objectives: Wanted,
+    objectives: SloObjectives,
 }
 
 /// A service's objectives as specified by the user; the aggregator validates them.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Wanted {
+pub struct SloObjectives {
     /// Requests per second.
     pub requests_per_second: Option<f64>,
     /// Maximum of each latency, by name.
@@ -96,7 +96,7 @@ impl SloSettings {
     }
 
     /// Returns the output format.
-    pub fn printed(&self) -> Printed {
+    pub fn printed(&self) -> OutputOptions {
         self.printed
     }
 
@@ -106,7 +106,7 @@ impl SloSettings {
     }
 
     /// Returns the service's objectives.
-    pub fn objectives(&self) -> &Wanted {
+    pub fn objectives(&self) -> &SloObjectives {
         &self.objectives
     }
 }
@@ -118,7 +118,7 @@ impl From<SloArgs> for SloSettings {
             server: args.server.into(),
             printed: args.output.into(),
             rows: args.file.into(),
-            objectives: Wanted {
+            objectives: SloObjectives {
                 requests_per_second: wanted.requests_per_second,
                 latencies: wanted.latencies,
                 max_price: wanted.max_price,

@@ -149,7 +149,7 @@ pub struct TopSettings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TopSource {
     /// The agent whose socket is in this directory.
-    Here(PathBuf),
+    Node(PathBuf),
     /// An aggregator.
     Fleet {
         /// Its settings.
@@ -162,7 +162,7 @@ pub enum TopSource {
 impl From<TopArgs> for TopSettings {
     fn from(args: TopArgs) -> Self {
         let source = if args.here {
-            TopSource::Here(args.state_dir)
+            TopSource::Node(args.state_dir)
         } else {
             TopSource::Fleet {
                 server: args.server.into(),
@@ -172,7 +172,7 @@ impl From<TopArgs> for TopSettings {
         Self {
             source,
             format: args.output,
-            headers: Headers::unless(args.no_headers),
+            headers: Headers::hidden_if(args.no_headers),
             order: args.sort_by,
             once: args.once,
             interval: args.interval,
@@ -240,7 +240,7 @@ impl TopSource {
     /// Returns the source's name for users.
     pub fn name(&self) -> String {
         match self {
-            Self::Here(_) => "this node".to_owned(),
+            Self::Node(_) => "this node".to_owned(),
             Self::Fleet { server, .. } => server.server().to_string(),
         }
     }

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-use super::fleet::{OutputArgs, Printed};
+use super::fleet::{OutputArgs, OutputOptions};
 use super::server::{ServerArgs, ServerSettings};
 
 pub(super) const EXAMPLES: &str = "\
@@ -42,7 +42,7 @@ pub(super) struct UsageArgs {
 
     /// What a row of the table is for; documents always have both
     #[arg(long, value_enum, value_name = "WHAT", default_value = "both")]
-    by: By,
+    by: UsageGrouping,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -53,7 +53,7 @@ pub(super) struct UsageArgs {
 
 /// What a row is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum By {
+pub enum UsageGrouping {
     /// A namespace and a type
     Both,
     /// A namespace, all types together
@@ -66,10 +66,10 @@ pub enum By {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageSettings {
     server: ServerSettings,
-    printed: Printed,
+    printed: OutputOptions,
     namespaces: Vec<String>,
     types: Vec<String>,
-    by: By,
+    by: UsageGrouping,
 }
 
 impl UsageSettings {
@@ -79,17 +79,17 @@ impl UsageSettings {
     }
 
     /// Returns the output format.
-    pub fn printed(&self) -> Printed {
+    pub fn printed(&self) -> OutputOptions {
         self.printed
     }
 
     /// Returns the grouping of the rows.
-    pub fn by(&self) -> By {
+    pub fn by(&self) -> UsageGrouping {
         self.by
     }
 
     /// Returns whether a namespace's allocation of a type passes the filter; a missing type is `unknown`.
-    pub fn lets_through(&self, namespace: &str, type_name: Option<&str>) -> bool {
+    pub fn matches(&self, namespace: &str, type_name: Option<&str>) -> bool {
         let type_name = type_name.unwrap_or("unknown");
         let is = |all: &[String], has: &str| all.is_empty() || all.iter().any(|one| one == has);
         is(&self.namespaces, namespace) && is(&self.types, type_name)

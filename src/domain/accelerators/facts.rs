@@ -37,7 +37,7 @@ pub struct Facts {
     pub interconnect: Option<DeviceLink>,
     /// Known PCI ids of the product.
     pub pci_ids: &'static [PciPattern],
-    /// Source keys of these facts; [`source`] resolves them.
+    /// Source keys of these facts; [`citation`] resolves them.
     pub sources: &'static [&'static str],
 }
 
@@ -149,23 +149,23 @@ pub struct NotAccelerator {
     /// PCI device id; `None` for all display controllers of the vendor.
     pub device: Option<u16>,
     /// Description of the device.
-    pub what: &'static str,
-    /// Source keys; [`source`] resolves them.
+    pub description: &'static str,
+    /// Source keys; [`citation`] resolves them.
     pub sources: &'static [&'static str],
 }
 
 /// All products, in catalog order.
-pub fn catalogue() -> &'static [Facts] {
+pub fn products() -> &'static [Facts] {
     TABLE
 }
 
 /// All PCI devices that resemble accelerators but are none.
-pub fn not_accelerators() -> &'static [NotAccelerator] {
+pub fn non_accelerators() -> &'static [NotAccelerator] {
     OTHERS
 }
 
 /// Entry for `ids` if they are known not to be an accelerator.
-pub fn no_accelerator(ids: PciIds) -> Option<&'static NotAccelerator> {
+pub fn non_accelerator_with_ids(ids: PciIds) -> Option<&'static NotAccelerator> {
     let is_display = ids.class.is_some_and(|class| class >> 16 == 0x03);
     OTHERS.iter().find(|other| {
         other.vendor == ids.vendor
@@ -176,14 +176,14 @@ pub fn no_accelerator(ids: PciIds) -> Option<&'static NotAccelerator> {
 }
 
 /// Returns `true` if the catalog has a product with this vendor and device id, regardless of its PCI class.
-pub fn is_listed(ids: PciIds) -> bool {
+pub fn is_known_accelerator(ids: PciIds) -> bool {
     let device = (ids.vendor, ids.device);
     let mut patterns = TABLE.iter().flat_map(|facts| facts.pci_ids);
     patterns.any(|pattern| pattern.device == device)
 }
 
 /// Citation for a key of [`Facts::sources`].
-pub fn source(key: &str) -> Option<&'static str> {
+pub fn citation(key: &str) -> Option<&'static str> {
     let (_, citation) = SOURCES.iter().find(|(name, _)| *name == key)?;
     Some(citation)
 }
@@ -195,7 +195,7 @@ pub(super) fn sources() -> &'static [(&'static str, &'static str)] {
 
 /// Products that `ids` may be: those with the same subsystem if the catalog lists it, otherwise those with the device
 /// id.
-pub(super) fn with_ids(ids: PciIds) -> Vec<&'static Facts> {
+pub(super) fn products_with_ids(ids: PciIds) -> Vec<&'static Facts> {
     let device = (ids.vendor, ids.device);
     let subsystem = Some((ids.subsystem_vendor, ids.subsystem_device));
     let with = |subsystem| -> Vec<&'static Facts> {

@@ -15,21 +15,25 @@ use crate::domain::accelerators::facts::{Facts, MarketedMemory};
 use crate::domain::quantity::Mebibytes;
 
 /// Common marketed sizes in GB.
-const SIZES: &[u64] = &[
+const MARKETED_SIZES_GB: &[u64] = &[
     1, 2, 3, 4, 5, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 72, 80, 94, 96, 128, 141, 144,
     180, 186, 192, 256, 288,
 ];
 
 /// Largest marketed size in GB with inline ECC.
-const LARGEST_WITH_INLINE_ECC: u64 = 48;
+const MAX_INLINE_ECC_GB: u64 = 48;
 
 /// Returns `true` if a device that reports `seen` can be this product. A product of unknown size matches any memory.
-pub(super) fn agrees(facts: &Facts, seen: Mebibytes) -> bool {
-    can_show(facts.memory, facts.visible_memory_mib, seen)
+pub(super) fn is_consistent_with(facts: &Facts, seen: Mebibytes) -> bool {
+    can_report(facts.memory, facts.visible_memory_mib, seen)
 }
 
 /// Returns `true` if a product with the marketed size `sold`, whose drivers report `stated` MiB, can report `seen`.
-pub(super) fn can_show(sold: Option<MarketedMemory>, stated: Option<u32>, seen: Mebibytes) -> bool {
+pub(super) fn can_report(
+    sold: Option<MarketedMemory>,
+    stated: Option<u32>,
+    seen: Mebibytes,
+) -> bool {
     let is_stated =
         stated.is_some_and(|mebibytes| within(seen.get(), u64::from(mebibytes), 970..=1030));
     is_stated || sold.is_none_or(|memory| is_sold_as(seen, u64::from(memory.size)))
@@ -37,7 +41,7 @@ pub(super) fn can_show(sold: Option<MarketedMemory>, stated: Option<u32>, seen: 
 
 /// Marketed size in GB of a device that reports `seen`; if no common size is near, whole GiB, rounded up.
 pub(super) fn marketed_gb(seen: Mebibytes) -> u64 {
-    SIZES
+    MARKETED_SIZES_GB
         .iter()
         .copied()
         .find(|size| is_sold_as(seen, *size))
@@ -45,7 +49,7 @@ pub(super) fn marketed_gb(seen: Mebibytes) -> u64 {
 }
 
 fn is_sold_as(seen: Mebibytes, gigabytes: u64) -> bool {
-    let least = if gigabytes <= LARGEST_WITH_INLINE_ECC {
+    let least = if gigabytes <= MAX_INLINE_ECC_GB {
         900
     } else {
         970

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Catalogue, Field, Lookup, Own, Value};
+use super::{Catalog, Field, Lookup, OverlayProducts, Value};
 use crate::domain::id::{Sku, TypeName};
 use crate::domain::inventory::{Architecture, Device, Identity, Inventory, Vendor};
 
@@ -15,26 +15,26 @@ use crate::domain::inventory::{Architecture, Device, Identity, Inventory, Vendor
 pub const TYPE_OVERRIDE: &str = "octavo.dev/type-override";
 
 /// Placeholder values of labels without a single type; no type may have these names.
-pub(super) const RESERVED: [&str; 2] = ["mixed", "unknown"];
+pub(super) const RESERVED_TYPE_NAMES: [&str; 2] = ["mixed", "unknown"];
 
 /// Sources of device types on a node, besides the built-in catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Naming {
+pub struct TypeSources {
     /// Products of the administrator's catalog.
-    pub own: Arc<Own>,
+    pub overlay_products: Arc<OverlayProducts>,
     /// Manual type override of the node.
-    pub given: Option<Arc<Given>>,
+    pub type_override: Option<Arc<TypeOverride>>,
 }
 
 /// Manual type override for unidentified devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Given {
+pub struct TypeOverride {
     text: String,
-    meaning: Meaning,
+    meaning: OverrideTarget,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Meaning {
+enum OverrideTarget {
     /// A product or type of the catalog.
     Known {
         type_name: TypeName,
@@ -46,12 +46,12 @@ enum Meaning {
     /// A name that is not in the catalog, and products with similar names.
     New { type_name: TypeName, near: Vec<Sku> },
     /// The override is invalid.
-    None(Refused),
+    Rejected(OverrideRejection),
 }
 
 /// Reason why an override is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Refused {
+enum OverrideRejection {
     Empty,
     Reserved,
     NoName,
@@ -59,13 +59,13 @@ enum Refused {
     Several(Vec<Sku>),
 }
 
-impl Given {
+impl TypeOverride {
     /// Resolves `text` in `catalogue`, ignoring case. A name that is not in the catalog may contain letters, digits,
     /// `-`, `_` and `.`; the last two become hyphens.
-    pub fn new(text: &str, catalogue: &Catalogue) -> Self {
+    pub fn new(text: &str, catalogue: &Catalog) -> Self {
         Self {
             text: text.to_owned(),
-            meaning: meaning(text.trim(), catalogue),
+            meaning: resolve_override(text.trim(), catalogue),
         }
     }
 
@@ -77,31 +77,31 @@ impl Given {
     /// Identity and chip family for this unidentified device.
     fn name(&self, device: &Device) -> Option<(Identity, Option<&str>)> {
         match &self.meaning {
-            Meaning::Known {
+            OverrideTarget::Known {
                 type_name,
                 sku,
                 architecture,
                 vendor,
             } => vendor.is_none_or(|maker| maker == device.vendor).then(|| {
                 let (type_name, sku) = (type_name.clone(), sku.clone());
-                let identity = Identity::ByHand { type_name, sku };
+                let identity = Identity::Manual { type_name, sku };
                 (identity, architecture.as_deref())
             }),
-            Meaning::New { type_name, .. } => {
+            OverrideTarget::New { type_name, .. } => {
                 let type_name = type_name.clone();
                 let sku = None;
-                Some((Identity::ByHand { type_name, sku }, None))
+                Some((Identity::Manual { type_name, sku }, None))
             }
-            Meaning::None(_) => None,
+            OverrideTarget::Rejected(_) => None,
         }
     }
 
     /// Describes the effect of the override on this node.
-    pub fn told(&self, inventory: &Inventory) -> Told {
+    pub fn told(&self, inventory: &Inventory) -> OverrideEffect {
         let devices = &inventory.devices;
         let named = devices
             .iter()
-            .filter(|one| one.identity.is_by_hand())
+            .filter(|one| one.identity.is_manual())
             .count();
         let unknown = devices
             .iter()
@@ -109,7 +109,7 @@ impl Given {
         let unknown = unknown.count();
         let key = format!("{TYPE_OVERRIDE}={}", self.text);
         let (text, is_trouble) = match &self.meaning {
-            Meaning::None(refused) => (format!("{key} {refused}"), true),
+            OverrideTarget::Rejected(refused) => (format!("{key} {refused}"), true),
             _ if named == 0 && unknown == 0 => {
                 let text = if devices.is_empty() {
                     "names nothing: this node has no accelerator"
@@ -118,49 +118,52 @@ impl Given {
                 };
                 (format!("{key} {text}"), true)
             }
-            Meaning::Known {
+            OverrideTarget::Known {
                 type_name, vendor, ..
             } => {
                 let left = match (unknown, vendor) {
                     (0, _) | (_, None) => String::new(),
                     (_, Some(vendor)) => format!(
                         "; {} unknown, for that is a product of {vendor}, which did not make {}",
-                        counted(unknown, "stays", "stay"),
+                        format_device_count(unknown, "stays", "stay"),
                         if unknown == 1 { "it" } else { "them" }
                     ),
                 };
                 let text = format!(
                     "{key}: {} called {type_name} by hand{left}",
-                    counted(named, "is", "are")
+                    format_device_count(named, "is", "are")
                 );
                 (text, unknown > 0)
             }
-            Meaning::New { type_name, near } => {
+            OverrideTarget::New { type_name, near } => {
                 let near = match near.as_slice() {
                     [] => "has nothing like it".to_owned(),
-                    near => format!("has names like it: {}", listed(near)),
+                    near => format!("has names like it: {}", format_skus(near)),
                 };
                 let text = format!(
                     "{key}: {} called {type_name} by hand; the catalogue does not have it, and {near}",
-                    counted(named, "is", "are")
+                    format_device_count(named, "is", "are")
                 );
                 (text, false)
             }
         };
-        Told { text, is_trouble }
+        OverrideEffect {
+            text,
+            needs_attention: is_trouble,
+        }
     }
 }
 
 /// Effect of a manual type override.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct OverrideEffect {
     /// Description for the user.
     pub text: String,
     /// True if the effect deserves the user's attention.
-    pub is_trouble: bool,
+    pub needs_attention: bool,
 }
 
-impl Naming {
+impl TypeSources {
     /// Identifies every device that is unidentified or was named manually.
     pub fn apply(&self, inventory: &mut Inventory) {
         inventory.devices.iter_mut().for_each(|one| self.name(one));
@@ -171,18 +174,25 @@ impl Naming {
         match device.identity {
             Identity::Known { .. } => return,
             // The chip family came with the manual name and is reset with it.
-            Identity::ByHand { .. } => device.architecture = None,
+            Identity::Manual { .. } => device.architecture = None,
             Identity::Unknown => {}
         }
         let name = device.product_name.as_deref();
-        device.identity = super::identify_with(&self.own, device.pci_ids, name, device.memory);
+        device.identity =
+            super::identify_with(&self.overlay_products, device.pci_ids, name, device.memory);
         let mut family = super::architecture(device.pci_ids);
         if let Some(sku) = device.identity.sku() {
-            family = family.or_else(|| self.own.architecture(sku).map(Architecture::new));
+            family = family.or_else(|| {
+                self.overlay_products
+                    .architecture(sku)
+                    .map(Architecture::new)
+            });
         }
         if device.identity == Identity::Unknown
-            && let Some((identity, known)) =
-                self.given.as_ref().and_then(|given| given.name(device))
+            && let Some((identity, known)) = self
+                .type_override
+                .as_ref()
+                .and_then(|given| given.name(device))
         {
             family = family.or_else(|| known.map(Architecture::new));
             device.identity = identity;
@@ -193,13 +203,13 @@ impl Naming {
     }
 }
 
-fn meaning(text: &str, catalogue: &Catalogue) -> Meaning {
+fn resolve_override(text: &str, catalogue: &Catalog) -> OverrideTarget {
     if text.is_empty() {
-        return Meaning::None(Refused::Empty);
+        return OverrideTarget::Rejected(OverrideRejection::Empty);
     }
     let lower = text.to_ascii_lowercase();
-    if RESERVED.contains(&lower.as_str()) {
-        return Meaning::None(Refused::Reserved);
+    if RESERVED_TYPE_NAMES.contains(&lower.as_str()) {
+        return OverrideTarget::Rejected(OverrideRejection::Reserved);
     }
     let of_type = || {
         let mut products = catalogue.products().iter();
@@ -210,18 +220,18 @@ fn meaning(text: &str, catalogue: &Catalogue) -> Meaning {
         // A type that several products share is still one unambiguous answer.
         Lookup::Ambiguous(several) => match of_type() {
             Some(product) => (Some(product), true),
-            None => return Meaning::None(Refused::Several(several)),
+            None => return OverrideTarget::Rejected(OverrideRejection::Several(several)),
         },
         Lookup::Unknown(near) => {
             let name = lower.replace(['_', '.'], "-");
             return match name.parse() {
-                Ok(type_name) => Meaning::New { type_name, near },
-                Err(_) => Meaning::None(Refused::NoName),
+                Ok(type_name) => OverrideTarget::New { type_name, near },
+                Err(_) => OverrideTarget::Rejected(OverrideRejection::NoName),
             };
         }
     };
     let Some(product) = product else {
-        return Meaning::None(Refused::NoName);
+        return OverrideTarget::Rejected(OverrideRejection::NoName);
     };
     let architecture = match product.facts.get(&Field::Architecture) {
         Some(fact) => match &fact.value {
@@ -230,7 +240,7 @@ fn meaning(text: &str, catalogue: &Catalogue) -> Meaning {
         },
         None => None,
     };
-    Meaning::Known {
+    OverrideTarget::Known {
         type_name: product.type_name.clone(),
         sku: (!is_whole_type).then(|| product.sku.clone()),
         architecture,
@@ -239,19 +249,19 @@ fn meaning(text: &str, catalogue: &Catalogue) -> Meaning {
 }
 
 /// Formats `1 device is`, `2 devices are`.
-fn counted(count: usize, one: &str, many: &str) -> String {
+fn format_device_count(count: usize, one: &str, many: &str) -> String {
     match count {
         1 => format!("1 device {one}"),
         _ => format!("{count} devices {many}"),
     }
 }
 
-fn listed(skus: &[Sku]) -> String {
+fn format_skus(skus: &[Sku]) -> String {
     let names: Vec<&str> = skus.iter().map(Sku::as_str).collect();
     names.join(", ")
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for OverrideRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("is empty, and names nothing"),
@@ -264,7 +274,7 @@ impl fmt::Display for Refused {
             Self::Several(skus) => write!(
                 f,
                 "may mean any of {}: none is chosen; name one by its SKU, or by its type",
-                listed(skus)
+                format_skus(skus)
             ),
         }
     }

@@ -9,7 +9,7 @@
 //! Source: the catalog's S4, AWS Neuron documentation of the logical `NeuronCore` configuration.
 
 use super::facts::Facts;
-use super::names;
+use super::product_names;
 use crate::domain::accelerators::MemoryUnit;
 use crate::domain::inventory::Vendor;
 use crate::domain::quantity::Mebibytes;
@@ -25,7 +25,7 @@ pub enum LogicalRule {
 
 /// Product with this Neuron driver device name.
 pub fn neuron_chip(device_name: &str) -> Option<&'static Facts> {
-    match names::with_name(Vendor::Aws, device_name).as_slice() {
+    match product_names::products_named(Vendor::Aws, device_name).as_slice() {
         [facts] => Some(facts),
         _ => None,
     }

@@ -31,7 +31,7 @@ fn told(pci: &str, name: Option<&str>, mebibytes: Option<u64>) -> String {
             type_name,
             sku: None,
         } => type_name.to_string(),
-        Identity::ByHand { .. } | Identity::Unknown => "unknown".to_owned(),
+        Identity::Manual { .. } | Identity::Unknown => "unknown".to_owned(),
     }
 }
 
@@ -62,7 +62,7 @@ fn pci_ids_alone_name_most_products() {
 }
 
 #[test]
-fn a_shared_device_id_is_told_apart_by_subsystem_then_by_memory_and_name() {
+fn shared_device_id_is_resolved_by_subsystem_then_memory_and_name() {
     let (a2, a16) = ("nvidia-a2-16gb [nvidia-a2]", "nvidia-a16-16gb [nvidia-a16]");
     assert_eq!(told("10de:25b6:10de:157e", None, None), a2);
     assert_eq!(told("10de:25b6:10de:14a9", None, None), a16);
@@ -94,7 +94,7 @@ fn a_shared_device_id_is_told_apart_by_subsystem_then_by_memory_and_name() {
 }
 
 #[test]
-fn what_is_sold_and_what_is_seen_may_differ_by_ecc_and_units() {
+fn reported_memory_may_differ_from_marketed_by_ecc_and_units() {
     for (pci, seen, expected) in [
         ("10de:26b9", 45_776, "nvidia-l40s-48gb [nvidia-l40s]"),
         ("10de:2237", 22_888, "nvidia-a10g-24gb [nvidia-a10g]"),
@@ -113,7 +113,7 @@ fn what_is_sold_and_what_is_seen_may_differ_by_ecc_and_units() {
 }
 
 #[test]
-fn the_driver_wins_over_the_catalogue() {
+fn driver_takes_precedence_over_catalog() {
     let name = Some("NVIDIA B200");
     assert_eq!(
         told("10de:2901", name, Some(172_032)),
@@ -132,7 +132,7 @@ fn the_driver_wins_over_the_catalogue() {
 }
 
 #[test]
-fn a_product_that_only_the_driver_knows_gets_a_type_from_its_words() {
+fn unknown_product_gets_type_derived_from_driver_name() {
     for (name, seen, expected) in [
         (
             "NVIDIA GeForce RTX 4090",
@@ -163,7 +163,7 @@ fn a_product_that_only_the_driver_knows_gets_a_type_from_its_words() {
 }
 
 #[test]
-fn what_nobody_knows_is_unknown() {
+fn unidentified_device_is_unknown() {
     for (pci, name) in [
         ("10de:ffff", None),
         ("10de:ffff", Some("")),
@@ -181,7 +181,7 @@ fn what_nobody_knows_is_unknown() {
 
 #[test]
 fn every_product_resolves_to_itself_by_its_ids_and_name() {
-    for facts in catalogue() {
+    for facts in products() {
         assert!(!facts.pci_ids.is_empty(), "{}", facts.sku);
         for pattern in facts.pci_ids {
             let (subsystem_vendor, subsystem_device) = pattern.subsystem.unwrap_or((0, 0));
@@ -215,9 +215,9 @@ fn every_product_resolves_to_itself_by_its_ids_and_name() {
 }
 
 #[test]
-fn the_catalogue_is_in_order() {
-    assert!(catalogue().len() > 70);
-    for facts in catalogue() {
+fn catalog_entries_are_sorted_and_consistent() {
+    assert!(products().len() > 70);
+    for facts in products() {
         let sku: Sku = facts.sku.parse().unwrap();
         assert_eq!(super::facts(&sku), Some(facts), "two entries called {sku}");
         let type_name: TypeName = facts.type_name.parse().unwrap();
@@ -231,16 +231,16 @@ fn the_catalogue_is_in_order() {
                 .any(|maker| name.starts_with(&format!("{maker}-")))
         );
         assert!(!facts.sources.is_empty());
-        assert!(facts.sources.iter().all(|key| source(key).is_some()));
+        assert!(facts.sources.iter().all(|key| citation(key).is_some()));
         for pattern in facts.pci_ids {
             assert_eq!(Vendor::from_pci(pattern.device.0), facts.vendor);
         }
     }
-    assert_eq!(source("S99"), None);
+    assert_eq!(citation("S99"), None);
 }
 
 #[test]
-fn figures_come_over_from_the_catalogue() {
+fn facts_match_the_catalog() {
     let a100 = super::facts(&"nvidia-a100-sxm4-80gb".parse().unwrap()).unwrap();
     assert_eq!(a100.memory_bandwidth_gbs, Some(2039.0));
     assert_eq!(a100.tflops.bf16, Some(312.0));
@@ -277,7 +277,7 @@ proptest! {
 }
 
 #[test]
-fn what_the_neuron_driver_calls_a_chip_says_how_much_memory_it_has() {
+fn neuron_chip_name_determines_memory() {
     for (name, gibibytes) in [
         ("Inferentia", Some(8)),
         ("Inferentia2", Some(32)),

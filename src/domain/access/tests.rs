@@ -1,17 +1,17 @@
 //! Tests of the authorization table and of authentication.
 
 use super::*;
-use crate::domain::access::caller::{AUTHENTICATED, ForwardedError};
+use crate::domain::access::authentication::{AUTHENTICATED_GROUP, ForwardedError};
 use crate::domain::credential::{Audience, Denial};
 
 fn asked(path: &str, namespace: Option<&str>) -> String {
-    let row = Row::of(Method::Read, path).unwrap();
-    let question = row.question(path, namespace);
+    let row = RouteRule::find(Method::Read, path).unwrap();
+    let question = row.review(path, namespace);
     question.map_or_else(|| "nothing".to_owned(), |question| question.to_string())
 }
 
 #[test]
-fn what_is_asked_of_somebody_for_each_path() {
+fn each_path_has_its_access_review() {
     for (path, question) in [
         ("/healthz", "nothing"),
         ("/readyz", "nothing"),
@@ -45,7 +45,7 @@ fn what_is_asked_of_somebody_for_each_path() {
 }
 
 #[test]
-fn a_path_that_the_table_does_not_have_is_closed() {
+fn path_without_rule_is_denied() {
     for path in [
         "",
         "/nodes/a/b",
@@ -61,15 +61,18 @@ fn a_path_that_the_table_does_not_have_is_closed() {
         "/healthz/../api/v1/nodes",
         "/api/v1/secrets",
     ] {
-        assert_eq!(Row::of(Method::Read, path), None, "{path:?}");
-        assert_eq!(Row::methods(path), None, "{path:?}");
+        assert_eq!(RouteRule::find(Method::Read, path), None, "{path:?}");
+        assert_eq!(RouteRule::allowed_methods(path), None, "{path:?}");
     }
-    assert_eq!(Row::of(Method::Post, "/api/v1/nodes"), None);
-    assert_eq!(Row::methods("/api/v1/nodes"), Some("GET, HEAD"));
+    assert_eq!(RouteRule::find(Method::Post, "/api/v1/nodes"), None);
+    assert_eq!(
+        RouteRule::allowed_methods("/api/v1/nodes"),
+        Some("GET, HEAD")
+    );
     for method in ["PUT", "DELETE", "PATCH", "OPTIONS", "get", ""] {
-        assert_eq!(Method::of(method), None, "{method}");
+        assert_eq!(Method::from_name(method), None, "{method}");
     }
-    assert_eq!(Method::of("HEAD"), Some(Method::Read));
+    assert_eq!(Method::from_name("HEAD"), Some(Method::Read));
 }
 
 /// Rows of the documentation's permission table: the text before the first comma of the first cell, and the paths of
@@ -100,18 +103,18 @@ fn written(path: &str) -> String {
 }
 
 /// Permissions under which the documentation lists a row of the table.
-fn permissions(row: &Row) -> Vec<String> {
-    let first = match row.question(row.path, None) {
+fn permissions(row: &RouteRule) -> Vec<String> {
+    let first = match row.review(row.path, None) {
         None => "none".to_owned(),
         // Reviewed in addition to the table.
-        Some(Question::Profile { .. }) => panic!("{row:?}"),
-        Some(Question::Path(path)) => format!("get the path `{path}` (`nonResourceURLs`)"),
-        Some(Question::Resource { verb, resource, .. }) => {
+        Some(AccessReview::Profile { .. }) => panic!("{row:?}"),
+        Some(AccessReview::Path(path)) => format!("get the path `{path}` (`nonResourceURLs`)"),
+        Some(AccessReview::Resource { verb, resource, .. }) => {
             format!("{} `{}`", verb.as_str(), resource.as_str())
         }
     };
     let by_type = "get `acceleratortypes`, with a type as `resourceNames`".to_owned();
-    let by_type = row.asks_by_type().then_some(by_type);
+    let by_type = row.allows_by_type().then_some(by_type);
     [first].into_iter().chain(by_type).collect()
 }
 
@@ -119,7 +122,7 @@ fn permissions(row: &Row) -> Vec<String> {
 fn the_document_has_each_path_under_what_it_needs_and_no_other() {
     let documented = documented();
     let mut expected: Vec<(String, BTreeSet<String>)> = Vec::new();
-    for row in TABLE {
+    for row in ROUTE_RULES {
         for permission in permissions(row) {
             let path = written(row.path);
             match expected.iter_mut().find(|(known, _)| *known == permission) {
@@ -135,10 +138,10 @@ fn the_document_has_each_path_under_what_it_needs_and_no_other() {
         assert!(missing.is_empty(), "{permission}: {missing:?}");
         let beside = |path: &&String| {
             // Data that requesters who may list nodes, or profiles, see in addition.
-            let mut rows = TABLE.iter().filter(|row| written(row.path) == **path);
+            let mut rows = ROUTE_RULES.iter().filter(|row| written(row.path) == **path);
             match permission.as_str() {
-                "list `nodes`" => rows.any(Row::asks_for_nodes),
-                "list `hardwareprofiles`" => rows.any(Row::asks_for_profiles),
+                "list `nodes`" => rows.any(RouteRule::shows_nodes),
+                "list `hardwareprofiles`" => rows.any(RouteRule::shows_profiles),
                 _ => false,
             }
         };
@@ -154,8 +157,8 @@ fn the_document_has_each_path_under_what_it_needs_and_no_other() {
 
 #[test]
 fn no_path_is_in_the_table_twice() {
-    for (at, row) in TABLE.iter().enumerate() {
-        let first = TABLE
+    for (at, row) in ROUTE_RULES.iter().enumerate() {
+        let first = ROUTE_RULES
             .iter()
             .position(|one| (one.path, one.method) == (row.path, row.method));
         assert_eq!(first, Some(at), "{row:?}");
@@ -163,30 +166,30 @@ fn no_path_is_in_the_table_twice() {
 }
 
 #[test]
-fn a_name_in_a_path_that_is_none_needs_the_right_to_all() {
+fn invalid_name_in_path_requires_access_to_all() {
     // Decoded, it would be another node.
     assert_eq!(asked("/nodes/gpu%2d07", None), "get nodes.octavo.dev");
     assert_eq!(asked("/nodes/GPU-07", None), "get nodes.octavo.dev");
 }
 
 #[test]
-fn a_question_is_said_as_the_command_that_asks_it() {
+fn review_formats_as_kubectl_command() {
     let h200 = "nvidia-h200-141gb".parse().unwrap();
     for (question, command) in [
         (
-            Question::all(Verb::List, Resource::Nodes),
+            AccessReview::all(Verb::List, Resource::Nodes),
             "kubectl auth can-i list nodes.octavo.dev",
         ),
         (
-            Question::of_type(&h200),
+            AccessReview::accelerator_type(&h200),
             "kubectl auth can-i get acceleratortypes.octavo.dev/nvidia-h200-141gb",
         ),
         (
-            Question::usage(Some("team-a")),
+            AccessReview::usage(Some("team-a")),
             "kubectl auth can-i list usage.octavo.dev -n team-a",
         ),
         (
-            Question::Path("/metrics"),
+            AccessReview::Path("/metrics"),
             "kubectl auth can-i get /metrics",
         ),
     ] {
@@ -195,32 +198,32 @@ fn a_question_is_said_as_the_command_that_asks_it() {
 }
 
 #[test]
-fn who_sees_some_types_sees_none_without_a_name() {
+fn restricted_types_hide_unidentified_devices() {
     let (h200, v100): (TypeName, TypeName) = (
         "nvidia-h200-141gb".parse().unwrap(),
         "nvidia-v100-16gb".parse().unwrap(),
     );
     let some = Types::Only(BTreeSet::from([h200.clone()]));
-    assert!(some.has(Some(&h200)));
-    assert!(!some.has(Some(&v100)) && !some.has(None) && !some.is_empty());
-    assert!(Types::All.has(None) && Types::All.has(Some(&v100)));
-    assert!(Sight::nothing().types.is_empty() && !Sight::nothing().nodes);
+    assert!(some.contains(Some(&h200)));
+    assert!(!some.contains(Some(&v100)) && !some.contains(None) && !some.is_empty());
+    assert!(Types::All.contains(None) && Types::All.contains(Some(&v100)));
+    assert!(Sight::none().types.is_empty() && !Sight::none().nodes);
 }
 
 #[test]
 fn a_proxy_names_a_user_and_groups_within_bounds() {
-    let caller = Caller::forwarded(" ada ", &["team-a, team-b,,", "team-a"]).unwrap();
+    let caller = Caller::from_forwarded(" ada ", &["team-a, team-b,,", "team-a"]).unwrap();
     assert_eq!(caller.user, "ada");
-    assert_eq!(caller.groups, [AUTHENTICATED, "team-a", "team-b"]);
+    assert_eq!(caller.groups, [AUTHENTICATED_GROUP, "team-a", "team-b"]);
     let long = "x".repeat(2000);
     let many = "g,h".repeat(4000);
     for (user, groups, error) in [
         ("", "", ForwardedError::NoUser),
         ("  ", "", ForwardedError::NoUser),
-        (long.as_str(), "", ForwardedError::User),
-        ("ada", many.as_str(), ForwardedError::Groups),
+        (long.as_str(), "", ForwardedError::UserTooLong),
+        ("ada", many.as_str(), ForwardedError::TooManyGroups),
     ] {
-        assert_eq!(Caller::forwarded(user, &[groups]), Err(error));
+        assert_eq!(Caller::from_forwarded(user, &[groups]), Err(error));
     }
     let odd = Caller {
         user: "a\nb".to_owned(),
@@ -230,66 +233,67 @@ fn a_proxy_names_a_user_and_groups_within_bounds() {
 }
 
 #[test]
-fn a_token_is_of_whom_the_api_server_says_and_for_whom_it_should_be() {
+fn token_must_have_user_and_audience() {
     let audience: Audience = "octavo".parse().unwrap();
-    let good = Proof {
+    let good = UserTokenReview {
         authenticated: true,
         audiences: vec!["octavo".to_owned()],
-        caller: Caller::forwarded("ada", &[]).unwrap(),
-        ..Proof::default()
+        caller: Caller::from_forwarded("ada", &[]).unwrap(),
+        ..UserTokenReview::default()
     };
-    assert_eq!(good.clone().judge(Some(&audience)).unwrap().user, "ada");
-    let for_others = Proof {
+    assert_eq!(
+        good.clone().authenticate(Some(&audience)).unwrap().user,
+        "ada"
+    );
+    let for_others = UserTokenReview {
         audiences: vec!["https://kubernetes.default.svc".to_owned()],
         ..good.clone()
     };
-    assert_eq!(for_others.clone().judge(None).unwrap().user, "ada");
-    let denied = for_others.judge(Some(&audience));
+    assert_eq!(for_others.clone().authenticate(None).unwrap().user, "ada");
+    let denied = for_others.authenticate(Some(&audience));
     assert_eq!(denied, Err(Denial::Audience(audience)));
-    let nobody = Proof {
+    let nobody = UserTokenReview {
         caller: Caller::default(),
         ..good.clone()
     };
     assert!(matches!(
-        nobody.judge(None),
+        nobody.authenticate(None),
         Err(Denial::NotAuthenticated(_))
     ));
-    let bad = Proof {
+    let bad = UserTokenReview {
         authenticated: false,
         error: "expired\x1b[2J".to_owned(),
         ..good
     };
-    let said = bad.judge(None).unwrap_err().to_string();
+    let said = bad.authenticate(None).unwrap_err().to_string();
     assert!(said.contains("expired [2J"), "{said}");
 }
 
 #[test]
-fn what_suits_is_told_by_type_and_nodes_and_profiles_beside_it_to_who_may_list_them() {
-    let row = Row::of(Method::Post, "/api/v1/match").unwrap();
-    assert!(row.asks_by_type() && row.asks_for_nodes() && row.asks_for_profiles());
-    let question = row
-        .question("/api/v1/match", None)
-        .map(|one| one.to_string());
+fn match_results_show_nodes_and_profiles_only_with_permission() {
+    let row = RouteRule::find(Method::Post, "/api/v1/match").unwrap();
+    assert!(row.allows_by_type() && row.shows_nodes() && row.shows_profiles());
+    let question = row.review("/api/v1/match", None).map(|one| one.to_string());
     assert_eq!(
         question.as_deref(),
         Some("list acceleratortypes.octavo.dev")
     );
     let beside = ["/profiles/new", "/api/v1/slo", "/compare", "/objectives"];
     for path in beside {
-        let all = TABLE.iter().filter(|row| row.path == path);
-        assert!(all.clone().count() > 0 && all.clone().all(Row::asks_for_profiles));
+        let all = ROUTE_RULES.iter().filter(|row| row.path == path);
+        assert!(all.clone().count() > 0 && all.clone().all(RouteRule::shows_profiles));
     }
-    let others = TABLE
+    let others = ROUTE_RULES
         .iter()
         .filter(|other| other.path != row.path && !beside.contains(&other.path));
-    assert!(others.clone().count() > 20 && others.clone().all(|other| !other.asks_for_profiles()));
-    assert!(Sight::everything().profiles && !Sight::nothing().profiles);
+    assert!(others.clone().count() > 20 && others.clone().all(|other| !other.shows_profiles()));
+    assert!(Sight::everything().profiles && !Sight::none().profiles);
 }
 
 #[test]
-fn who_makes_a_profile_is_asked_about_as_if_they_did_it_themselves() {
-    let new = Question::new_profile("opendatahub");
-    let other = Question::profile_changed(&ProfileKey {
+fn profile_creation_is_reviewed_for_the_requester() {
+    let new = AccessReview::create_profile("opendatahub");
+    let other = AccessReview::change_profile(&ProfileKey {
         namespace: "opendatahub".to_owned(),
         name: "premium".to_owned(),
     });
@@ -306,8 +310,8 @@ fn who_makes_a_profile_is_asked_about_as_if_they_did_it_themselves() {
         "kubectl auth can-i patch hardwareprofiles.infrastructure.opendatahub.io/premium -n opendatahub"
     );
     for path in ["/api/v1/profiles", "/profiles/new"] {
-        let row = Row::of(Method::Post, path).unwrap();
-        let question = row.question(path, None).unwrap();
+        let row = RouteRule::find(Method::Post, path).unwrap();
+        let question = row.review(path, None).unwrap();
         assert_eq!(question.to_string(), "list nodes.octavo.dev", "{path}");
     }
 }

@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::could::Could;
-use super::history::{Guess, History};
-use super::kind::{Kind, Names, PRODUCT, Source, memory};
-use super::pending::{self, Held, HeldByNode, Members, held_names};
-use super::row::{Key, OnNode, Row, Unknown, Wait};
-use super::seen::{Seen, SeenUnits};
+use super::agent_units::{AgentUnits, UnitCounts};
+use super::history::{HoldingHistory, WaitEstimate};
+use super::pending::{self, HeldUnits, HeldUnitsByNode, RowNodes, held_names};
+use super::potential::PotentialUnits;
+use super::row::{NodeShare, Row, RowKey, Unknown, Wait};
 use super::shape::{Shape, is_accelerator};
-use super::standing::{AgentWord, Why, standing};
+use super::unavailable::{AgentState, UnavailableReason, unavailable_reason};
+use super::unit_type::{
+    NVIDIA_PRODUCT_LABEL, TypeResolver, TypeSource, UnitType, memory_from_labels,
+};
 use crate::domain::cluster::{Amounts, ClusterNode, PODS, Sights};
 use crate::domain::id::TypeName;
 
@@ -18,16 +20,16 @@ use crate::domain::id::TypeName;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Availability {
     /// Data that the counts are based on.
-    pub basis: Basis,
-    /// Rows ordered by type, resource and shape; at most [`MOST_ROWS`].
+    pub basis: CountBasis,
+    /// Rows ordered by type, resource and shape; at most [`MAX_ROWS`].
     pub rows: Vec<Row>,
     /// Number of rows omitted because of that limit.
-    pub left_out: usize,
+    pub omitted_rows: usize,
 }
 
 /// Data that the counts are based on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Basis {
+pub enum CountBasis {
     /// Nodes and pods of the cluster, and agents.
     Cluster,
     /// Agents only; allocations to pods are unknown.
@@ -40,7 +42,7 @@ pub struct AgentNode<'a> {
     /// Node name.
     pub name: &'a str,
     /// Units that the agent reports.
-    pub seen: &'a Seen,
+    pub seen: &'a AgentUnits,
     /// True if the agent's last report is too old.
     pub is_stale: bool,
     /// True if the node is being repartitioned.
@@ -49,15 +51,15 @@ pub struct AgentNode<'a> {
 
 /// Resource whose usual toleration also allows pods that request a partition: only NVIDIA devices can be
 /// repartitioned.
-const WHOLE: &str = "nvidia.com/gpu";
+const NVIDIA_GPU_RESOURCE: &str = "nvidia.com/gpu";
 /// Maximum number of rows, because types and resource names come from the cluster and are unbounded.
-pub const MOST_ROWS: usize = 2048;
+pub const MAX_ROWS: usize = 2048;
 
 /// Past holding times, for estimates of the waiting time.
 #[derive(Debug)]
-pub struct Past<'a> {
+pub struct HoldingTimes<'a> {
     /// Recorded holding times.
-    pub history: &'a mut History,
+    pub history: &'a mut HoldingHistory,
     /// Current time in seconds since 1970.
     pub now: i64,
 }
@@ -67,16 +69,16 @@ pub struct Past<'a> {
 pub fn count(
     agents: &[AgentNode<'_>],
     sights: Option<&Sights>,
-    names: &mut Names,
-    past: Option<Past<'_>>,
+    names: &mut TypeResolver,
+    past: Option<HoldingTimes<'_>>,
 ) -> Availability {
-    let mut sum = Sum::default();
+    let mut sum = CountBuilder::default();
     if let Some(sights) = sights {
-        cluster(&mut sum, agents, sights, names);
-        sum.waits(past, names);
+        count_cluster(&mut sum, agents, sights, names);
+        sum.set_wait_times(past, names);
     } else {
         for agent in agents {
-            sum.seen(agent, agent.is_stale.then_some(Why::Stale));
+            sum.add_agent_units(agent, agent.is_stale.then_some(UnavailableReason::Stale));
         }
         for row in sum.rows.values_mut() {
             row.wait = Wait::Unknown(Unknown::NoCluster);
@@ -86,60 +88,65 @@ pub fn count(
     for row in rows.iter_mut().filter(|row| row.free > 0) {
         row.wait = Wait::Now;
     }
-    let left_out = rows.len().saturating_sub(MOST_ROWS);
+    let left_out = rows.len().saturating_sub(MAX_ROWS);
     if left_out > 0 {
         // Rows with nodes take precedence over rows that pods merely request.
         rows.sort_by_key(|row| row.nodes == 0);
-        rows.truncate(MOST_ROWS);
+        rows.truncate(MAX_ROWS);
         rows.sort_by(|one, other| one.key.cmp(&other.key));
     }
     Availability {
         basis: match sights {
-            Some(_) => Basis::Cluster,
-            None => Basis::Agents,
+            Some(_) => CountBasis::Cluster,
+            None => CountBasis::Agents,
         },
         rows,
-        left_out: left_out.saturating_add(sum.left_out),
+        omitted_rows: left_out.saturating_add(sum.left_out),
     }
 }
 
-fn cluster<'a>(sum: &mut Sum<'a>, agents: &[AgentNode<'a>], sights: &'a Sights, names: &mut Names) {
+fn count_cluster<'a>(
+    sum: &mut CountBuilder<'a>,
+    agents: &[AgentNode<'a>],
+    sights: &'a Sights,
+    names: &mut TypeResolver,
+) {
     let by_name: BTreeMap<&str, &AgentNode<'_>> =
         agents.iter().map(|agent| (agent.name, agent)).collect();
     let held = sights.held();
     let nothing = Amounts::default();
-    sum.holders = pending::holders(sights);
+    sum.holders = pending::collect_holders(sights);
     for node in sights.nodes.values() {
         let agent = by_name.get(node.name.as_str()).copied();
         let held = held.get(node.name.as_str()).unwrap_or(&nothing);
-        let of = Of {
+        let of = NodeContext {
             name: node.name.as_str().into(),
             node,
             held,
             agent,
         };
-        sum.node(&of, names);
+        sum.add_node(&of, names);
     }
     let absent = |agent: &&AgentNode<'_>| !sights.nodes.contains_key(agent.name);
     for agent in agents.iter().filter(absent) {
-        sum.seen(agent, Some(Why::NoSuchNode));
+        sum.add_agent_units(agent, Some(UnavailableReason::NoSuchNode));
     }
-    sum.left_out = pending::add(&mut sum.rows, &sum.members, sights);
+    sum.left_out = pending::add_pending(&mut sum.rows, &sum.members, sights);
 }
 
 /// Node of the cluster with its allocations and its agent.
-struct Of<'a, 'b> {
+struct NodeContext<'a, 'b> {
     node: &'a ClusterNode,
     name: Arc<str>,
     held: &'b Amounts,
     agent: Option<&'b AgentNode<'a>>,
 }
 
-impl Of<'_, '_> {
+impl NodeContext<'_, '_> {
     /// State of the agent that affects whether its node can take pods.
-    fn word(&self) -> AgentWord {
+    fn agent_state(&self) -> AgentState {
         self.agent
-            .map_or_else(AgentWord::default, |agent| AgentWord {
+            .map_or_else(AgentState::default, |agent| AgentState {
                 is_stale: agent.is_stale,
                 is_changing: agent.is_changing && !agent.is_stale,
             })
@@ -148,33 +155,33 @@ impl Of<'_, '_> {
 
 /// Intermediate result of a count.
 #[derive(Debug, Default)]
-struct Sum<'a> {
-    rows: BTreeMap<Key, Row>,
-    members: Members<'a>,
-    holders: HeldByNode<'a>,
-    held_of_rows: BTreeMap<Key, Held<'a>>,
+struct CountBuilder<'a> {
+    rows: BTreeMap<RowKey, Row>,
+    members: RowNodes<'a>,
+    holders: HeldUnitsByNode<'a>,
+    held_of_rows: BTreeMap<RowKey, HeldUnits<'a>>,
     /// Number of rows that were only requested by pods and are omitted because of the limit.
     left_out: usize,
 }
 
-impl<'a> Sum<'a> {
-    fn row(&mut self, key: &Key) -> &mut Row {
+impl<'a> CountBuilder<'a> {
+    fn row(&mut self, key: &RowKey) -> &mut Row {
         let fresh = || Row::new(key.clone());
         self.rows.entry(key.clone()).or_insert_with(fresh)
     }
 
     /// Sets the waiting time of rows without a free unit.
-    fn waits(&mut self, past: Option<Past<'_>>, names: &mut Names) {
+    fn set_wait_times(&mut self, past: Option<HoldingTimes<'_>>, names: &mut TypeResolver) {
         let past = past.map(|past| {
-            past.history.learn(&self.members, names);
+            past.history.classify(&self.members, names);
             (&*past.history, past.now)
         });
         for (key, held) in &self.held_of_rows {
             let row = self.rows.get_mut(key);
             if let Some(row) = row.filter(|row| row.free == 0) {
-                row.wait = held.wait(|works| match past {
-                    Some((history, now)) => history.guess(key, works, now),
-                    None => Guess::Unknown(Unknown::NoDeadline),
+                row.wait = held.wait_time(|works| match past {
+                    Some((history, now)) => history.estimate(key, works, now),
+                    None => WaitEstimate::Unknown(Unknown::NoDeadline),
                 });
             }
         }
@@ -182,29 +189,29 @@ impl<'a> Sum<'a> {
 
     /// Counts an agent's units where its node is not in the cluster data; `why` is the reason why all of them are
     /// unavailable.
-    fn seen(&mut self, agent: &AgentNode<'_>, why: Option<Why>) {
+    fn add_agent_units(&mut self, agent: &AgentNode<'_>, why: Option<UnavailableReason>) {
         let node: Arc<str> = agent.name.into();
         for units in &agent.seen.units {
             let row = self.row(&units.key());
             let free = if why.is_none() { units.free } else { 0 };
-            row.is_had_by(OnNode::has(&node, units.total, free));
+            row.add_node_share(NodeShare::new(&node, units.total, free));
             row.nodes = row.nodes.saturating_add(1);
-            row.has_memory(units.memory);
-            row.sources.insert(Source::Agent);
+            row.merge_memory(units.memory);
+            row.sources.insert(TypeSource::Agent);
             row.capacity = row.capacity.saturating_add(units.total);
             let sound = units.total.saturating_sub(units.broken);
-            let sound = sound.saturating_sub(units.set_aside);
-            row.is_of_no_use(Why::SetAside, units.set_aside);
+            let sound = sound.saturating_sub(units.reserved);
+            row.add_unavailable(UnavailableReason::SetAside, units.reserved);
             if let Some(why) = why {
-                row.is_of_no_use(Why::Unhealthy, units.broken);
-                row.is_of_no_use(why, sound);
+                row.add_unavailable(UnavailableReason::Unhealthy, units.broken);
+                row.add_unavailable(why, sound);
                 continue;
             }
             row.allocatable = row.allocatable.saturating_add(sound);
             row.taken = row.taken.saturating_add(units.in_use);
             row.free = row.free.saturating_add(units.free);
-            row.is_of_no_use(Why::Unhealthy, units.broken);
-            row.is_of_no_use(Why::UseUnknown, units.unknown());
+            row.add_unavailable(UnavailableReason::Unhealthy, units.broken);
+            row.add_unavailable(UnavailableReason::UseUnknown, units.unknown_use());
         }
         if why.is_none() {
             let idle = |resource: &str| {
@@ -212,33 +219,36 @@ impl<'a> Sum<'a> {
                 let found = all.find(|units| units.resource == resource);
                 found.map_or(0, |units| units.free)
             };
-            self.could(&node, agent.seen, idle);
+            self.add_potential(&node, agent.seen, idle);
         }
     }
 
     /// Counts an agent's units on a node that offers no accelerator resource. Units that pods still hold are already
     /// counted.
-    fn unoffered(&mut self, agent: &AgentNode<'_>, held: &Amounts) {
+    fn add_unoffered_units(&mut self, agent: &AgentNode<'_>, held: &Amounts) {
         for units in &agent.seen.units {
             let held = held.get(&units.resource);
             let row = self.row(&units.key());
             row.nodes = row.nodes.saturating_add(u32::from(held == 0));
-            row.has_memory(units.memory);
-            row.sources.insert(Source::Agent);
+            row.merge_memory(units.memory);
+            row.sources.insert(TypeSource::Agent);
             let rest = units.total.saturating_sub(held);
-            let set_aside = units.set_aside.min(rest);
+            let set_aside = units.reserved.min(rest);
             let rest = rest.saturating_sub(set_aside);
             let broken = units.broken.min(rest);
-            row.is_of_no_use(Why::SetAside, set_aside);
+            row.add_unavailable(UnavailableReason::SetAside, set_aside);
             row.capacity = row.capacity.saturating_add(units.total);
-            row.is_had_by(OnNode::has(&agent.name.into(), units.total, 0));
-            row.is_of_no_use(Why::Unhealthy, broken);
-            row.is_of_no_use(Why::PluginMissing, rest.saturating_sub(broken));
+            row.add_node_share(NodeShare::new(&agent.name.into(), units.total, 0));
+            row.add_unavailable(UnavailableReason::Unhealthy, broken);
+            row.add_unavailable(
+                UnavailableReason::PluginMissing,
+                rest.saturating_sub(broken),
+            );
         }
     }
 
     /// Counts one node of the cluster.
-    fn node(&mut self, of: &Of<'a, '_>, names: &mut Names) {
+    fn add_node(&mut self, of: &NodeContext<'a, '_>, names: &mut TypeResolver) {
         let node = of.node;
         let told = node.capacity.iter().chain(node.allocatable.iter());
         let mut resources: BTreeSet<&str> = told
@@ -249,41 +259,46 @@ impl<'a> Sum<'a> {
         resources.extend(held_names(of.held.devices()));
         let mut budget: BTreeMap<&str, u64> = BTreeMap::new();
         for resource in resources {
-            let free = self.resource(of, resource, names);
+            let free = self.add_resource(of, resource, names);
             budget.insert(resource, free);
         }
         let Some(agent) = of.agent.filter(|agent| !agent.is_stale) else {
             return;
         };
         if is_offered && can_take_pods(of) {
-            self.could(&of.name, agent.seen, |resource| {
+            self.add_potential(&of.name, agent.seen, |resource| {
                 budget.get(resource).copied().unwrap_or(0)
             });
         } else if !is_offered {
-            self.unoffered(agent, of.held);
+            self.add_unoffered_units(agent, of.held);
         }
     }
 
     /// Counts one resource of one node and returns its free units.
-    fn resource(&mut self, of: &Of<'a, '_>, resource: &str, names: &mut Names) -> u64 {
+    fn add_resource(
+        &mut self,
+        of: &NodeContext<'a, '_>,
+        resource: &str,
+        names: &mut TypeResolver,
+    ) -> u64 {
         let (node, held, agent) = (of.node, of.held, of.agent);
-        let shape = Shape::of(resource, node.label(PRODUCT));
-        let (kind, source) = whose(of, resource, names);
-        let is_whole = matches!(shape, Shape::Device | Shape::Shared);
+        let shape = Shape::from_resource(resource, node.label(NVIDIA_PRODUCT_LABEL));
+        let (kind, source) = unit_type(of, resource, names);
+        let is_whole = matches!(shape, Shape::Device | Shape::TimeSlice);
         let seen = || {
             agent
                 .into_iter()
-                .flat_map(|agent| agent.seen.of_resource(resource))
+                .flat_map(|agent| agent.seen.units_of_resource(resource))
         };
         // Devices of several types can be behind one resource.
         let told = seen().filter_map(|units| units.memory).min();
-        let memory = told.or_else(|| memory(node, resource, is_whole));
-        let key = Key {
+        let memory = told.or_else(|| memory_from_labels(node, resource, is_whole));
+        let key = RowKey {
             kind,
             resource: resource.to_owned(),
             shape,
         };
-        let why = standing(node, resource, of.word());
+        let why = unavailable_reason(node, resource, of.agent_state());
         let allocatable = node.allocatable.get(resource);
         let capacity = node.capacity.get(resource).max(allocatable);
         let taken = held.get(resource);
@@ -292,30 +307,35 @@ impl<'a> Sum<'a> {
         let free = if why.is_some() { 0 } else { rest.min(places) };
         let unhealthy = capacity.saturating_sub(allocatable.max(taken));
         // A missing device plugin takes away all units; one that reports an unhealthy device leaves the others.
-        let is_gone = allocatable == 0 && seen().any(SeenUnits::has_usable);
-        let set_aside = agent.map_or(0, |agent| agent.seen.set_aside(resource, capacity));
+        let is_gone = allocatable == 0 && seen().any(UnitCounts::has_usable);
+        let set_aside = agent.map_or(0, |agent| {
+            agent.seen.reserved_in_capacity(resource, capacity)
+        });
         let set_aside = set_aside.min(unhealthy);
         let row = self.row(&key);
         row.nodes = row.nodes.saturating_add(1);
-        row.has_memory(memory);
+        row.merge_memory(memory);
         row.sources.insert(source);
         row.capacity = row.capacity.saturating_add(capacity);
         row.allocatable = row.allocatable.saturating_add(allocatable);
         row.taken = row.taken.saturating_add(taken);
         row.free = row.free.saturating_add(free);
-        row.is_had_by(OnNode::has(&of.name, capacity, free));
+        row.add_node_share(NodeShare::new(&of.name, capacity, free));
         let missing = if is_gone {
-            Why::PluginMissing
+            UnavailableReason::PluginMissing
         } else {
-            Why::Unhealthy
+            UnavailableReason::Unhealthy
         };
-        row.is_of_no_use(Why::SetAside, set_aside);
-        row.is_of_no_use(missing, unhealthy.saturating_sub(set_aside));
-        row.is_of_no_use(why.unwrap_or(Why::PodsFull), rest.saturating_sub(free));
+        row.add_unavailable(UnavailableReason::SetAside, set_aside);
+        row.add_unavailable(missing, unhealthy.saturating_sub(set_aside));
+        row.add_unavailable(
+            why.unwrap_or(UnavailableReason::PodsFull),
+            rest.saturating_sub(free),
+        );
         let holders = self.holders.get(node.name.as_str());
         if let Some(holders) = holders.and_then(|all| all.get(resource)) {
             let sum = self.held_of_rows.entry(key.clone()).or_default();
-            sum.take(holders, why.is_none());
+            sum.add_node(holders, why.is_none());
         }
         self.members.entry(key).or_default().push(node);
         free
@@ -323,7 +343,7 @@ impl<'a> Sum<'a> {
 
     /// Counts the units that idle devices of a node could become. `free` returns the free units of a resource on that
     /// node.
-    fn could(&mut self, node: &Arc<str>, seen: &Seen, free: impl Fn(&str) -> u64) {
+    fn add_potential(&mut self, node: &Arc<str>, seen: &AgentUnits, free: impl Fn(&str) -> u64) {
         let mut spent: BTreeMap<&str, u64> = BTreeMap::new();
         for (type_name, idle, count) in &seen.idle {
             for _ in 0..*count {
@@ -339,46 +359,56 @@ impl<'a> Sum<'a> {
                     *spent = spent.saturating_add(*count);
                 }
                 for could in &idle.could {
-                    self.more(node, type_name.as_ref(), could);
+                    self.add_potential_units(node, type_name.as_ref(), could);
                 }
             }
         }
     }
 
-    fn more(&mut self, node: &Arc<str>, type_name: Option<&TypeName>, could: &Could) {
-        let row = self.row(&Key {
-            kind: type_name.map_or(Kind::Unknown, |name| Kind::Known(name.clone())),
+    fn add_potential_units(
+        &mut self,
+        node: &Arc<str>,
+        type_name: Option<&TypeName>,
+        could: &PotentialUnits,
+    ) {
+        let row = self.row(&RowKey {
+            kind: type_name.map_or(UnitType::Unknown, |name| UnitType::Known(name.clone())),
             resource: could.resource.clone(),
             shape: could.shape.clone(),
         });
-        row.has_memory(could.memory);
-        row.sources.insert(Source::Agent);
-        row.could_become = row.could_become.saturating_add(could.more);
-        row.is_had_by(OnNode {
+        row.merge_memory(could.memory);
+        row.sources.insert(TypeSource::Agent);
+        row.potential = row.potential.saturating_add(could.more);
+        row.add_node_share(NodeShare {
             could_become: could.more,
-            ..OnNode::has(node, 0, 0)
+            ..NodeShare::new(node, 0, 0)
         });
     }
 }
 
 /// Returns `true` if units that result from repartitioning this node would be available to pods.
-fn can_take_pods(of: &Of<'_, '_>) -> bool {
-    let Of { node, held, .. } = of;
-    standing(node, WHOLE, of.word()).is_none() && node.allocatable.get(PODS) > held.get(PODS)
+fn can_take_pods(of: &NodeContext<'_, '_>) -> bool {
+    let NodeContext { node, held, .. } = of;
+    unavailable_reason(node, NVIDIA_GPU_RESOURCE, of.agent_state()).is_none()
+        && node.allocatable.get(PODS) > held.get(PODS)
 }
 
 /// Type of a resource's units on a node: of the devices that the agent reports behind it, otherwise of the node's
 /// labels.
-fn whose(of: &Of<'_, '_>, resource: &str, names: &mut Names) -> (Kind, Source) {
+fn unit_type(
+    of: &NodeContext<'_, '_>,
+    resource: &str,
+    names: &mut TypeResolver,
+) -> (UnitType, TypeSource) {
     let Some(agent) = of.agent.filter(|agent| !agent.seen.is_empty()) else {
-        return names.of_labels(of.node);
+        return names.resolve(of.node);
     };
     let found = agent.seen.types(resource);
     let several = found.len() > 1;
     match found.into_iter().next().flatten() {
-        _ if several => (Kind::Mixed, Source::Agent),
-        Some(type_name) => (Kind::Known(type_name), Source::Agent),
-        None => names.of_labels(of.node),
+        _ if several => (UnitType::Mixed, TypeSource::Agent),
+        Some(type_name) => (UnitType::Known(type_name), TypeSource::Agent),
+        None => names.resolve(of.node),
     }
 }
 
@@ -389,7 +419,7 @@ impl Availability {
     }
 }
 
-impl Basis {
+impl CountBasis {
     /// Name in documents.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -2,30 +2,34 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::history::Guess;
-use super::kind::{Kind, typed};
-use super::row::{Key, Pending, Row, Unknown, Wait};
+use super::history::WaitEstimate;
+use super::row::{Pending, Row, RowKey, Unknown, Wait};
 use super::shape::{Shape, is_accelerator};
-use crate::domain::cluster::{ClusterNode, ClusterPod, Sights, Wants};
+use super::unit_type::{UnitType, parse_type};
+use crate::domain::cluster::{ClusterNode, ClusterPod, PodRequirements, Sights};
 
 /// Maximum number of distinct pod requests matched against nodes. Pods beyond it count for every type with the
 /// requested resource.
-const MOST_WISHES: usize = 256;
+const MAX_DISTINCT_REQUESTS: usize = 256;
 
 /// Nodes of each row.
-pub(super) type Members<'a> = BTreeMap<Key, Vec<&'a ClusterNode>>;
+pub(super) type RowNodes<'a> = BTreeMap<RowKey, Vec<&'a ClusterNode>>;
 
 /// Maximum number of rows for requests that no node can satisfy: anyone who may create pods chooses their content.
-const MOST_WISHED: usize = 256;
+const MAX_REQUESTED_ROWS: usize = 256;
 
 /// Adds pending pods to the rows, and rows for resources that no node has. Returns the number of rows omitted because
 /// of the limit.
-pub(super) fn add(rows: &mut BTreeMap<Key, Row>, members: &Members<'_>, sights: &Sights) -> usize {
+pub(super) fn add_pending(
+    rows: &mut BTreeMap<RowKey, Row>,
+    members: &RowNodes<'_>,
+    sights: &Sights,
+) -> usize {
     let (mut wished_rows, mut left_out) = (0_usize, 0_usize);
-    let mut wishes: BTreeMap<&Wants, u64> = BTreeMap::new();
+    let mut wishes: BTreeMap<&PodRequirements, u64> = BTreeMap::new();
     let waiting = sights.pods.values().filter(|pod| pod.is_pending());
-    for pod in waiting.filter(|pod| wants_some(pod)) {
-        let count = wishes.entry(&pod.wants).or_default();
+    for pod in waiting.filter(|pod| requests_accelerators(pod)) {
+        let count = wishes.entry(&pod.requirements).or_default();
         *count = count.saturating_add(1);
     }
     for (place, (wants, pods)) in wishes.into_iter().enumerate() {
@@ -36,18 +40,19 @@ pub(super) fn add(rows: &mut BTreeMap<Key, Row>, members: &Members<'_>, sights: 
                 units: pods.saturating_mul(each),
             };
             let those = members.iter().filter(|(key, _)| key.resource == resource);
-            let mut reached: Vec<Key> = those
+            let mut reached: Vec<RowKey> = those
                 .filter(|(_, nodes)| {
-                    place >= MOST_WISHES || nodes.iter().any(|node| selects(wants, node))
+                    place >= MAX_DISTINCT_REQUESTS
+                        || nodes.iter().any(|node| matches_node(wants, node))
                 })
                 .map(|(key, _)| key.clone())
                 .collect();
             if reached.is_empty() {
-                reached.push(wished(wants, resource));
+                reached.push(requested_key(wants, resource));
             }
             for key in reached {
                 if !rows.contains_key(&key) {
-                    if wished_rows >= MOST_WISHED {
+                    if wished_rows >= MAX_REQUESTED_ROWS {
                         left_out = left_out.saturating_add(1);
                         continue;
                     }
@@ -62,13 +67,13 @@ pub(super) fn add(rows: &mut BTreeMap<Key, Row>, members: &Members<'_>, sights: 
     left_out
 }
 
-fn wants_some(pod: &ClusterPod) -> bool {
-    let mut all = pod.wants.amounts.devices();
+fn requests_accelerators(pod: &ClusterPod) -> bool {
+    let mut all = pod.requirements.amounts.devices();
     all.any(|(name, count)| is_accelerator(name) && count > 0)
 }
 
 /// Returns `true` if node selector and affinity match this node, regardless of other obstacles.
-fn selects(wants: &Wants, node: &ClusterNode) -> bool {
+fn matches_node(wants: &PodRequirements, node: &ClusterNode) -> bool {
     let mut selector = wants.selector.iter();
     let affinity = wants.affinity.as_ref();
     selector.all(|(key, value)| node.label(key) == Some(value))
@@ -76,22 +81,22 @@ fn selects(wants: &Wants, node: &ClusterNode) -> bool {
 }
 
 /// Row key of a request that no node can satisfy, with the requested type if there is one.
-fn wished(wants: &Wants, resource: &str) -> Key {
-    let named = wants.selector.get(TYPE);
-    let kind = named.and_then(|value| typed(value));
-    Key {
-        kind: kind.map_or(Kind::Unknown, Kind::Known),
+fn requested_key(wants: &PodRequirements, resource: &str) -> RowKey {
+    let named = wants.selector.get(TYPE_LABEL);
+    let kind = named.and_then(|value| parse_type(value));
+    RowKey {
+        kind: kind.map_or(UnitType::Unknown, UnitType::Known),
         resource: resource.to_owned(),
-        shape: Shape::of(resource, None),
+        shape: Shape::from_resource(resource, None),
     }
 }
 
 /// Label by which pods select a type.
-const TYPE: &str = "octavo.dev/type";
+const TYPE_LABEL: &str = "octavo.dev/type";
 
 /// Number of holders of a resource on a node, and their deadlines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Ends {
+struct Deadlines {
     holders: u32,
     /// Number of holders with a deadline, the earliest and the latest deadline.
     told: Option<(u32, i64, i64)>,
@@ -100,11 +105,11 @@ struct Ends {
 /// Holders grouped into workloads by namespace and start minute (since 1970). Pods of one namespace that start in the
 /// same minute are usually replicas or workers of one job and end together. Counting them individually would
 /// underestimate the time until the first end.
-pub(super) type Works<'a> = BTreeMap<(&'a str, i64), Work>;
+pub(super) type HolderWorkloads<'a> = BTreeMap<(&'a str, i64), HolderWorkload>;
 
 /// Workload that holds units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Work {
+pub(super) struct HolderWorkload {
     /// Start of its first pod, in seconds since 1970.
     pub(super) began: i64,
     /// True if another pod could use its units afterwards.
@@ -112,46 +117,48 @@ pub(super) struct Work {
 }
 
 /// Workload that a pod belongs to.
-pub(super) fn work(namespace: &str, began: i64) -> (&str, i64) {
+pub(super) fn workload_key(namespace: &str, began: i64) -> (&str, i64) {
     (namespace, began.div_euclid(60))
 }
 
 /// Holders of a resource.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Held<'a> {
+pub(super) struct HeldUnits<'a> {
     /// Deadlines of holders whose units another pod could use afterwards.
-    ends: Ends,
+    ends: Deadlines,
     /// Workloads that have started.
-    works: Works<'a>,
+    works: HolderWorkloads<'a>,
 }
 
 /// Holders by node and resource.
-pub(super) type HeldByNode<'a> = BTreeMap<&'a str, BTreeMap<&'a str, Held<'a>>>;
+pub(super) type HeldUnitsByNode<'a> = BTreeMap<&'a str, BTreeMap<&'a str, HeldUnits<'a>>>;
 
 /// Collects the holders of accelerator resources on each node.
-pub(super) fn holders(sights: &Sights) -> HeldByNode<'_> {
-    let mut all = HeldByNode::new();
+pub(super) fn collect_holders(sights: &Sights) -> HeldUnitsByNode<'_> {
+    let mut all = HeldUnitsByNode::new();
     for pod in sights.pods.values() {
-        let Some(node) = pod.holds_on() else { continue };
-        let held = pod.wants.amounts.devices();
+        let Some(node) = pod.holding_node() else {
+            continue;
+        };
+        let held = pod.requirements.amounts.devices();
         for (resource, _) in held.filter(|(name, count)| is_accelerator(name) && *count > 0) {
             let of_node = all.entry(node).or_default();
             let sum = of_node.entry(resource).or_default();
-            sum.ends = sum.ends.and(Ends {
+            sum.ends = sum.ends.merge(Deadlines {
                 holders: 1,
                 told: pod.until.map(|until| (1, until, until)),
             });
-            if let Some(began) = pod.began {
-                sum.add(work(&pod.key.namespace, began), began, true);
+            if let Some(began) = pod.started_at {
+                sum.add(workload_key(&pod.key.namespace, began), began, true);
             }
         }
     }
     all
 }
 
-impl<'a> Held<'a> {
+impl<'a> HeldUnits<'a> {
     fn add(&mut self, work: (&'a str, i64), began: i64, is_usable: bool) {
-        let fresh = Work { began, is_usable };
+        let fresh = HolderWorkload { began, is_usable };
         let work = self.works.entry(work).or_insert(fresh);
         work.began = work.began.min(began);
         work.is_usable |= is_usable;
@@ -159,9 +166,9 @@ impl<'a> Held<'a> {
 
     /// Adds the holders of one more node. They release nothing usable if the node is unavailable (`is_usable` is
     /// false).
-    pub(super) fn take(&mut self, node: &Self, is_usable: bool) {
+    pub(super) fn add_node(&mut self, node: &Self, is_usable: bool) {
         if is_usable {
-            self.ends = self.ends.and(node.ends);
+            self.ends = self.ends.merge(node.ends);
         }
         for (key, work) in &node.works {
             self.add(*key, work.began, is_usable);
@@ -169,14 +176,17 @@ impl<'a> Held<'a> {
     }
 
     /// Waiting time until a unit is free, from the holders' deadlines and the history.
-    pub(super) fn wait(&self, guess: impl FnOnce(&Works<'_>) -> Guess) -> Wait {
-        let Ends { holders, told } = self.ends;
+    pub(super) fn wait_time(
+        &self,
+        guess: impl FnOnce(&HolderWorkloads<'_>) -> WaitEstimate,
+    ) -> Wait {
+        let Deadlines { holders, told } = self.ends;
         if holders == 0 {
-            return Wait::Unknown(Unknown::NobodyHolds);
+            return Wait::Unknown(Unknown::NoHolders);
         }
         match (guess(&self.works), told) {
             (
-                Guess::Likely {
+                WaitEstimate::Likely {
                     from,
                     to,
                     samples,
@@ -195,19 +205,19 @@ impl<'a> Held<'a> {
                     holders,
                 }
             }
-            (Guess::Unknown(_), Some((of, earliest, latest))) => Wait::Between {
+            (WaitEstimate::Unknown(_), Some((of, earliest, latest))) => Wait::Deadlines {
                 earliest,
                 latest,
                 of,
                 holders,
             },
-            (Guess::Unknown(why), None) => Wait::Unknown(why),
+            (WaitEstimate::Unknown(why), None) => Wait::Unknown(why),
         }
     }
 }
 
-impl Ends {
-    fn and(self, other: Self) -> Self {
+impl Deadlines {
+    fn merge(self, other: Self) -> Self {
         let told = match (self.told, other.told) {
             (Some((one, first, last)), Some((more, earlier, later))) => Some((
                 one.saturating_add(more),

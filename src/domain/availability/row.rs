@@ -3,29 +3,29 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::history::FEWEST_ENDS;
-use super::kind::{Kind, Source};
+use super::history::MIN_ENDS;
 use super::shape::Shape;
-use super::standing::Why;
+use super::unavailable::UnavailableReason;
+use super::unit_type::{TypeSource, UnitType};
 use crate::domain::quantity::Mebibytes;
 
 /// Identity of a row, in sort order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
+pub struct RowKey {
     /// The type.
-    pub kind: Kind,
+    pub kind: UnitType,
     /// Resource that pods request.
     pub resource: String,
     /// What one unit is.
     pub shape: Shape,
 }
 
-/// Units of one type, resource and shape. `taken`, `free` and `unusable` add up to `capacity`, unless `taken` alone
+/// Units of one type, resource and shape. `taken`, `free` and `unavailable` add up to `capacity`, unless `taken` alone
 /// exceeds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     /// Identity of the row.
-    pub key: Key,
+    pub key: RowKey,
     /// Memory of one unit; the minimum if they differ.
     pub memory: Option<Mebibytes>,
     /// Number of nodes that have some.
@@ -39,22 +39,22 @@ pub struct Row {
     /// Number of additional pods requesting one unit that would be placed.
     pub free: u64,
     /// Units that are neither allocated nor free, by reason.
-    pub unusable: BTreeMap<Why, Unusable>,
+    pub unavailable: BTreeMap<UnavailableReason, UnavailableUnits>,
     /// Pods that wait for these units.
     pub pending: Pending,
     /// Additional units if idle devices were repartitioned to this shape.
-    pub could_become: u64,
+    pub potential: u64,
     /// Time until a unit is free.
     pub wait: Wait,
     /// Sources of the type.
-    pub sources: BTreeSet<Source>,
+    pub sources: BTreeSet<TypeSource>,
     /// Counts by node.
-    pub by_node: Vec<OnNode>,
+    pub by_node: Vec<NodeShare>,
 }
 
 /// A node's share of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OnNode {
+pub struct NodeShare {
     /// Node name.
     pub node: Arc<str>,
     /// Total number of units.
@@ -67,7 +67,7 @@ pub struct OnNode {
 
 /// Units that are unavailable for one reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Unusable {
+pub struct UnavailableUnits {
     /// Number of units.
     pub count: u64,
     /// Number of nodes.
@@ -89,7 +89,7 @@ pub enum Wait {
     /// A unit is free now.
     Now,
     /// Some holders have a deadline: the earliest and the latest of these, in seconds since 1970.
-    Between {
+    Deadlines {
         /// Earliest deadline.
         earliest: i64,
         /// Latest deadline.
@@ -124,7 +124,7 @@ pub enum Unknown {
     /// There is no cluster data.
     NoCluster,
     /// No pod holds a unit that another pod could use afterwards.
-    NobodyHolds,
+    NoHolders,
     /// No holder has a deadline, and holding times were not observed.
     NoDeadline,
     /// No holder has a deadline, and too few workloads have ended.
@@ -135,7 +135,7 @@ pub enum Unknown {
         since: i64,
     },
     /// No holder has a deadline, and the current holders have held their units longer than any observed one.
-    Longer {
+    BeyondObserved {
         /// Number of ended workloads.
         samples: u32,
         /// Start of observation, in seconds since 1970.
@@ -144,7 +144,7 @@ pub enum Unknown {
 }
 
 impl Row {
-    pub(super) fn new(key: Key) -> Self {
+    pub(super) fn new(key: RowKey) -> Self {
         Self {
             key,
             memory: None,
@@ -153,17 +153,17 @@ impl Row {
             allocatable: 0,
             taken: 0,
             free: 0,
-            unusable: BTreeMap::new(),
+            unavailable: BTreeMap::new(),
             pending: Pending::default(),
-            could_become: 0,
-            wait: Wait::Unknown(Unknown::NobodyHolds),
+            potential: 0,
+            wait: Wait::Unknown(Unknown::NoHolders),
             sources: BTreeSet::new(),
             by_node: Vec::new(),
         }
     }
 
     /// Adds units of a node. Calls for the same node must be consecutive.
-    pub(super) fn is_had_by(&mut self, more: OnNode) {
+    pub(super) fn add_node_share(&mut self, more: NodeShare) {
         match self.by_node.last_mut() {
             Some(last) if last.node == more.node => {
                 last.capacity = last.capacity.saturating_add(more.capacity);
@@ -175,15 +175,15 @@ impl Row {
     }
 
     /// Adds units of one more node that are unavailable.
-    pub(super) fn is_of_no_use(&mut self, why: Why, count: u64) {
+    pub(super) fn add_unavailable(&mut self, why: UnavailableReason, count: u64) {
         if count > 0 {
-            let all = self.unusable.entry(why).or_default();
+            let all = self.unavailable.entry(why).or_default();
             all.count = all.count.saturating_add(count);
             all.nodes = all.nodes.saturating_add(1);
         }
     }
 
-    pub(super) fn has_memory(&mut self, memory: Option<Mebibytes>) {
+    pub(super) fn merge_memory(&mut self, memory: Option<Mebibytes>) {
         self.memory = match (self.memory, memory) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
@@ -194,24 +194,22 @@ impl Row {
     pub(super) fn depends_on_time(&self) -> bool {
         match self.wait {
             Wait::Likely { .. }
-            | Wait::Unknown(Unknown::Longer { .. } | Unknown::TooFew { .. }) => true,
+            | Wait::Unknown(Unknown::BeyondObserved { .. } | Unknown::TooFew { .. }) => true,
             Wait::Now
-            | Wait::Between { .. }
-            | Wait::Unknown(Unknown::NoCluster | Unknown::NobodyHolds | Unknown::NoDeadline) => {
-                false
-            }
+            | Wait::Deadlines { .. }
+            | Wait::Unknown(Unknown::NoCluster | Unknown::NoHolders | Unknown::NoDeadline) => false,
         }
     }
 
     /// Total number of unavailable units.
-    pub fn unusable_units(&self) -> u64 {
-        let counts = self.unusable.values().map(|one| one.count);
+    pub fn unavailable_units(&self) -> u64 {
+        let counts = self.unavailable.values().map(|one| one.count);
         counts.fold(0, u64::saturating_add)
     }
 }
 
-impl OnNode {
-    pub(super) fn has(node: &Arc<str>, capacity: u64, free: u64) -> Self {
+impl NodeShare {
+    pub(super) fn new(node: &Arc<str>, capacity: u64, free: u64) -> Self {
         Self {
             node: Arc::clone(node),
             capacity,
@@ -223,10 +221,10 @@ impl OnNode {
 
 impl Wait {
     /// Explanation for users, without the times; `None` if a unit is free.
-    pub fn words(self) -> Option<String> {
+    pub fn description(self) -> Option<String> {
         match self {
             Self::Now => None,
-            Self::Between { of, holders, .. } => {
+            Self::Deadlines { of, holders, .. } => {
                 Some(format!("{of} of {holders} pods say when they end"))
             }
             Self::Likely {
@@ -260,26 +258,26 @@ impl Unknown {
             Self::NoCluster => {
                 "the cluster is not followed, so nobody knows which pods hold them".to_owned()
             }
-            Self::NobodyHolds => "no pod holds one that another could have afterwards".to_owned(),
+            Self::NoHolders => "no pod holds one that another could have afterwards".to_owned(),
             Self::NoDeadline => "no pod that holds one says when it ends".to_owned(),
             Self::TooFew { ended, .. } => format!(
-                "no pod that holds one says when it ends, and {ended} have ended since it is watched how long they last, of {FEWEST_ENDS} that are needed"
+                "no pod that holds one says when it ends, and {ended} have ended since it is watched how long they last, of {MIN_ENDS} that are needed"
             ),
-            Self::Longer { samples, .. } => format!(
+            Self::BeyondObserved { samples, .. } => format!(
                 "no pod that holds one says when it ends, and how long these may still last cannot be told by the {samples} that have ended"
             ),
         }
     }
 
     /// Number of ended workloads observed, and the start of observation in seconds since 1970.
-    pub fn watched(self) -> Option<(u32, i64)> {
+    pub fn observations(self) -> Option<(u32, i64)> {
         match self {
-            Self::NoCluster | Self::NobodyHolds | Self::NoDeadline => None,
+            Self::NoCluster | Self::NoHolders | Self::NoDeadline => None,
             Self::TooFew {
                 ended: samples,
                 since,
             }
-            | Self::Longer { samples, since } => Some((samples, since)),
+            | Self::BeyondObserved { samples, since } => Some((samples, since)),
         }
     }
 }

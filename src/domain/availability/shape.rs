@@ -15,18 +15,18 @@ pub enum Shape {
     /// A MIG partition with this profile.
     Mig(String),
     /// A time slice of a device.
-    Shared,
+    TimeSlice,
     /// A time slice of a MIG partition with this profile.
-    SharedMig(String),
+    MigTimeSlice(String),
     /// A logical core of a Neuron device.
     NeuronCore,
     /// A partition of an AMD device, by the driver's name: `cpx_nps4`.
-    Part(String),
+    AmdPartition(String),
 }
 
 /// Resource name of whole devices, which is also the key of the usual taint on their nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Whole(&'static str);
+pub struct DeviceResource(&'static str);
 
 const NVIDIA: &str = "nvidia.com/";
 const AMD: &str = "amd.com/";
@@ -47,9 +47,9 @@ pub fn is_accelerator(resource: &str) -> bool {
     is_nvidia || resource.starts_with(AMD) || resource.starts_with(NEURON)
 }
 
-impl Whole {
+impl DeviceResource {
     /// Whole-device resource of this vendor; `None` if no known plugin offers its devices.
-    pub fn of(vendor: Vendor) -> Option<Self> {
+    pub fn for_vendor(vendor: Vendor) -> Option<Self> {
         match vendor {
             Vendor::Nvidia => Some(Self("nvidia.com/gpu")),
             Vendor::Amd => Some(Self("amd.com/gpu")),
@@ -59,10 +59,10 @@ impl Whole {
     }
 
     /// Whole-device resource of the vendor that this resource belongs to.
-    pub fn behind(resource: &str) -> Option<Self> {
+    pub fn for_resource(resource: &str) -> Option<Self> {
         let vendors = [Vendor::Nvidia, Vendor::Amd, Vendor::Aws];
         let domain = |name: &str| name.split_once('/').map(|(domain, _)| domain.to_owned());
-        let all = vendors.into_iter().filter_map(Self::of);
+        let all = vendors.into_iter().filter_map(Self::for_vendor);
         let mut all = all.filter(|whole| domain(whole.0) == domain(resource));
         all.next()
     }
@@ -76,7 +76,7 @@ impl Whole {
 impl Shape {
     /// Shape of a resource on a node with this product label. The label decides where partitions or time slices use
     /// the resource name of whole devices.
-    pub fn of(resource: &str, product: Option<&str>) -> Self {
+    pub fn from_resource(resource: &str, product: Option<&str>) -> Self {
         let (name, is_shared) = match resource.strip_suffix(SHARED) {
             Some(name) => (name, true),
             None => (resource, false),
@@ -91,45 +91,47 @@ impl Shape {
             };
         }
         if let Some(part) = name.strip_prefix(AMD).filter(|part| *part != "gpu") {
-            return Self::Part(part.to_owned());
+            return Self::AmdPartition(part.to_owned());
         }
         let product = product.filter(|_| name.starts_with(NVIDIA)).unwrap_or("");
-        let (_, profile, says_shared) = parts_of_product(product);
+        let (_, profile, says_shared) = parse_product_label(product);
         match profile {
             Some(profile) => Self::mig(profile, is_shared || says_shared),
-            None if is_shared || says_shared => Self::Shared,
+            None if is_shared || says_shared => Self::TimeSlice,
             None => Self::Device,
         }
     }
 
     fn mig(profile: &str, is_shared: bool) -> Self {
         if is_shared {
-            Self::SharedMig(profile.to_owned())
+            Self::MigTimeSlice(profile.to_owned())
         } else {
             Self::Mig(profile.to_owned())
         }
     }
 
     /// Time slice of this shape.
-    pub(super) fn sliced(&self) -> Self {
+    pub(super) fn time_slice(&self) -> Self {
         match self {
-            Self::Mig(profile) | Self::SharedMig(profile) => Self::SharedMig(profile.clone()),
-            Self::Device | Self::Shared | Self::NeuronCore | Self::Part(_) => Self::Shared,
+            Self::Mig(profile) | Self::MigTimeSlice(profile) => Self::MigTimeSlice(profile.clone()),
+            Self::Device | Self::TimeSlice | Self::NeuronCore | Self::AmdPartition(_) => {
+                Self::TimeSlice
+            }
         }
     }
 
     /// Returns `true` if a unit is allocated exclusively.
     pub fn is_exclusive(&self) -> bool {
         match self {
-            Self::Device | Self::Mig(_) | Self::NeuronCore | Self::Part(_) => true,
-            Self::Shared | Self::SharedMig(_) => false,
+            Self::Device | Self::Mig(_) | Self::NeuronCore | Self::AmdPartition(_) => true,
+            Self::TimeSlice | Self::MigTimeSlice(_) => false,
         }
     }
 }
 
 /// Splits a value of `nvidia.com/gpu.product` into the product, the profile of its partitions, and whether it is
 /// time-sliced.
-pub(super) fn parts_of_product(value: &str) -> (&str, Option<&str>, bool) {
+pub(super) fn parse_product_label(value: &str) -> (&str, Option<&str>, bool) {
     let (value, is_shared) = match value.strip_suffix(SHARED_PRODUCT) {
         Some(value) => (value, true),
         None => (value, false),
@@ -146,10 +148,10 @@ impl fmt::Display for Shape {
         match self {
             Self::Device => f.pad("device"),
             Self::Mig(profile) => f.pad(profile),
-            Self::Shared => f.pad("turn"),
-            Self::SharedMig(profile) => f.pad(&format!("turn on {profile}")),
+            Self::TimeSlice => f.pad("turn"),
+            Self::MigTimeSlice(profile) => f.pad(&format!("turn on {profile}")),
             Self::NeuronCore => f.pad("core"),
-            Self::Part(part) => f.pad(part),
+            Self::AmdPartition(part) => f.pad(part),
         }
     }
 }
@@ -164,7 +166,7 @@ mod tests {
         for (resource, product, shape) in [
             ("nvidia.com/gpu", None, Shape::Device),
             ("nvidia.com/gpu", Some("NVIDIA-L4"), Shape::Device),
-            ("nvidia.com/gpu", Some("NVIDIA-L4-SHARED"), Shape::Shared),
+            ("nvidia.com/gpu", Some("NVIDIA-L4-SHARED"), Shape::TimeSlice),
             (
                 "nvidia.com/gpu",
                 Some("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"),
@@ -173,23 +175,27 @@ mod tests {
             (
                 "nvidia.com/gpu",
                 Some("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb-SHARED"),
-                Shape::SharedMig("1g.10gb".into()),
+                Shape::MigTimeSlice("1g.10gb".into()),
             ),
-            ("nvidia.com/gpu.shared", None, Shape::Shared),
+            ("nvidia.com/gpu.shared", None, Shape::TimeSlice),
             ("nvidia.com/mig-3g.40gb", None, mig("3g.40gb")),
             (
                 "nvidia.com/mig-3g.40gb.shared",
                 None,
-                Shape::SharedMig("3g.40gb".into()),
+                Shape::MigTimeSlice("3g.40gb".into()),
             ),
             ("amd.com/gpu", None, Shape::Device),
-            ("amd.com/cpx_nps4", None, Shape::Part("cpx_nps4".into())),
+            (
+                "amd.com/cpx_nps4",
+                None,
+                Shape::AmdPartition("cpx_nps4".into()),
+            ),
             ("aws.amazon.com/neuron", None, Shape::Device),
             ("aws.amazon.com/neurondevice", None, Shape::Device),
             ("aws.amazon.com/neuroncore", None, Shape::NeuronCore),
         ] {
             assert_eq!(
-                Shape::of(resource, product),
+                Shape::from_resource(resource, product),
                 shape,
                 "{resource} {product:?}"
             );
@@ -202,7 +208,7 @@ mod tests {
 
     #[test]
     fn the_usual_taint_is_that_of_the_maker() {
-        let behind = |name| Whole::behind(name).map(Whole::as_str);
+        let behind = |name| DeviceResource::for_resource(name).map(DeviceResource::as_str);
         assert_eq!(behind("nvidia.com/mig-1g.10gb"), Some("nvidia.com/gpu"));
         assert_eq!(
             behind("aws.amazon.com/neuroncore"),

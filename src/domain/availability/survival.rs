@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// Observed part of one holding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Spell {
+pub(super) struct HoldingInterval {
     /// Age in seconds when first observed.
     entered: u64,
     /// Age in seconds when last observed; greater than `entered`.
@@ -20,9 +20,9 @@ pub(super) struct Spell {
 }
 
 /// Minimum number of holdings at risk at an age: with fewer, one or two long holdings would dominate the estimate.
-const FEWEST: u32 = 3;
+const MIN_AT_RISK: u32 = 3;
 
-impl Spell {
+impl HoldingInterval {
     /// Holding observed between two ages in seconds, and whether it ended then. Its length is at least one second.
     pub(super) fn new(entered: u64, left: u64, ended: bool) -> Self {
         Self {
@@ -35,33 +35,33 @@ impl Spell {
 
 /// Probability that the first holder has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Chance {
+pub(super) enum Quantile {
     /// One half.
-    Even,
+    Median,
     /// Nine tenths.
-    NineInTen,
+    Ninetieth,
 }
 
-impl Chance {
+impl Quantile {
     /// Cumulative hazard at this probability.
     fn hazard(self) -> f64 {
         match self {
-            Self::Even => std::f64::consts::LN_2,
-            Self::NineInTen => std::f64::consts::LN_10,
+            Self::Median => std::f64::consts::LN_2,
+            Self::Ninetieth => std::f64::consts::LN_10,
         }
     }
 }
 
 /// Cumulative hazard of holding times.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Hazard {
+pub(super) struct CumulativeHazard {
     /// Ages in seconds with ends, ascending, and the cumulative hazard up to and including each.
     steps: Vec<(u64, f64)>,
 }
 
-impl Hazard {
+impl CumulativeHazard {
     /// Estimates the hazard from observed holdings.
-    pub(super) fn of(spells: &[Spell]) -> Self {
+    pub(super) fn estimate(spells: &[HoldingInterval]) -> Self {
         let mut entered: Vec<u64> = spells.iter().map(|spell| spell.entered).collect();
         let mut left: Vec<u64> = spells.iter().map(|spell| spell.left).collect();
         entered.sort_unstable();
@@ -79,7 +79,10 @@ impl Hazard {
             let gone = left.partition_point(|left| *left < age);
             let there = u32::try_from(came.saturating_sub(gone)).unwrap_or(u32::MAX);
             // Ends within one second are treated as consecutive.
-            let least = there.saturating_sub(count).saturating_add(1).max(FEWEST);
+            let least = there
+                .saturating_sub(count)
+                .saturating_add(1)
+                .max(MIN_AT_RISK);
             sum += (least..=there)
                 .map(|left| f64::from(left).recip())
                 .sum::<f64>();
@@ -97,7 +100,7 @@ impl Hazard {
 
     /// Seconds until the first of independent holders with these ages has ended, with the given probability; `None`
     /// if the observed ages do not reach that far.
-    pub(super) fn first_end(&self, ages: &[u64], chance: Chance) -> Option<u64> {
+    pub(super) fn time_to_first_end(&self, ages: &[u64], chance: Quantile) -> Option<u64> {
         let before: f64 = ages.iter().map(|age| self.at(*age)).sum();
         let is_over = |seconds: u64| {
             let after: f64 = ages
@@ -129,45 +132,47 @@ mod tests {
 
     use super::*;
 
-    fn whole(lasted: impl IntoIterator<Item = u64>) -> Vec<Spell> {
+    fn whole(lasted: impl IntoIterator<Item = u64>) -> Vec<HoldingInterval> {
         let lasted = lasted.into_iter();
-        lasted.map(|left| Spell::new(0, left, true)).collect()
+        lasted
+            .map(|left| HoldingInterval::new(0, left, true))
+            .collect()
     }
 
-    fn even(hazard: &Hazard, ages: &[u64]) -> Option<u64> {
-        hazard.first_end(ages, Chance::Even)
+    fn even(hazard: &CumulativeHazard, ages: &[u64]) -> Option<u64> {
+        hazard.time_to_first_end(ages, Quantile::Median)
     }
 
     #[test]
-    fn the_first_of_several_ends_sooner_than_one_alone_and_who_has_held_long_has_less_to_go() {
+    fn first_of_several_ends_sooner() {
         // All last about an hour, plus or minus ten minutes.
-        let hazard = Hazard::of(&whole((3000..4200).step_by(20)));
+        let hazard = CumulativeHazard::estimate(&whole((3000..4200).step_by(20)));
         let alone = even(&hazard, &[0]).unwrap();
         assert!((3500..3700).contains(&alone), "{alone}");
         assert!(even(&hazard, &[0; 8]).unwrap() < alone);
         let old = even(&hazard, &[2800]).unwrap();
         assert!((700..900).contains(&old), "{old}");
-        assert!(hazard.first_end(&[0], Chance::NineInTen).unwrap() > alone);
+        assert!(hazard.time_to_first_end(&[0], Quantile::Ninetieth).unwrap() > alone);
     }
 
     #[test]
-    fn of_ages_that_nobody_has_reached_nothing_is_said() {
-        let hazard = Hazard::of(&whole((100..200).step_by(2)));
+    fn ages_beyond_observation_have_no_estimate() {
+        let hazard = CumulativeHazard::estimate(&whole((100..200).step_by(2)));
         assert_eq!(even(&hazard, &[200]), None);
         assert_eq!(even(&hazard, &[]), None);
-        assert_eq!(even(&Hazard::default(), &[0, 0]), None);
+        assert_eq!(even(&CumulativeHazard::default(), &[0, 0]), None);
         // Most continue, so that fewer than half are known to end at all.
         let mut spells = whole([10, 20, 30]);
-        spells.extend([Spell::new(0, 1000, false); 20]);
-        assert_eq!(even(&Hazard::of(&spells), &[0]), None);
+        spells.extend([HoldingInterval::new(0, 1000, false); 20]);
+        assert_eq!(even(&CumulativeHazard::estimate(&spells), &[0]), None);
     }
 
     #[test]
-    fn who_was_there_before_anybody_looked_is_not_taken_for_one_that_began_then() {
+    fn delayed_entry_is_not_a_complete_holding() {
         // Half are short and half last a day; the long ones were nearly over when first observed.
         let mut spells = whole((0..40).map(|number| 60 + number));
-        spells.extend((0..40).map(|number| Spell::new(86_000, 86_400 + number, true)));
-        let hazard = Hazard::of(&spells);
+        spells.extend((0..40).map(|number| HoldingInterval::new(86_000, 86_400 + number, true)));
+        let hazard = CumulativeHazard::estimate(&spells);
         let old = even(&hazard, &[86_100]).unwrap();
         assert!((300..340).contains(&old), "{old}");
         // If treated as complete, the short remainders of the long ones would distort the estimate.
@@ -195,13 +200,12 @@ mod tests {
     }
 
     #[test]
-    fn ac_008_half_of_the_time_one_is_free_by_the_first_time_told_and_nine_times_in_ten_by_the_second()
-     {
+    fn ac_008_estimates_are_calibrated() {
         let mut dice = Dice(7);
         let (mut by_first, mut by_second, mut told) = (0_u32, 0_u32, 0_u32);
         for _ in 0..400 {
             let past: Vec<u64> = (0..200).map(|_| dice.lasts()).collect();
-            let hazard = Hazard::of(&whole(past));
+            let hazard = CumulativeHazard::estimate(&whole(past));
             // Holders of different ages, each conditioned on having lasted that long.
             let mut holders = Vec::new();
             while holders.len() < 4 {
@@ -212,8 +216,9 @@ mod tests {
             }
             let ages: Vec<u64> = holders.iter().map(|(age, _)| *age).collect();
             let first = holders.iter().map(|(_, rest)| *rest).min().unwrap();
-            let likely = [Chance::Even, Chance::NineInTen];
-            let [Some(from), Some(to)] = likely.map(|chance| hazard.first_end(&ages, chance))
+            let likely = [Quantile::Median, Quantile::Ninetieth];
+            let [Some(from), Some(to)] =
+                likely.map(|chance| hazard.time_to_first_end(&ages, chance))
             else {
                 continue;
             };
@@ -227,10 +232,10 @@ mod tests {
         assert!((0.86..0.94).contains(&share(by_second)), "{by_second}");
     }
 
-    fn spells() -> impl Strategy<Value = Vec<Spell>> {
+    fn spells() -> impl Strategy<Value = Vec<HoldingInterval>> {
         let one = (0..1000_u64, 0..1000_u64, any::<bool>());
         let one = one.prop_map(|(entered, lasted, ended)| {
-            Spell::new(entered, entered.saturating_add(lasted), ended)
+            HoldingInterval::new(entered, entered.saturating_add(lasted), ended)
         });
         prop::collection::vec(one, 0..60)
     }
@@ -239,24 +244,24 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(300))]
 
         #[test]
-        fn more_holders_are_never_slower_more_certainty_is_never_sooner_and_no_ends_say_nothing(
+        fn estimates_are_monotonic(
             spells in spells(),
             ages in prop::collection::vec(0..1500_u64, 0..8),
             another in 0..1500_u64,
         ) {
-            let hazard = Hazard::of(&spells);
-            let (even, sure) = (hazard.first_end(&ages, Chance::Even), hazard.first_end(&ages, Chance::NineInTen));
+            let hazard = CumulativeHazard::estimate(&spells);
+            let (even, sure) = (hazard.time_to_first_end(&ages, Quantile::Median), hazard.time_to_first_end(&ages, Quantile::Ninetieth));
             // `None` sorts after every estimate.
             let late = |told: Option<u64>| told.unwrap_or(u64::MAX);
             prop_assert!(late(even) <= late(sure));
             let mut more = ages.clone();
             more.push(another);
-            prop_assert!(late(hazard.first_end(&more, Chance::Even)) <= late(even));
+            prop_assert!(late(hazard.time_to_first_end(&more, Quantile::Median)) <= late(even));
             let mut turned = ages;
             turned.reverse();
-            prop_assert_eq!(hazard.first_end(&turned, Chance::Even).is_some(), even.is_some());
-            let going_on: Vec<Spell> = spells.iter().map(|spell| Spell { ended: false, ..*spell }).collect();
-            prop_assert_eq!(Hazard::of(&going_on).first_end(&more, Chance::Even), None);
+            prop_assert_eq!(hazard.time_to_first_end(&turned, Quantile::Median).is_some(), even.is_some());
+            let going_on: Vec<HoldingInterval> = spells.iter().map(|spell| HoldingInterval { ended: false, ..*spell }).collect();
+            prop_assert_eq!(CumulativeHazard::estimate(&going_on).time_to_first_end(&more, Quantile::Median), None);
             // The estimate lies within the observed range.
             let longest = spells.iter().map(|spell| spell.left).max().unwrap_or(0);
             prop_assert!(even.is_none_or(|even| (1..=longest).contains(&even)));

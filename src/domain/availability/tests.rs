@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::*;
-use crate::domain::accelerators::Catalogue;
+use crate::domain::accelerators::Catalog;
 use crate::domain::cluster::{
-    Amounts, ClusterNode, ClusterPod, Effect, PODS, Phase, PodKey, Readiness, Sights, Taint, Wants,
+    Amounts, ClusterNode, ClusterPod, Effect, PODS, Phase, PodKey, PodRequirements, Readiness,
+    Sights, Taint,
 };
 use crate::domain::quantity::Mebibytes;
 
@@ -52,9 +53,9 @@ fn pod(name: &str, on: Option<&str>, resource: &str, count: u64) -> ClusterPod {
             Some(_) => Phase::Bound,
             None => Phase::Pending,
         },
-        wants: Wants {
+        requirements: PodRequirements {
             amounts: Amounts::default().with(resource, count),
-            ..Wants::default()
+            ..PodRequirements::default()
         },
         ..ClusterPod::default()
     }
@@ -74,14 +75,19 @@ fn sights(nodes: Vec<ClusterNode>, pods: Vec<ClusterPod>) -> Sights {
 }
 
 fn counted(agents: &[AgentNode<'_>], sights: Option<&Sights>) -> Availability {
-    count(agents, sights, &mut Names::new(Catalogue::built_in()), None)
+    count(
+        agents,
+        sights,
+        &mut TypeResolver::new(Catalog::built_in()),
+        None,
+    )
 }
 
 /// Formats rows as `H200 nvidia.com/gpu: 8/8 taken 2 free 6`, followed by the unavailable units by reason.
 fn lines(availability: &Availability) -> Vec<String> {
     let rows = availability.rows.iter();
     rows.map(|row| {
-        let unusable = row.unusable.iter();
+        let unusable = row.unavailable.iter();
         let unusable: Vec<String> = unusable
             .map(|(why, of)| format!(" {} {}", why.as_str(), of.count))
             .collect();
@@ -100,25 +106,25 @@ fn lines(availability: &Availability) -> Vec<String> {
     .collect()
 }
 
-fn seen(units: &[(&str, &str, u64)]) -> Seen {
-    let units = units.iter().map(|(type_name, resource, total)| SeenUnits {
+fn seen(units: &[(&str, &str, u64)]) -> AgentUnits {
+    let units = units.iter().map(|(type_name, resource, total)| UnitCounts {
         type_name: type_name.parse().ok(),
         resource: (*resource).to_owned(),
-        shape: Shape::of(resource, None),
+        shape: Shape::from_resource(resource, None),
         memory: Some(Mebibytes::new(1000)),
         total: *total,
         free: total - 1,
         in_use: 1,
         broken: 0,
-        set_aside: 0,
+        reserved: 0,
     });
-    Seen {
+    AgentUnits {
         units: units.collect(),
-        ..Seen::default()
+        ..AgentUnits::default()
     }
 }
 
-fn agent<'a>(name: &'a str, seen: &'a Seen) -> AgentNode<'a> {
+fn agent<'a>(name: &'a str, seen: &'a AgentUnits) -> AgentNode<'a> {
     AgentNode {
         name,
         seen,
@@ -128,7 +134,7 @@ fn agent<'a>(name: &'a str, seen: &'a Seen) -> AgentNode<'a> {
 }
 
 #[test]
-fn what_pods_hold_is_not_free_and_what_has_ended_is() {
+fn finished_pods_release_their_units() {
     let mut ended = pod("ended", Some("a"), GPU, 1);
     ended.phase = Phase::Finished;
     let all = sights(
@@ -141,11 +147,11 @@ fn what_pods_hold_is_not_free_and_what_has_ended_is() {
         ["nvidia-h200-141gb nvidia.com/gpu device: 8/8 taken 2 free 6"]
     );
     assert_eq!(counted.rows[0].wait, Wait::Now);
-    assert_eq!(counted.basis, Basis::Cluster);
+    assert_eq!(counted.basis, CountBasis::Cluster);
 }
 
 #[test]
-fn each_reason_takes_what_is_left_out_of_the_free() {
+fn unavailable_units_are_not_free() {
     let base = || node("a", &[(TYPE, H200)], 8);
     let with = |change: fn(&mut ClusterNode)| {
         let mut node = base();
@@ -188,8 +194,7 @@ fn each_reason_takes_what_is_left_out_of_the_free() {
 }
 
 #[test]
-fn an_agent_tells_a_missing_plugin_from_broken_devices_and_a_stale_node_from_one_that_is_not_ready()
-{
+fn agent_distinguishes_missing_plugin_and_stale_node() {
     let seen_all = seen(&[(H200, GPU, 8)]);
     let line = |node: ClusterNode, agents: &[AgentNode<'_>]| {
         lines(&counted(agents, Some(&sights(vec![node], Vec::new())))).concat()
@@ -230,7 +235,7 @@ fn an_agent_tells_a_missing_plugin_from_broken_devices_and_a_stale_node_from_one
 }
 
 #[test]
-fn types_of_a_mixed_node_are_told_apart_where_the_resource_does() {
+fn mixed_node_types_are_separated_by_resource() {
     let mig = "nvidia.com/mig-3g.40gb";
     let seen = seen(&[("nvidia-a100-80gb", mig, 2), ("nvidia-t4-16gb", GPU, 4)]);
     let mut mixed = node("a", &[], 4);
@@ -269,7 +274,7 @@ fn memory_of_a_resource_with_several_types_behind_it_is_the_least_of_them() {
 fn devices_set_aside_for_virtual_machines_are_not_called_unhealthy() {
     let mut seen = seen(&[(H200, GPU, 4)]);
     (seen.units[0].free, seen.units[0].in_use) = (0, 0);
-    seen.units[0].set_aside = 4;
+    seen.units[0].reserved = 4;
     for cluster in [None, Some(sights(vec![node("a", &[], 0)], Vec::new()))] {
         let counted = counted(&[agent("a", &seen)], cluster.as_ref());
         assert_eq!(
@@ -284,7 +289,7 @@ fn d9_devices_that_are_set_aside_are_so_where_the_kubelet_retains_their_capacity
     let end = |set_aside: u64, (allocatable, capacity): (u64, u64)| {
         let mut seen = seen(&[(H200, GPU, 4)]);
         (seen.units[0].free, seen.units[0].in_use) = (4 - set_aside, 0);
-        seen.units[0].set_aside = set_aside;
+        seen.units[0].reserved = set_aside;
         let mut node = node("a", &[], capacity);
         node.allocatable = node.allocatable.clone().with(GPU, allocatable);
         let counted = counted(&[agent("a", &seen)], Some(&sights(vec![node], Vec::new())));
@@ -301,7 +306,7 @@ fn d9_devices_that_are_set_aside_are_so_where_the_kubelet_retains_their_capacity
 }
 
 #[test]
-fn ac_003_types_are_known_by_labels_of_others_and_marked_so() {
+fn ac_003_types_come_from_vendor_labels_with_source() {
     let product = "nvidia.com/gpu.product";
     let all = sights(
         vec![
@@ -323,18 +328,18 @@ fn ac_003_types_are_known_by_labels_of_others_and_marked_so() {
         ]
     );
     let source = counted.rows[0].sources.first().copied();
-    assert_eq!(source.map(Source::as_str), Some(product));
+    assert_eq!(source.map(TypeSource::as_str), Some(product));
 }
 
 #[test]
-fn agents_alone_say_what_has_no_process() {
+fn without_cluster_free_means_no_process() {
     let seen = seen(&[(H200, GPU, 8)]);
     let counted_fresh = counted(&[agent("a", &seen)], None);
     assert_eq!(
         lines(&counted_fresh),
         ["nvidia-h200-141gb nvidia.com/gpu device: 8/8 taken 1 free 7"]
     );
-    assert_eq!(counted_fresh.basis, Basis::Agents);
+    assert_eq!(counted_fresh.basis, CountBasis::Agents);
     let mut stale = agent("a", &seen);
     stale.is_stale = true;
     let counted = counted(&[stale], None);
@@ -346,11 +351,11 @@ fn agents_alone_say_what_has_no_process() {
 }
 
 #[test]
-fn pods_that_wait_count_with_the_types_they_would_take() {
+fn pending_pods_count_for_types_they_accept() {
     let mut picky = pod("picky", None, GPU, 2);
-    picky.wants.selector = BTreeMap::from([(TYPE.to_owned(), H200.to_owned())]);
+    picky.requirements.selector = BTreeMap::from([(TYPE.to_owned(), H200.to_owned())]);
     let mut elsewhere = pod("elsewhere", None, "nvidia.com/mig-1g.18gb", 1);
-    elsewhere.wants.selector = picky.wants.selector.clone();
+    elsewhere.requirements.selector = picky.requirements.selector.clone();
     let mut gated = pod("gated", None, GPU, 1);
     gated.phase = Phase::Gated;
     let all = sights(

@@ -12,7 +12,7 @@ pub struct Amounts(BTreeMap<String, u64>);
 
 impl Amounts {
     /// Converts Kubernetes quantities.
-    pub fn of<'a>(all: impl IntoIterator<Item = (&'a str, Quantity)>) -> Self {
+    pub fn from_quantities<'a>(all: impl IntoIterator<Item = (&'a str, Quantity)>) -> Self {
         let counted = all.into_iter().map(|(name, quantity)| {
             let count = match name {
                 CPU => quantity.thousandths(),
@@ -68,7 +68,7 @@ impl Amounts {
     }
 
     /// Raises each amount to at least that of `other`.
-    pub fn raise(&mut self, other: &Self) {
+    pub fn raise_to(&mut self, other: &Self) {
         for (name, count) in &other.0 {
             let most = self.0.entry(name.clone()).or_default();
             *most = (*most).max(*count);
@@ -76,7 +76,7 @@ impl Amounts {
     }
 
     /// Number of pods requesting `wanted` that fit; each pod also takes one of [`PODS`].
-    pub fn times(&self, wanted: &Self) -> u64 {
+    pub fn how_many_fit(&self, wanted: &Self) -> u64 {
         let one = wanted.clone().with(PODS, 1);
         let asked = one.0.iter().filter(|(_, count)| **count > 0);
         let often = asked.map(|(name, count)| self.get(name).checked_div(*count).unwrap_or(0));
@@ -84,7 +84,7 @@ impl Amounts {
     }
 
     /// First resource that is insufficient for one more pod requesting `wanted`.
-    pub fn lacks(&self, wanted: &Self) -> Option<String> {
+    pub fn first_insufficient(&self, wanted: &Self) -> Option<String> {
         let one = wanted.clone().with(PODS, 1);
         let lacking = one.0.iter().find(|(name, count)| self.get(name) < **count);
         lacking.map(|(name, _)| name.clone())
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     fn amounts(all: &[(&str, &str)]) -> Amounts {
-        Amounts::of(
+        Amounts::from_quantities(
             all.iter()
                 .map(|(name, text)| (*name, text.parse().unwrap())),
         )
@@ -124,31 +124,32 @@ mod tests {
     #[test]
     fn what_fits_is_bounded_by_the_scarcest_and_by_the_number_of_pods() {
         let free = amounts(&[("cpu", "10"), ("nvidia.com/gpu", "8"), ("pods", "3")]);
-        assert_eq!(free.times(&amounts(&[("nvidia.com/gpu", "2")])), 3);
-        assert_eq!(free.times(&amounts(&[("nvidia.com/gpu", "4")])), 2);
+        assert_eq!(free.how_many_fit(&amounts(&[("nvidia.com/gpu", "2")])), 3);
+        assert_eq!(free.how_many_fit(&amounts(&[("nvidia.com/gpu", "4")])), 2);
         assert_eq!(
-            free.times(&amounts(&[("cpu", "6"), ("nvidia.com/gpu", "1")])),
+            free.how_many_fit(&amounts(&[("cpu", "6"), ("nvidia.com/gpu", "1")])),
             1
         );
-        assert_eq!(free.times(&amounts(&[("amd.com/gpu", "1")])), 0);
+        assert_eq!(free.how_many_fit(&amounts(&[("amd.com/gpu", "1")])), 0);
         assert_eq!(
-            free.lacks(&amounts(&[("amd.com/gpu", "1")])).as_deref(),
+            free.first_insufficient(&amounts(&[("amd.com/gpu", "1")]))
+                .as_deref(),
             Some("amd.com/gpu")
         );
         assert_eq!(
             amounts(&[("cpu", "1")])
-                .lacks(&Amounts::default())
+                .first_insufficient(&Amounts::default())
                 .as_deref(),
             Some(PODS)
         );
     }
 
     #[test]
-    fn nothing_is_ever_less_than_none() {
+    fn subtraction_saturates_at_zero() {
         let mut all = amounts(&[("nvidia.com/gpu", "1")]);
         all.subtract(&amounts(&[("nvidia.com/gpu", "2"), ("cpu", "1")]));
         assert_eq!(all, amounts(&[("nvidia.com/gpu", "0")]));
-        all.raise(&amounts(&[("nvidia.com/gpu", "3")]));
+        all.raise_to(&amounts(&[("nvidia.com/gpu", "3")]));
         all.add(&amounts(&[("nvidia.com/gpu", "4")]));
         assert_eq!(all.get("nvidia.com/gpu"), 7);
     }

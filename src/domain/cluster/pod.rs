@@ -14,10 +14,10 @@ pub struct ClusterPod {
     /// Lifecycle phase.
     pub phase: Phase,
     /// Requirements on a node.
-    pub wants: Wants,
+    pub requirements: PodRequirements,
     /// Start time that the kubelet reported, in seconds since 1970. It comes from the API server, so all observers
     /// agree.
-    pub began: Option<i64>,
+    pub started_at: Option<i64>,
     /// Deadline in seconds since 1970, if it has one: its start plus `activeDeadlineSeconds`.
     pub until: Option<i64>,
 }
@@ -47,7 +47,7 @@ pub enum Phase {
 
 /// Requirements of a pod on a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Wants {
+pub struct PodRequirements {
     /// Requested amounts as the scheduler computes them: containers, init containers and overhead.
     pub amounts: Amounts,
     /// Labels that the node must have.
@@ -60,7 +60,7 @@ pub struct Wants {
 
 impl ClusterPod {
     /// Node on which the pod holds its requested resources.
-    pub fn holds_on(&self) -> Option<&str> {
+    pub fn holding_node(&self) -> Option<&str> {
         match self.phase {
             Phase::Finished => None,
             Phase::Pending | Phase::Gated | Phase::Bound => self.node.as_deref(),

@@ -16,7 +16,7 @@ pub struct Quantity {
 pub struct QuantityError(String);
 
 /// Maximum number of digits, more than any real machine needs.
-const MOST_DIGITS: usize = 30;
+const MAX_DIGITS: usize = 30;
 /// Decimal and binary suffixes, in thousandths. Source: Kubernetes, `apimachinery/pkg/api/resource`, `suffix.go`.
 const SUFFIXES: [(&str, u128); 13] = [
     ("", THOUSAND),
@@ -37,7 +37,7 @@ const THOUSAND: u128 = 1000;
 /// Largest binary suffix; larger ones would overflow.
 const EXBI: (&str, u128) = ("Ei", THOUSAND << 60);
 /// Suffixes below one thousandth, by which the number is divided; Kubernetes accepts them and rounds up.
-const FINE: [(&str, u128); 2] = [("u", 1_000), ("n", 1_000_000)];
+const SUBMILLI_SUFFIXES: [(&str, u128); 2] = [("u", 1_000), ("n", 1_000_000)];
 
 impl Quantity {
     /// Quantity of whole units.
@@ -74,7 +74,7 @@ impl FromStr for Quantity {
         let (number, suffix) = unsigned.split_at(end);
         let (digits, decimals) = decimal(number).ok_or_else(wrong)?;
         let scale = scale(suffix).ok_or_else(wrong)?;
-        let thousandths = scale.of(digits, decimals);
+        let thousandths = scale.apply(digits, decimals);
         Ok(Self {
             thousandths: if is_negative { 0 } else { thousandths },
         })
@@ -88,7 +88,7 @@ struct Scale {
 }
 
 impl Scale {
-    fn of(&self, digits: u128, decimals: u32) -> u128 {
+    fn apply(&self, digits: u128, decimals: u32) -> u128 {
         let over = 10_u128
             .checked_pow(decimals)
             .and_then(|tens| tens.checked_mul(self.over));
@@ -105,7 +105,7 @@ fn decimal(number: &str) -> Option<(u128, u32)> {
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
     let digits = format!("{whole}{part}");
     let is_number = !digits.is_empty()
-        && digits.len() <= MOST_DIGITS
+        && digits.len() <= MAX_DIGITS
         && digits.bytes().all(|byte| byte.is_ascii_digit());
     let decimals = u32::try_from(part.len()).ok()?;
     is_number.then(|| Some((digits.parse().ok()?, decimals)))?
@@ -120,7 +120,7 @@ fn scale(suffix: &str) -> Option<Scale> {
     if let Some(times) = named(&SUFFIXES).or_else(|| named(&[EXBI])) {
         return Some(Scale { times, over: 1 });
     }
-    if let Some(over) = named(&FINE) {
+    if let Some(over) = named(&SUBMILLI_SUFFIXES) {
         return Some(Scale { times: 1, over });
     }
     let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_can_be_counted_is_the_most_there_is() {
+    fn huge_quantities_saturate() {
         for text in ["999999999999999999999999999999", "99999999Ei", "1e30"] {
             assert_eq!(
                 text.parse::<Quantity>().unwrap().rounded_up(),

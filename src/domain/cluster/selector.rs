@@ -52,7 +52,7 @@ pub enum Operator {
 }
 
 /// The only supported node field. Source: Kubernetes, "Assigning Pods to Nodes".
-const NAME: &str = "metadata.name";
+const NAME_FIELD: &str = "metadata.name";
 
 impl Affinity {
     /// Returns `true` if a node with this name and these labels matches.
@@ -64,7 +64,7 @@ impl Affinity {
 impl Term {
     fn fits(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
         let is_empty = self.labels.is_empty() && self.fields.is_empty();
-        let is_named = |one: &Requirement| one.key == NAME && one.is_met(Some(name));
+        let is_named = |one: &Requirement| one.key == NAME_FIELD && one.is_met(Some(name));
         let of_label = |one: &Requirement| one.is_met(labels.get(&one.key).map(String::as_str));
         !is_empty && self.labels.iter().all(of_label) && self.fields.iter().all(is_named)
     }
@@ -94,7 +94,7 @@ impl Requirement {
 
 impl Operator {
     /// Parses the Kubernetes name of an operator.
-    pub fn of(word: &str) -> Self {
+    pub fn parse(word: &str) -> Self {
         match word {
             "In" => Self::In,
             "NotIn" => Self::NotIn,
@@ -114,7 +114,7 @@ mod tests {
     fn requirement(key: &str, operator: &str, values: &[&str]) -> Requirement {
         Requirement {
             key: key.to_owned(),
-            operator: Operator::of(operator),
+            operator: Operator::parse(operator),
             values: values.iter().map(|one| (*one).to_owned()).collect(),
         }
     }
@@ -143,7 +143,7 @@ mod tests {
         let node = |terms| Affinity { terms }.fits("node-a", &BTreeMap::new());
         let named = |name| Term {
             labels: Vec::new(),
-            fields: vec![requirement(NAME, "In", &[name])],
+            fields: vec![requirement(NAME_FIELD, "In", &[name])],
         };
         assert!(node(vec![named("node-b"), named("node-a")]));
         assert!(!node(vec![named("node-b")]));

@@ -66,7 +66,7 @@ impl Taint {
 
 impl Toleration {
     /// Tolerates every taint with this key.
-    pub fn of_key(key: &str) -> Self {
+    pub fn for_key(key: &str) -> Self {
         Self {
             key: key.to_owned(),
             operator: TaintOperator::Exists,
@@ -97,7 +97,7 @@ impl Effect {
     }
 
     /// Parses the Kubernetes name of an effect.
-    pub fn of(word: &str) -> Option<Self> {
+    pub fn parse(word: &str) -> Option<Self> {
         [Self::NoSchedule, Self::PreferNoSchedule, Self::NoExecute]
             .into_iter()
             .find(|effect| effect.as_str() == word)

@@ -4,16 +4,16 @@ use super::*;
 
 const OURS: &str = "system:serviceaccount:octavo-system:octavo-agent";
 
-fn rule() -> Rule {
-    Rule {
+fn rule() -> AcceptanceRule {
+    AcceptanceRule {
         account: "octavo-system/octavo-agent".parse().unwrap(),
         audience: "octavo".parse().unwrap(),
     }
 }
 
 /// Review of a valid token of an agent on `node-a`.
-fn good() -> Review {
-    Review {
+fn good() -> AgentTokenReview {
+    AgentTokenReview {
         authenticated: true,
         error: String::new(),
         username: OURS.to_owned(),
@@ -24,17 +24,17 @@ fn good() -> Review {
 
 #[test]
 fn an_agents_token_speaks_for_the_node_that_its_pod_is_on() {
-    assert_eq!(rule().judge(&good()).unwrap().as_str(), "node-a");
-    let several = Review {
+    assert_eq!(rule().authenticate(&good()).unwrap().as_str(), "node-a");
+    let several = AgentTokenReview {
         audiences: vec!["other".to_owned(), "octavo".to_owned()],
         ..good()
     };
-    assert_eq!(rule().judge(&several).unwrap().as_str(), "node-a");
+    assert_eq!(rule().authenticate(&several).unwrap().as_str(), "node-a");
 }
 
 #[test]
-fn whatever_is_missing_in_a_review_is_a_refusal_with_its_reason() {
-    type Spoil = fn(&mut Review);
+fn incomplete_review_is_rejected_with_reason() {
+    type Spoil = fn(&mut AgentTokenReview);
     let table: [(Spoil, &str); 12] = [
         (|it| it.authenticated = false, "it gives no reason"),
         (
@@ -70,24 +70,24 @@ fn whatever_is_missing_in_a_review_is_a_refusal_with_its_reason() {
     for (spoil, said) in table {
         let mut review = good();
         spoil(&mut review);
-        let denial = rule().judge(&review).unwrap_err().to_string();
+        let denial = rule().authenticate(&review).unwrap_err().to_string();
         assert!(denial.contains(said), "{review:?}: {denial}");
     }
 }
 
 #[test]
 fn a_reason_of_the_api_server_is_shortened() {
-    let long = Review {
+    let long = AgentTokenReview {
         error: "x".repeat(100_000),
-        ..Review::default()
+        ..AgentTokenReview::default()
     };
-    let denial = rule().judge(&long).unwrap_err().to_string();
+    let denial = rule().authenticate(&long).unwrap_err().to_string();
     assert!(denial.len() < 300, "{}", denial.len());
 }
 
 #[test]
-fn only_what_looks_like_a_signed_token_is_one() {
-    let long = format!("a.b.{}", "c".repeat(LONGEST_TOKEN));
+fn only_three_part_tokens_are_accepted() {
+    let long = format!("a.b.{}", "c".repeat(MAX_TOKEN_BYTES));
     for (text, error) in [
         ("", TokenError::Empty),
         (&long, TokenError::TooLong),
@@ -103,7 +103,7 @@ fn only_what_looks_like_a_signed_token_is_one() {
         assert_eq!(found, error, "{text:?}");
         assert!(text.is_empty() || !found.to_string().contains(text));
     }
-    let longest = &long[..LONGEST_TOKEN];
+    let longest = &long[..MAX_TOKEN_BYTES];
     assert_eq!(longest.parse::<Token>().unwrap().expose(), longest);
 }
 
@@ -134,20 +134,20 @@ fn accounts_and_audiences_are_named_as_the_cluster_names_them() {
 }
 
 #[test]
-fn people_have_tokens_of_other_kinds_and_no_spaces_in_them() {
+fn opaque_tokens_are_accepted_without_spaces() {
     for text in ["eyJh.Ey_x.s-G", "sha256~Abc-_x", "abc/+d==", "x"] {
-        assert_eq!(Token::of_any_kind(text).unwrap().expose(), text);
+        assert_eq!(Token::parse_opaque(text).unwrap().expose(), text);
     }
-    let long = "x".repeat(LONGEST_TOKEN + 1);
+    let long = "x".repeat(MAX_TOKEN_BYTES + 1);
     for (text, error) in [
         ("", TokenError::Empty),
         (long.as_str(), TokenError::TooLong),
-        ("a b", TokenError::Odd),
-        ("a\n", TokenError::Odd),
-        ("==", TokenError::Odd),
-        ("a=b", TokenError::Odd),
-        ("ä", TokenError::Odd),
+        ("a b", TokenError::InvalidCharacters),
+        ("a\n", TokenError::InvalidCharacters),
+        ("==", TokenError::InvalidCharacters),
+        ("a=b", TokenError::InvalidCharacters),
+        ("ä", TokenError::InvalidCharacters),
     ] {
-        assert_eq!(Token::of_any_kind(text), Err(error), "{text:?}");
+        assert_eq!(Token::parse_opaque(text), Err(error), "{text:?}");
     }
 }

@@ -1,11 +1,11 @@
 //! Checks of AMD's driver and its device files.
 
-use super::drivers::{Maker, Standing};
+use super::drivers::{DriverStatus, VendorDriver};
 use super::facts::Facts;
-use super::{Check, Finding, Subject, listed};
+use super::{Check, Finding, Subject, format_list};
 use crate::domain::inventory::Vendor;
 
-pub(super) const AMD: Maker = Maker {
+pub(super) const AMD: VendorDriver = VendorDriver {
     vendor: Vendor::Amd,
     name: "AMD",
     check: Check::AmdDriver,
@@ -15,32 +15,32 @@ pub(super) const AMD: Maker = Maker {
 };
 
 /// Device file of compute access; without it `ROCm` does not work.
-const KFD: &str = "kfd";
+const KFD_DEVICE_FILE: &str = "kfd";
 
 pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
-    let standing = AMD.standing(facts);
+    let standing = AMD.status(facts);
     let files = files(facts, &standing);
     vec![standing.finding, files]
 }
 
 /// Remedy for missing device files.
-const MISSING: &str = "the kernel makes them with the devices: it needs CONFIG_HSA_AMD for kfd (some systems for containers lack it); elsewhere than on \
+const MISSING_FILES_REMEDY: &str = "the kernel makes them with the devices: it needs CONFIG_HSA_AMD for kfd (some systems for containers lack it); elsewhere than on \
                        the host name the host's folder with --dev-root";
 /// Remedy for an unreadable KFD topology.
-const UNREADABLE: &str = "its files are everybody's to read: run this as root, or see who has changed their mode, or what keeps this program from \
+const UNREADABLE_TOPOLOGY_REMEDY: &str = "its files are everybody's to read: run this as root, or see who has changed their mode, or what keeps this program from \
                           sysfs (SELinux, AppArmor, a mount of the container that hides it)";
 
 /// Reason why the KFD topology is unknown.
-fn untold<'a>(facts: &'a Facts<'_>) -> Option<&'a str> {
-    facts.traces.as_ref().ok()?.kfd_untold.as_deref()
+fn kfd_error<'a>(facts: &'a Facts<'_>) -> Option<&'a str> {
+    facts.traces.as_ref().ok()?.kfd_error.as_deref()
 }
 
-fn files(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
+fn files(facts: &Facts<'_>, standing: &DriverStatus<'_>) -> Finding {
     let check = Check::AmdDeviceFiles;
     if standing.devices.is_empty() {
-        return check.not_applicable(AMD.nothing());
+        return check.not_applicable(AMD.no_devices_evidence());
     }
-    if !standing.works() {
+    if !standing.is_working() {
         return check.not_applicable("the driver, which has them, is not known to be loaded");
     }
     let files = match &facts.files {
@@ -54,30 +54,33 @@ fn files(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
         .filter_map(|device| device.amd.as_ref());
     let parts = told.flat_map(|amd| &amd.partitions);
     let renders = parts.map(|part| format!("dri/renderD{}", part.render_minor));
-    let wanted: Vec<String> = [KFD.to_owned()].into_iter().chain(renders).collect();
+    let wanted: Vec<String> = [KFD_DEVICE_FILE.to_owned()]
+        .into_iter()
+        .chain(renders)
+        .collect();
     let (there, missing): (Vec<String>, Vec<String>) =
         wanted.into_iter().partition(|name| files.0.contains(name));
     if missing.is_empty() {
-        return match untold(facts) {
+        return match kfd_error(facts) {
             // The KFD topology is unknown, so more files could be missing.
             Some(why) => check.warning(
                 Subject::Node,
                 format!(
                     "{dev} has {}; {}/class/kfd cannot be read: {why}",
-                    listed(&there),
+                    format_list(&there),
                     facts.roots.sys
                 ),
-                UNREADABLE,
+                UNREADABLE_TOPOLOGY_REMEDY,
             ),
-            None => check.ok(Subject::Node, format!("{dev} has {}", listed(&there))),
+            None => check.ok(Subject::Node, format!("{dev} has {}", format_list(&there))),
         };
     }
     let sys = &facts.roots.sys;
     let nodes = facts.traces.as_ref().map(|traces| traces.kfd_nodes);
-    let (topology, first) = match (untold(facts), nodes) {
+    let (topology, first) = match (kfd_error(facts), nodes) {
         (Some(why), _) => (
             format!("; {sys}/class/kfd cannot be read: {why}"),
-            format!("{UNREADABLE}. Then: "),
+            format!("{UNREADABLE_TOPOLOGY_REMEDY}. Then: "),
         ),
         (None, Ok(0)) => (
             format!("; {sys}/class/kfd shows no topology"),
@@ -87,7 +90,7 @@ fn files(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
     };
     check.failing(
         Subject::Node,
-        format!("{dev} has no {}{topology}", listed(&missing)),
-        &format!("{first}{MISSING}"),
+        format!("{dev} has no {}{topology}", format_list(&missing)),
+        &format!("{first}{MISSING_FILES_REMEDY}"),
     )
 }

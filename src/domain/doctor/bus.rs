@@ -2,30 +2,30 @@
 
 use std::collections::BTreeMap;
 
-use super::facts::{Facts, bound};
+use super::facts::{Facts, bound_driver};
 use super::{Check, Finding, Subject};
 use crate::domain::inventory::{Condition, Device, Identity, NvmlState, Vendor};
 
 /// Linux' own drivers for NVIDIA GPUs, which prevent NVIDIA's driver from binding.
-const NOUVEAU: [&str; 2] = ["nouveau", "nova_core"];
+const NOUVEAU_DRIVERS: [&str; 2] = ["nouveau", "nova_core"];
 
 pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
-    let mut all = vec![there(facts)];
+    let mut all = vec![accelerators_finding(facts)];
     let devices = &facts.inventory.devices;
     let strangers = devices
         .iter()
         // Without an address its ids are unknown too; the health check reports the reason.
         .filter(|device| device.identity == Identity::Unknown && !device.pci.is_unreported());
-    all.extend(strangers.map(stranger));
+    all.extend(strangers.map(unidentified_finding));
     if devices.is_empty() {
         let evidence = "there is nothing that a driver could be bound to";
         all.push(Check::KernelDriver.not_applicable(evidence));
     }
-    all.extend(devices.iter().map(|device| binding(facts, device)));
+    all.extend(devices.iter().map(|device| driver_finding(facts, device)));
     all
 }
 
-fn there(facts: &Facts<'_>) -> Finding {
+fn accelerators_finding(facts: &Facts<'_>) -> Finding {
     let check = Check::Accelerators;
     let devices = &facts.inventory.devices;
     let folder = format!("{}/bus/pci/devices", facts.roots.sys);
@@ -33,7 +33,7 @@ fn there(facts: &Facts<'_>) -> Finding {
         return check.unknown(Subject::Node, format!("{folder} cannot be read: {error}"));
     }
     if devices.is_empty() {
-        return nothing(facts);
+        return no_device_finding(facts);
     }
     let mut types: BTreeMap<String, usize> = BTreeMap::new();
     for device in devices {
@@ -46,7 +46,7 @@ fn there(facts: &Facts<'_>) -> Finding {
 }
 
 /// Finding for a node without known devices. The check does not apply only if the bus was read completely.
-fn nothing(facts: &Facts<'_>) -> Finding {
+fn no_device_finding(facts: &Facts<'_>) -> Finding {
     let check = Check::Accelerators;
     let folder = format!("{}/bus/pci/devices", facts.roots.sys);
     match (&facts.inventory.nvml, &facts.traces) {
@@ -70,7 +70,7 @@ fn nothing(facts: &Facts<'_>) -> Finding {
     }
 }
 
-fn stranger(device: &Device) -> Finding {
+fn unidentified_finding(device: &Device) -> Finding {
     let ids = device.pci_ids;
     let class = ids.class.map(|class| format!(", class {class:06x}"));
     let evidence = format!(
@@ -86,7 +86,7 @@ fn stranger(device: &Device) -> Finding {
     Check::Accelerators.warning(Subject::Device(device.pci), evidence, remedy)
 }
 
-fn binding(facts: &Facts<'_>, device: &Device) -> Finding {
+fn driver_finding(facts: &Facts<'_>, device: &Device) -> Finding {
     let check = Check::KernelDriver;
     let subject = Subject::Device(device.pci);
     let file = format!("{}/bus/pci/devices/*/driver", facts.roots.sys);
@@ -96,7 +96,7 @@ fn binding(facts: &Facts<'_>, device: &Device) -> Finding {
         Vendor::Aws => Some("neuron"),
         Vendor::Other(_) => None,
     };
-    match (&device.condition, bound(device), expected) {
+    match (&device.condition, bound_driver(device), expected) {
         (Condition::Working, ..) => check.ok(subject, "its driver answers"),
         (Condition::Failing { .. }, ..) if device.pci.is_unreported() => {
             let evidence = "NVML counts it and reports no PCI address for it, and no PCI function stands for it";
@@ -107,7 +107,7 @@ fn binding(facts: &Facts<'_>, device: &Device) -> Finding {
             subject,
             format!("{driver} is bound: it is set aside for a virtual machine, and no container of this node gets it ({file})"),
         ),
-        (Condition::PciOnly { .. }, Some(driver), Some("nvidia")) if NOUVEAU.contains(&driver) => {
+        (Condition::PciOnly { .. }, Some(driver), Some("nvidia")) if NOUVEAU_DRIVERS.contains(&driver) => {
             let evidence = format!("{driver} is bound, and NVIDIA's driver cannot be ({file})");
             let remedy = "install NVIDIA's driver, which puts nouveau on the list of modules that are not loaded \
                           (modprobe.d: `blacklist nouveau`, `options nouveau modeset=0`), and reboot";

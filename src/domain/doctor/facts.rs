@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::domain::accelerators::Catalogue;
+use crate::domain::accelerators::Catalog;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Device, Inventory, Vendor};
 
 /// Gathered information, or the reason why it is not available.
-pub type Told<T> = Result<T, String>;
+pub type Observed<T> = Result<T, String>;
 
 /// Gathered facts about a node.
 #[derive(Debug, Clone)]
@@ -17,26 +17,26 @@ pub struct Facts<'a> {
     /// True if the inventory is a recording, which cannot answer further queries.
     pub is_recorded: bool,
     /// Catalog that resolves manual type overrides.
-    pub catalogue: &'a Catalogue,
+    pub catalogue: &'a Catalog,
     /// Paths that were examined.
     pub roots: Roots,
     /// Driver information in sysfs.
-    pub traces: Told<Traces>,
+    pub traces: Observed<DriverTraces>,
     /// Existing device files.
-    pub files: Told<Files>,
+    pub files: Observed<DeviceFiles>,
     /// Device file of each GPU instance and compute instance that has a driver minor number, as a path below the
     /// device directory.
-    pub instance_files: Told<InstanceFiles>,
+    pub instance_files: Observed<InstanceFiles>,
     /// Control groups of pods, which determine whether containers retain their device files.
-    pub groups: Told<Groups>,
+    pub groups: Observed<ControlGroups>,
     /// Processes on the machine.
-    pub processes: Told<Processes>,
+    pub processes: Observed<Processes>,
     /// Progress of the node's layout; `None` if no agent has ever changed its devices.
-    pub layout: Told<Option<Layout>>,
+    pub layout: Observed<Option<LayoutProgress>>,
     /// State of the kubelet; `None` if none has ever run.
-    pub kubelet: Told<Option<Kubelet>>,
+    pub kubelet: Observed<Option<Kubelet>>,
     /// Labels of the node or of a feature file; `None` if there are none.
-    pub labels: Told<Option<FeatureLabels>>,
+    pub labels: Observed<Option<FeatureLabels>>,
 }
 
 /// Examined paths, as displayed to users.
@@ -56,26 +56,26 @@ pub struct Roots {
 
 /// Driver information in sysfs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Traces {
+pub struct DriverTraces {
     /// True if the directory of PCI functions is readable.
     pub has_bus: bool,
     /// Loaded kernel modules related to accelerators, with their versions if they have one.
     pub modules: BTreeMap<String, Option<String>>,
     /// Modules whose state is unknown, with the reason.
-    pub untold: BTreeMap<String, String>,
+    pub unknown_modules: BTreeMap<String, String>,
     /// Numbers of the devices that the Neuron driver reports.
     pub neuron: BTreeSet<u32>,
     /// Number of nodes in KFD's topology.
     pub kfd_nodes: usize,
     /// Reason why KFD's topology is unknown.
-    pub kfd_untold: Option<String>,
+    pub kfd_error: Option<String>,
     /// Modules available for the running kernel, loaded or not; `None` if unknown.
-    pub installed: Option<Installed>,
+    pub installed: Option<AvailableModules>,
 }
 
 /// Kernel modules available for loading.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Installed {
+pub struct AvailableModules {
     /// File that lists them.
     pub place: String,
     /// Accelerator drivers among them.
@@ -84,18 +84,18 @@ pub struct Installed {
 
 /// Control groups of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Groups {
+pub struct ControlGroups {
     /// Version of control groups.
-    pub version: GroupVersion,
+    pub version: CgroupVersion,
     /// Manager of pods' control groups; `None` if there are no pod control groups.
-    pub pods: Option<PodGroups>,
+    pub pods: Option<PodCgroupManager>,
     /// NVIDIA device files without a link in `/dev/char`, by which systemd finds device files.
-    pub unlinked: Told<Vec<String>>,
+    pub unlinked: Observed<Vec<String>>,
 }
 
 /// Version of control groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GroupVersion {
+pub enum CgroupVersion {
     /// cgroup v1: one hierarchy per controller.
     One,
     /// cgroup v2: a single hierarchy.
@@ -104,7 +104,7 @@ pub enum GroupVersion {
 
 /// Manager of pods' control groups. Source: Kubernetes, "Container Runtimes", cgroup drivers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PodGroups {
+pub enum PodCgroupManager {
     /// systemd, on behalf of the container runtime: `kubepods.slice`.
     Systemd,
     /// The container runtime itself: `kubepods`.
@@ -122,7 +122,7 @@ pub struct Processes {
 
 /// Progress of a node towards its desired layout.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Layout {
+pub struct LayoutProgress {
     /// True if a running agent reports this; otherwise it comes from files that an agent left.
     pub is_agent: bool,
     /// Name of the layout; `None` if none is chosen.
@@ -150,7 +150,7 @@ pub struct LayoutDevice {
 
 /// Names of accelerator device files relative to the device directory, such as `nvidiactl` and `dri/renderD128`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Files(pub BTreeSet<String>);
+pub struct DeviceFiles(pub BTreeSet<String>);
 
 /// Device files by device, GPU instance and, for compute instances, compute instance.
 pub type InstanceFiles = BTreeMap<(PciAddress, u32, Option<u32>), String>;
@@ -159,13 +159,13 @@ pub type InstanceFiles = BTreeMap<(PciAddress, u32, Option<u32>), String>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kubelet {
     /// Resources registered by device plugins, from the kubelet's checkpoint.
-    pub registered: Told<Registered>,
+    pub registered: Observed<RegisteredResources>,
     /// Allocatable device ids by resource. `None`: this kubelet does not report them.
-    pub allocatable: Told<Option<BTreeMap<String, BTreeSet<String>>>>,
+    pub allocatable: Observed<Option<BTreeMap<String, BTreeSet<String>>>>,
     /// DRA drivers that allocate devices to claims, according to their directories.
-    pub claim_drivers: Told<BTreeSet<String>>,
+    pub claim_drivers: Observed<BTreeSet<String>>,
     /// Sockets of device plugins, including those without a listener.
-    pub sockets: Told<BTreeSet<String>>,
+    pub sockets: Observed<BTreeSet<String>>,
 }
 
 impl Kubelet {
@@ -176,7 +176,7 @@ impl Kubelet {
 }
 
 /// Number of healthy devices by registered resource.
-pub type Registered = BTreeMap<String, usize>;
+pub type RegisteredResources = BTreeMap<String, usize>;
 
 /// Labels of the node or of a feature file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -202,18 +202,18 @@ impl FeatureLabels {
 
 /// State of a kernel module.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Loaded {
+pub(super) enum ModuleState {
     /// Loaded, with the evidence.
     Yes(String),
     /// Not loaded, with the evidence.
     No(String),
     /// Unknown, with the reason.
-    Untold(String),
+    Unknown(String),
 }
 
 impl Facts<'_> {
     /// Devices of a vendor that this machine can use: excludes those passed through to virtual machines.
-    pub(super) fn here(&self, vendor: Vendor) -> Vec<&Device> {
+    pub(super) fn usable_devices(&self, vendor: Vendor) -> Vec<&Device> {
         let all = self.inventory.devices.iter();
         let of_vendor = all.filter(|device| device.vendor == vendor);
         of_vendor
@@ -222,14 +222,14 @@ impl Facts<'_> {
     }
 
     /// Number of devices that a vendor's driver reports independently of the bus.
-    pub(super) fn told(&self, vendor: Vendor) -> usize {
+    pub(super) fn driver_device_count(&self, vendor: Vendor) -> usize {
         let neuron = self.inventory.neuron.as_ref();
         let neuron = neuron.filter(|_| vendor == Vendor::Aws);
         neuron.map_or(0, |neuron| neuron.devices.len())
     }
 
     /// State of a kernel module that drives `devices`.
-    pub(super) fn loaded(&self, module: &str, devices: &[&Device]) -> Loaded {
+    pub(super) fn module_state(&self, module: &str, devices: &[&Device]) -> ModuleState {
         let folder = format!("{}/module/{module}", self.roots.sys);
         let version = self
             .traces
@@ -237,37 +237,37 @@ impl Facts<'_> {
             .map(|traces| traces.modules.get(module));
         if let Ok(Some(version)) = version {
             let version = version.as_deref().unwrap_or("it tells no version");
-            return Loaded::Yes(format!("{folder}: {version}"));
+            return ModuleState::Yes(format!("{folder}: {version}"));
         }
         let bound = devices
             .iter()
-            .filter(|device| bound(device) == Some(module));
+            .filter(|device| bound_driver(device) == Some(module));
         let bound = bound.count();
         if bound > 0 {
             let all = devices.len();
-            return Loaded::Yes(format!(
+            return ModuleState::Yes(format!(
                 "the kernel driver {module} is bound to {bound} of {all}"
             ));
         }
-        if devices.iter().any(|device| answers(device)) {
-            return Loaded::Yes("its devices answer".to_owned());
+        if devices.iter().any(|device| is_driver_answering(device)) {
+            return ModuleState::Yes("its devices answer".to_owned());
         }
         let untold = self.traces.as_ref().ok();
-        if let Some(why) = untold.and_then(|traces| traces.untold.get(module)) {
-            return Loaded::Untold(format!("cannot look at {folder}: {why}"));
+        if let Some(why) = untold.and_then(|traces| traces.unknown_modules.get(module)) {
+            return ModuleState::Unknown(format!("cannot look at {folder}: {why}"));
         }
         match version {
-            Ok(_) => Loaded::No(format!("there is no {folder}{}", self.installed(module))),
+            Ok(_) => ModuleState::No(format!("there is no {folder}{}", self.installed(module))),
             // A recording contains the driver that was bound.
-            Err(_) if devices.iter().all(|device| bound_to_nothing(device)) => {
-                Loaded::No("no kernel driver is bound to any of them".to_owned())
+            Err(_) if devices.iter().all(|device| has_no_driver(device)) => {
+                ModuleState::No("no kernel driver is bound to any of them".to_owned())
             }
-            Err(why) => Loaded::Untold(why.clone()),
+            Err(why) => ModuleState::Unknown(why.clone()),
         }
     }
 
     /// Returns `true` if a module is available for loading; `None` if unknown.
-    pub(super) fn is_installed(&self, module: &str) -> Option<bool> {
+    pub(super) fn is_module_available(&self, module: &str) -> Option<bool> {
         let installed = self.traces.as_ref().ok()?.installed.as_ref()?;
         Some(installed.modules.contains(module))
     }
@@ -276,16 +276,20 @@ impl Facts<'_> {
     fn installed(&self, module: &str) -> String {
         let installed = self.traces.as_ref().ok();
         let installed = installed.and_then(|traces| traces.installed.as_ref());
-        match (installed, self.is_installed(module)) {
-            (Some(Installed { place, .. }), Some(true)) => format!(", though {place} has it"),
-            (Some(Installed { place, .. }), Some(false)) => format!(", and {place} has none"),
+        match (installed, self.is_module_available(module)) {
+            (Some(AvailableModules { place, .. }), Some(true)) => {
+                format!(", though {place} has it")
+            }
+            (Some(AvailableModules { place, .. }), Some(false)) => {
+                format!(", and {place} has none")
+            }
             (None, _) | (_, None) => String::new(),
         }
     }
 }
 
 /// Kernel driver bound to a device without a driver library.
-pub(super) fn bound(device: &Device) -> Option<&str> {
+pub(super) fn bound_driver(device: &Device) -> Option<&str> {
     match &device.condition {
         Condition::PciOnly { kernel_driver } => kernel_driver.as_deref(),
         Condition::Working | Condition::Failing { .. } => None,
@@ -293,13 +297,13 @@ pub(super) fn bound(device: &Device) -> Option<&str> {
 }
 
 /// Returns `true` if the driver answers for the device, or at least lists it.
-fn answers(device: &Device) -> bool {
+fn is_driver_answering(device: &Device) -> bool {
     match &device.condition {
         Condition::Working | Condition::Failing { .. } => true,
         Condition::PciOnly { .. } => false,
     }
 }
 
-fn bound_to_nothing(device: &Device) -> bool {
-    !answers(device) && bound(device).is_none()
+fn has_no_driver(device: &Device) -> bool {
+    !is_driver_answering(device) && bound_driver(device).is_none()
 }

@@ -5,12 +5,11 @@ use super::neuron;
 use super::nvidia::NVIDIA;
 use super::{Check, Finding, Subject};
 use crate::domain::inventory::{
-    Complaint, Condition, Device, DeviceState, Gravity, NeuronDevice, NeuronState, NvmlState,
-    Vendor,
+    Condition, Device, DeviceState, Issue, NeuronDevice, NeuronState, NvmlState, Severity, Vendor,
 };
 
 /// First Neuron driver release whose files are all readable without root; earlier ones restrict some of them.
-const OPEN_TO_ALL: (u64, u64) = (2, 28);
+const FIRST_WORLD_READABLE_RELEASE: (u64, u64) = (2, 28);
 
 pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     let inventory = facts.inventory;
@@ -39,17 +38,19 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
 fn health(device: &Device, nvml: &NvmlState) -> Finding {
     let check = Check::DeviceHealth;
     let subject = Subject::Device(device.pci);
-    let mut said = device.complaints();
-    said.sort_by_key(|complaint: &Complaint| std::cmp::Reverse(complaint.gravity));
+    let mut said = device.issues();
+    said.sort_by_key(|complaint: &Issue| std::cmp::Reverse(complaint.gravity));
     let said: Vec<String> = said.into_iter().map(|complaint| complaint.text).collect();
     let said = said.join("; ");
-    match (device.gravity(nvml), device.state(nvml)) {
-        (Some(Gravity::Bad), state) => check.failing(subject, said, remedy(state, device.vendor)),
-        (Some(Gravity::Notice | Gravity::Note), DeviceState::Stale) => check.unknown(
+    match (device.severity(nvml), device.state(nvml)) {
+        (Some(Severity::Critical), state) => {
+            check.failing(subject, said, remedy(state, device.vendor))
+        }
+        (Some(Severity::Warning | Severity::Note), DeviceState::Stale) => check.unknown(
             subject,
             "the driver does not answer any more: what is known was read before",
         ),
-        (Some(Gravity::Notice | Gravity::Note), state) => {
+        (Some(Severity::Warning | Severity::Note), state) => {
             check.warning(subject, said, remedy(state, device.vendor))
         }
         (None, _) if said.is_empty() => check.ok(subject, "it says nothing bad of itself"),
@@ -87,7 +88,7 @@ fn remedy(state: DeviceState, vendor: Vendor) -> &'static str {
         DeviceState::Partial
         | DeviceState::Stale
         | DeviceState::Passthrough
-        | DeviceState::Unread
+        | DeviceState::NotRead
         | DeviceState::NoDriver => {
             "nothing, as long as jobs run: what could not be read is left out"
         }
@@ -98,7 +99,7 @@ fn remedy(state: DeviceState, vendor: Vendor) -> &'static str {
 pub(super) fn health_of_neuron(device: &NeuronDevice, release: Option<(u64, u64)>) -> Finding {
     let check = Check::DeviceHealth;
     let subject = Subject::Neuron(device.number);
-    let said = device.complaints().into_iter();
+    let said = device.issues().into_iter();
     let said: Vec<String> = said.map(|complaint| complaint.text).collect();
     let said = said.join("; ");
     match device.state() {
@@ -111,7 +112,7 @@ pub(super) fn health_of_neuron(device: &NeuronDevice, release: Option<(u64, u64)
             check.warning(subject, said, remedy)
         }
         NeuronState::Partial => check.warning(subject, said, remedy_of_partial(device, release)),
-        NeuronState::Untold => check.unknown(subject, "its driver tells nothing of its health"),
+        NeuronState::Unknown => check.unknown(subject, "its driver tells nothing of its health"),
         NeuronState::Ok => match device.unhealthy {
             Some(_) => check.ok(subject, "the driver says no part is unhealthy"),
             None => check.ok(
@@ -126,7 +127,7 @@ fn remedy_of_partial(device: &NeuronDevice, release: Option<(u64, u64)>) -> &'st
     let mut problems = device.problems.iter();
     let is_refused = problems.any(|problem| problem.error.contains("Permission denied"));
     match (is_refused, release) {
-        (true, Some(release)) if release < OPEN_TO_ALL => {
+        (true, Some(release)) if release < FIRST_WORLD_READABLE_RELEASE => {
             "run as root: drivers before 2.28 let nobody else read some of it"
         }
         (true, _) => "run as root: nobody else may read some of it",
@@ -138,7 +139,7 @@ fn remedy_of_partial(device: &NeuronDevice, release: Option<(u64, u64)>) -> &'st
 
 fn processes(facts: &Facts<'_>) -> Finding {
     let check = Check::Processes;
-    if !NVIDIA.standing(facts).works() {
+    if !NVIDIA.status(facts).is_working() {
         return check.not_applicable(
             "no NVIDIA driver is known to be loaded, and it is asked for no other",
         );

@@ -2,20 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use super::allocatable::{self, AllocatableIds, OfferComparison};
 use super::amd::AMD;
-use super::drivers::Maker;
+use super::drivers::VendorDriver;
 use super::facts::{Facts, Kubelet};
 use super::neuron::NEURON;
 use super::nvidia::NVIDIA;
-use super::offered::{self, Comparison, Offered};
-use super::shared;
-use super::{Check, Finding, Subject, listed};
+use super::owners;
+use super::{Check, Finding, Subject, format_list};
 use crate::domain::inventory::Vendor;
 
 /// Path of a vendor's devices to pods.
 #[derive(Debug, Clone, Copy)]
-struct Path {
-    maker: Maker,
+struct VendorPath {
+    maker: VendorDriver,
     /// Prefix of its resources.
     resources: &'static str,
     /// Substrings that identify its device plugins' sockets, by any author.
@@ -28,8 +28,8 @@ struct Path {
     reload: &'static str,
 }
 
-const PATHS: [Path; 3] = [
-    Path {
+const VENDOR_PATHS: [VendorPath; 3] = [
+    VendorPath {
         maker: NVIDIA,
         resources: "nvidia.com/",
         sockets: &["nvidia", "octavo-"],
@@ -39,7 +39,7 @@ const PATHS: [Path; 3] = [
         reload: "look at the log of the device plugin's pod on this node and delete the pod, which then looks anew; after a change of partitions \
                  its MIG_STRATEGY has to be mixed or single",
     },
-    Path {
+    VendorPath {
         maker: NEURON,
         resources: "aws.amazon.com/neuron",
         sockets: &["neuron"],
@@ -49,7 +49,7 @@ const PATHS: [Path; 3] = [
         reload: "look at the log of the plugin's pod on this node, and delete the pod. aws.amazon.com/neuroncore counts logical cores: where a tool \
                  expects twice as many, it counts physical ones",
     },
-    Path {
+    VendorPath {
         maker: AMD,
         resources: "amd.com/",
         sockets: &["amd"],
@@ -70,16 +70,16 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     let everywhere = |evidence: &str| CHECKS.map(|check| check.not_applicable(evidence)).to_vec();
     // Without data from the kubelet, Node labels report time-slicing.
     let turns = |mut all: Vec<Finding>| {
-        if let Some(said) = shared::by_labels(facts) {
+        if let Some(said) = owners::time_slicing_from_labels(facts) {
             all.retain(|finding| finding.check != Check::TimeSlicing);
             all.push(said);
         }
         all
     };
-    let working = PATHS
+    let working = VENDOR_PATHS
         .iter()
-        .filter(|path| path.maker.standing(facts).works());
-    let working: Vec<&Path> = working.collect();
+        .filter(|path| path.maker.status(facts).is_working());
+    let working: Vec<&VendorPath> = working.collect();
     if working.is_empty() {
         return everywhere(
             "there is no device whose driver is known to be loaded, so there is nothing to give out",
@@ -100,15 +100,17 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     let plugins = working.iter().map(|path| plugin(path, facts, kubelet));
     let mut all: Vec<Finding> = plugins.collect();
     all.extend(working.iter().map(|path| allocatable(path, facts, kubelet)));
-    let claimed = working.iter().filter_map(|path| both(path, facts, kubelet));
-    all.extend(shared::owners(facts, kubelet, claimed.collect()));
-    all.push(shared::time_slicing(facts, kubelet));
+    let claimed = working
+        .iter()
+        .filter_map(|path| plugin_and_claims_finding(path, facts, kubelet));
+    all.extend(owners::owners(facts, kubelet, claimed.collect()));
+    all.push(owners::time_slicing(facts, kubelet));
     all
 }
 
 /// Number of units of each resource of a vendor: from the kubelet's allocatable resources, otherwise from its
 /// registrations.
-fn counts(path: &Path, kubelet: &Kubelet) -> Option<BTreeMap<String, usize>> {
+fn counts(path: &VendorPath, kubelet: &Kubelet) -> Option<BTreeMap<String, usize>> {
     let mut counts = BTreeMap::new();
     let is_its = |name: &&String| name.starts_with(path.resources);
     if let Ok(registered) = &kubelet.registered {
@@ -123,26 +125,34 @@ fn counts(path: &Path, kubelet: &Kubelet) -> Option<BTreeMap<String, usize>> {
     is_told.then_some(counts)
 }
 
-fn subject(path: &Path) -> Subject {
+fn subject(path: &VendorPath) -> Subject {
     Subject::Resource(format!("{}*", path.resources))
 }
 
 /// Finding for a device plugin and a DRA driver on one node, which do not know of each other's allocations.
-fn both(path: &Path, facts: &Facts<'_>, kubelet: &Kubelet) -> Option<Finding> {
+fn plugin_and_claims_finding(
+    path: &VendorPath,
+    facts: &Facts<'_>,
+    kubelet: &Kubelet,
+) -> Option<Finding> {
     let counts = counts(path, kubelet)?;
     counts.values().find(|count| **count > 0)?;
     let names: Vec<String> = counts.keys().cloned().collect();
-    let claimed = claimed(path, facts, kubelet)?;
+    let claimed = claim_driver_evidence(path, facts, kubelet)?;
     let evidence = format!(
         "{claimed}, and a device plugin gives {} out",
-        listed(&names)
+        format_list(&names)
     );
     let remedy = "use one of them on a node, unless each has devices of its own: pods and claims are given the same ones unawares. Take the plugin or the driver off this node \
                   by its DaemonSet's nodeSelector; if the driver is gone, remove its folder";
     Some(Check::ResourceOwners.warning(subject(path), evidence, remedy))
 }
 
-fn claimed(path: &Path, facts: &Facts<'_>, kubelet: &Kubelet) -> Option<String> {
+fn claim_driver_evidence(
+    path: &VendorPath,
+    facts: &Facts<'_>,
+    kubelet: &Kubelet,
+) -> Option<String> {
     let driver = path.claims;
     let folder = &facts.roots.kubelet;
     let is_there = kubelet
@@ -154,7 +164,7 @@ fn claimed(path: &Path, facts: &Facts<'_>, kubelet: &Kubelet) -> Option<String> 
 }
 
 /// Reason why the kubelet's resources are unknown.
-pub(super) fn untold(kubelet: &Kubelet) -> String {
+pub(super) fn unknown_reason(kubelet: &Kubelet) -> String {
     let registered = kubelet.registered.as_ref().err();
     let allocatable = kubelet.allocatable.as_ref().err();
     let said: Vec<&str> = [registered, allocatable]
@@ -168,17 +178,17 @@ pub(super) fn untold(kubelet: &Kubelet) -> String {
     said.join("; ")
 }
 
-fn plugin(path: &Path, facts: &Facts<'_>, kubelet: &Kubelet) -> Finding {
+fn plugin(path: &VendorPath, facts: &Facts<'_>, kubelet: &Kubelet) -> Finding {
     let check = Check::DevicePlugin;
     let subject = subject(path);
     let Some(counts) = counts(path, kubelet) else {
-        return check.unknown(subject, untold(kubelet));
+        return check.unknown(subject, unknown_reason(kubelet));
     };
     if !counts.is_empty() {
         let names: Vec<String> = counts.keys().cloned().collect();
-        return check.ok(subject, format!("kubelet has {}", listed(&names)));
+        return check.ok(subject, format!("kubelet has {}", format_list(&names)));
     }
-    if let Some(claimed) = claimed(path, facts, kubelet) {
+    if let Some(claimed) = claim_driver_evidence(path, facts, kubelet) {
         return check.ok(subject, claimed);
     }
     let folder = &facts.roots.kubelet;
@@ -191,7 +201,7 @@ fn plugin(path: &Path, facts: &Facts<'_>, kubelet: &Kubelet) -> Finding {
     if !sockets.is_empty() {
         let evidence = format!(
             "{evidence}, and a plugin has or had a socket there: {}",
-            listed(&sockets)
+            format_list(&sockets)
         );
         let remedy = "the plugin has not registered since kubelet was started, or is gone: delete its pod on this node, and look at its log";
         return check.failing(subject, evidence, remedy);
@@ -207,11 +217,11 @@ fn plugin(path: &Path, facts: &Facts<'_>, kubelet: &Kubelet) -> Finding {
     }
 }
 
-fn allocatable(path: &Path, facts: &Facts<'_>, kubelet: &Kubelet) -> Finding {
+fn allocatable(path: &VendorPath, facts: &Facts<'_>, kubelet: &Kubelet) -> Finding {
     let check = Check::Allocatable;
     let subject = subject(path);
     let Some(counts) = counts(path, kubelet) else {
-        return check.unknown(subject, untold(kubelet));
+        return check.unknown(subject, unknown_reason(kubelet));
     };
     if counts.is_empty() {
         return check.not_applicable(format!("nobody gives {}* out", path.resources));
@@ -224,27 +234,29 @@ fn allocatable(path: &Path, facts: &Facts<'_>, kubelet: &Kubelet) -> Finding {
     if none.len() == counts.len() {
         let evidence = format!(
             "registered, and none of it is healthy to its plugin: {}",
-            listed(&none)
+            format_list(&none)
         );
         return check.failing(subject, evidence, path.reload);
     }
     let comparison = match path.maker.vendor {
         Vendor::Nvidia => match &kubelet.allocatable {
-            Ok(Some(all)) => offered::nvidia(facts.inventory, &of_nvidia(all)),
-            Ok(None) | Err(_) => Comparison::Untold(untold(kubelet)),
+            Ok(Some(all)) => allocatable::nvidia(facts.inventory, &nvidia_resources(all)),
+            Ok(None) | Err(_) => OfferComparison::Unknown(unknown_reason(kubelet)),
         },
-        Vendor::Aws => offered::neuron(facts, &counts),
-        Vendor::Amd | Vendor::Other(_) => offered::amd(&facts.here(path.maker.vendor), &counts),
+        Vendor::Aws => allocatable::neuron(facts, &counts),
+        Vendor::Amd | Vendor::Other(_) => {
+            allocatable::amd(&facts.usable_devices(path.maker.vendor), &counts)
+        }
     };
     match comparison {
-        Comparison::Same(said) => check.ok(subject, said),
-        Comparison::Differs(said) => check.failing(subject, said, path.reload),
-        Comparison::Untold(why) => check.unknown(subject, why),
+        OfferComparison::Same(said) => check.ok(subject, said),
+        OfferComparison::Differs(said) => check.failing(subject, said, path.reload),
+        OfferComparison::Unknown(why) => check.unknown(subject, why),
     }
 }
 
 /// Resources of NVIDIA only.
-pub(super) fn of_nvidia(all: &Offered) -> Offered {
+pub(super) fn nvidia_resources(all: &AllocatableIds) -> AllocatableIds {
     let its = all
         .iter()
         .filter(|(name, _)| name.starts_with("nvidia.com/"));

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::facts::Facts;
-use super::{Check, Finding, Subject, listed};
-use crate::domain::accelerators::{Given, Naming, TYPE_OVERRIDE};
+use super::{Check, Finding, Subject, format_list};
+use crate::domain::accelerators::{TYPE_OVERRIDE, TypeOverride, TypeSources};
 use crate::domain::inventory::Inventory;
 use crate::domain::labels::{Options, Publication, compile, diff};
 
 /// Keys that state a choice or an allocation, which cannot be derived from the hardware.
-const NOT_OF_THE_HARDWARE: [&str; 3] = ["octavo.dev/layout", "octavo.dev/sharing", TYPE_OVERRIDE];
+const NON_HARDWARE_KEYS: [&str; 3] = ["octavo.dev/layout", "octavo.dev/sharing", TYPE_OVERRIDE];
 
 /// Keys derived from a manual type override. A feature file has these, but not the override itself.
-const OF_THE_NAME: [&str; 4] = [
+const OVERRIDE_DERIVED_KEYS: [&str; 4] = [
     "octavo.dev/type",
     "octavo.dev/sku",
     "octavo.dev/architecture",
@@ -27,7 +27,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
 }
 
 /// Inventory with the manual type override from the labels applied, and the problem with that override, if any.
-fn named<'a>(
+fn apply_override<'a>(
     facts: &Facts<'a>,
     labels: &BTreeMap<String, String>,
 ) -> (Cow<'a, Inventory>, Option<String>) {
@@ -41,15 +41,15 @@ fn named<'a>(
     let Some(name) = label.or_else(of_type) else {
         return (Cow::Borrowed(facts.inventory), None);
     };
-    let given = Given::new(name, facts.catalogue);
-    let naming = Naming {
-        own: Arc::new(facts.catalogue.own().clone()),
-        given: Some(Arc::new(given.clone())),
+    let given = TypeOverride::new(name, facts.catalogue);
+    let naming = TypeSources {
+        overlay_products: Arc::new(facts.catalogue.overlay_products().clone()),
+        type_override: Some(Arc::new(given.clone())),
     };
     let mut named = facts.inventory.clone();
     naming.apply(&mut named);
     let told = given.told(&named);
-    let wrong = (label.is_some() && told.is_trouble).then_some(told.text);
+    let wrong = (label.is_some() && told.needs_attention).then_some(told.text);
     (Cow::Owned(named), wrong)
 }
 
@@ -68,7 +68,7 @@ fn labels(facts: &Facts<'_>) -> Finding {
         nvidia: Publication::Withhold,
         ..Options::default()
     };
-    let (inventory, wrong) = named(facts, &written.labels);
+    let (inventory, wrong) = apply_override(facts, &written.labels);
     let now = compile(&inventory, &options, None).labels;
     let now: BTreeMap<&str, &str> = now.iter().collect();
     let before = written.labels.iter();
@@ -79,8 +79,8 @@ fn labels(facts: &Facts<'_>) -> Finding {
     let is_untold = written.get(TYPE_SOURCE).is_some() && written.get(TYPE_OVERRIDE).is_none();
     let is_of_hardware = |key: &str| {
         let begins = |other: &&str| key.starts_with(*other);
-        let is_of_the_name = is_untold && OF_THE_NAME.iter().any(begins);
-        !is_of_the_name && !NOT_OF_THE_HARDWARE.iter().any(begins)
+        let is_of_the_name = is_untold && OVERRIDE_DERIVED_KEYS.iter().any(begins);
+        !is_of_the_name && !NON_HARDWARE_KEYS.iter().any(begins)
     };
     let changes: Vec<String> = diff(&before, &now, Publication::Withhold)
         .into_iter()
@@ -100,7 +100,7 @@ fn labels(facts: &Facts<'_>) -> Finding {
     }
     let evidence = format!(
         "{place} differs from the hardware (- written, + as it is): {}",
-        listed(&changes)
+        format_list(&changes)
     );
     let layout = facts.layout.as_ref().ok().and_then(Option::as_ref);
     let remedy = if layout.is_some_and(|layout| layout.is_agent) {

@@ -1,9 +1,9 @@
 //! Check that the node is in its desired layout, according to its agent or to state files of an earlier agent.
 
-use super::facts::{Facts, Layout, LayoutDevice};
+use super::facts::{Facts, LayoutDevice, LayoutProgress};
 use super::nvidia::NVIDIA;
-use super::{Check, Finding, Subject, listed};
-use crate::domain::node::LAYOUT;
+use super::{Check, Finding, Subject, format_list};
+use crate::domain::node::LAYOUT_LABEL;
 use crate::domain::reason::Reason;
 
 /// Node label with the progress that the agent reports.
@@ -19,10 +19,10 @@ fn layout(facts: &Facts<'_>) -> Finding {
     let check = Check::Layout;
     let folder = &facts.roots.state;
     let is_known = matches!(facts.layout, Ok(Some(_)));
-    if !is_known && let Some(said) = of_labels(facts) {
+    if !is_known && let Some(said) = finding_from_labels(facts) {
         return said;
     }
-    if !is_known && !NVIDIA.standing(facts).works() {
+    if !is_known && !NVIDIA.status(facts).is_working() {
         return check.not_applicable(
             "no NVIDIA driver is known to be loaded, and a layout says something of no other devices",
         );
@@ -32,26 +32,28 @@ fn layout(facts: &Facts<'_>) -> Finding {
         Ok(None) => check.not_applicable(format!(
             "no agent or command changed devices here: there is nothing of theirs in {folder}"
         )),
-        Ok(Some(layout)) if layout.is_agent => of_agent(layout),
-        Ok(Some(layout)) => left(folder, layout),
+        Ok(Some(layout)) if layout.is_agent => finding_from_agent(layout),
+        Ok(Some(layout)) => finding_from_state_files(folder, layout),
     }
 }
 
 /// Finding from the Node labels if no agent can be queried.
-fn of_labels(facts: &Facts<'_>) -> Option<Finding> {
+fn finding_from_labels(facts: &Facts<'_>) -> Option<Finding> {
     let check = Check::Layout;
     let labels = facts.labels.as_ref().ok()?.as_ref()?;
     let state = labels.get(LAYOUT_STATE)?;
-    let name = labels.get(LAYOUT).unwrap_or("of the agent's settings");
+    let name = labels
+        .get(LAYOUT_LABEL)
+        .unwrap_or("of the agent's settings");
     let said = format!("layout {name}: {} has {LAYOUT_STATE}={state}", labels.place);
-    Some(match Reason::of(state) {
+    Some(match Reason::parse(state) {
         Some(Reason::Applied | Reason::Pending) => check.ok(Subject::Node, said),
         Some(Reason::Failed) => check.failing(Subject::Node, said, REMEDY),
         Some(_) | None => check.warning(Subject::Node, said, REMEDY),
     })
 }
 
-fn of_agent(layout: &Layout) -> Finding {
+fn finding_from_agent(layout: &LayoutProgress) -> Finding {
     let check = Check::Layout;
     let Some(name) = &layout.name else {
         let evidence = "the agent says that no layout is chosen for this node";
@@ -60,8 +62,8 @@ fn of_agent(layout: &Layout) -> Finding {
             Some(notice) => check.warning(Subject::Node, format!("{evidence}: {notice}"), REMEDY),
         };
     };
-    let said = said(name, layout);
-    match (layout.state.as_deref().map(Reason::of), &layout.notice) {
+    let said = layout_summary(name, layout);
+    match (layout.state.as_deref().map(Reason::parse), &layout.notice) {
         (Some(Some(Reason::Applied)), None) => check.ok(Subject::Node, said),
         (Some(Some(Reason::Pending | Reason::Applying | Reason::Yielded)), None) => {
             check.ok(Subject::Node, format!("{said}; it will be so by itself"))
@@ -78,7 +80,7 @@ fn of_agent(layout: &Layout) -> Finding {
 }
 
 /// Finding from the state files that an agent or a command left, without a running agent.
-fn left(folder: &str, layout: &Layout) -> Finding {
+fn finding_from_state_files(folder: &str, layout: &LayoutProgress) -> Finding {
     let check = Check::Layout;
     if !layout.journal.is_empty() {
         let evidence = format!(
@@ -94,18 +96,18 @@ fn left(folder: &str, layout: &Layout) -> Finding {
     };
     let said = format!(
         "no agent answers; at the last change ({folder}/history.jsonl) it was {}",
-        said(name, layout)
+        layout_summary(name, layout)
     );
-    let applied = |device: &LayoutDevice| device.state == Reason::Applied.word();
+    let applied = |device: &LayoutDevice| device.state == Reason::Applied.as_str();
     if layout.devices.iter().all(applied) {
         return check.ok(Subject::Node, said);
     }
     check.warning(Subject::Node, said, REMEDY)
 }
 
-fn said(name: &str, layout: &Layout) -> String {
+fn layout_summary(name: &str, layout: &LayoutProgress) -> String {
     let others = layout.devices.iter();
-    let others = others.filter(|device| device.state != Reason::Applied.word());
+    let others = others.filter(|device| device.state != Reason::Applied.as_str());
     let others = others.map(|device| {
         let LayoutDevice {
             name,
@@ -122,10 +124,12 @@ fn said(name: &str, layout: &Layout) -> String {
     let mut said = match (state, &layout.notice) {
         (Some(state), _) => format!("layout {name} is {state}"),
         (None, Some(_)) => format!("layout {name}"),
-        (None, None) if others.is_empty() => format!("layout {name} is {}", Reason::Applied.word()),
+        (None, None) if others.is_empty() => {
+            format!("layout {name} is {}", Reason::Applied.as_str())
+        }
         (None, None) => format!("layout {name} is not in force"),
     };
-    let others = (!others.is_empty()).then(|| listed(&others));
+    let others = (!others.is_empty()).then(|| format_list(&others));
     for more in [layout.notice.clone(), others].into_iter().flatten() {
         said = format!("{said}: {more}");
     }

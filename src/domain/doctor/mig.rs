@@ -1,7 +1,7 @@
 //! Checks of MIG leftovers: pending modes, unusable partitions, missing device files.
 
 use super::facts::Facts;
-use super::{Check, Finding, Subject, counted, listed};
+use super::{Check, Finding, Subject, format_count, format_list};
 use crate::domain::inventory::{Completeness, Condition, Device, Mig, MigMode, MigState, Vendor};
 
 pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
@@ -72,19 +72,19 @@ fn instances(device: &Device, state: &MigState) -> Finding {
     if !empty.is_empty() {
         let evidence = format!(
             "without a compute instance, and so of no use: {}",
-            listed(&empty)
+            format_list(&empty)
         );
         let remedy = "put the node's layout in force again (`octavo plan` shows what goes), or destroy them (`nvidia-smi mig -dgi -gi ...`)";
         return check.warning(subject, evidence, remedy);
     }
     let parts = all.iter().map(|instance| instance.compute_instances.len());
     let (parts, all) = (parts.sum::<usize>(), all.len());
-    let parts = counted(parts, "compute instance", "compute instances");
+    let parts = format_count(parts, "compute instance", "compute instances");
     check.ok(
         subject,
         format!(
             "{parts} in {}",
-            counted(all, "GPU instance", "GPU instances")
+            format_count(all, "GPU instance", "GPU instances")
         ),
     )
 }
@@ -114,7 +114,7 @@ fn files(facts: &Facts<'_>, device: &Device, state: &MigState) -> Option<Finding
         // As for GPUs, the container runtime may create them.
         check.warning(
             subject,
-            format!("{dev} has no {}", listed(&missing)),
+            format!("{dev} has no {}", format_list(&missing)),
             "run `nvidia-smi -L` as root, which makes them; a driver in a container has its own below its root: --dev-root",
         )
     })

@@ -6,12 +6,12 @@
 
 use std::collections::BTreeSet;
 
-use super::drivers::{Maker, Standing};
+use super::drivers::{DriverStatus, VendorDriver};
 use super::facts::Facts;
-use super::{Check, Finding, Subject, counted, listed};
+use super::{Check, Finding, Subject, format_count, format_list};
 use crate::domain::inventory::{DriverLayout, Neuron, Vendor};
 
-pub(super) const NEURON: Maker = Maker {
+pub(super) const NEURON: VendorDriver = VendorDriver {
     vendor: Vendor::Aws,
     name: "AWS Neuron",
     check: Check::NeuronDriver,
@@ -22,16 +22,16 @@ pub(super) const NEURON: Maker = Maker {
 
 /// First-generation Inferentia, which drivers from 2.22 on do not support. Source: AWS Neuron SDK, release notes of
 /// 2.26; PCI ids of the driver.
-const FIRST_GENERATION: [u16; 4] = [0x7064, 0x7065, 0x7066, 0x7067];
-const LAST_FOR_IT: (u64, u64) = (2, 21);
+const INF1_DEVICE_IDS: [u16; 4] = [0x7064, 0x7065, 0x7066, 0x7067];
+const LAST_RELEASE_WITH_INF1: (u64, u64) = (2, 21);
 
-const FOLDER: &str = "class/neuron_device";
+const DEVICE_CLASS_DIR: &str = "class/neuron_device";
 
 pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
-    let standing = NEURON.standing(facts);
+    let standing = NEURON.status(facts);
     let devices = devices(facts, &standing);
     let files = files(facts, &standing);
-    let driver = too_new(facts, &standing).unwrap_or(standing.finding);
+    let driver = unsupported_device_finding(facts, &standing).unwrap_or(standing.finding);
     let mut all = vec![driver, devices];
     all.extend(problems(facts));
     all.push(files);
@@ -42,18 +42,18 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
 fn problems(facts: &Facts<'_>) -> Vec<Finding> {
     let neuron = facts.inventory.neuron.iter();
     let problems = neuron.flat_map(|neuron| &neuron.problems);
-    let others = problems.filter(|problem| problem.what != Neuron::MISCOUNTED);
+    let others = problems.filter(|problem| problem.source != Neuron::COUNT_MISMATCH);
     let remedy = "mend what it names, or have it be read (run as root where it is a matter of rights): until then what depends on it is left out";
     others
         .map(|problem| {
-            let evidence = format!("{}: {}", problem.what, problem.error);
+            let evidence = format!("{}: {}", problem.source, problem.error);
             Check::NeuronDevices.warning(Subject::Node, evidence, remedy)
         })
         .collect()
 }
 
 /// Numbers of the driver's devices; `None` if unknown.
-fn shown(facts: &Facts<'_>) -> Option<BTreeSet<u32>> {
+fn driver_device_numbers(facts: &Facts<'_>) -> Option<BTreeSet<u32>> {
     if let Some(neuron) = &facts.inventory.neuron {
         return Some(neuron.devices.iter().map(|device| device.number).collect());
     }
@@ -63,7 +63,7 @@ fn shown(facts: &Facts<'_>) -> Option<BTreeSet<u32>> {
 
 /// Number of devices that the driver reports; `None` if unknown.
 pub(super) fn count(facts: &Facts<'_>) -> Option<usize> {
-    shown(facts).map(|shown| shown.len())
+    driver_device_numbers(facts).map(|shown| shown.len())
 }
 
 /// Version of the driver, if known.
@@ -83,11 +83,11 @@ pub(super) fn release(version: &str) -> Option<(u64, u64)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-fn too_new(facts: &Facts<'_>, standing: &Standing<'_>) -> Option<Finding> {
+fn unsupported_device_finding(facts: &Facts<'_>, standing: &DriverStatus<'_>) -> Option<Finding> {
     let mut first = standing.devices.iter();
-    first.find(|device| FIRST_GENERATION.contains(&device.pci_ids.device))?;
+    first.find(|device| INF1_DEVICE_IDS.contains(&device.pci_ids.device))?;
     let text = version(facts)?;
-    if release(text)? <= LAST_FOR_IT {
+    if release(text)? <= LAST_RELEASE_WITH_INF1 {
         return None;
     }
     let evidence =
@@ -96,23 +96,23 @@ fn too_new(facts: &Facts<'_>, standing: &Standing<'_>) -> Option<Finding> {
     Some(Check::NeuronDriver.failing(Subject::Node, evidence, remedy))
 }
 
-fn devices(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
+fn devices(facts: &Facts<'_>, standing: &DriverStatus<'_>) -> Finding {
     let check = Check::NeuronDevices;
     if standing.count == 0 {
-        return check.not_applicable(NEURON.nothing());
+        return check.not_applicable(NEURON.no_devices_evidence());
     }
-    if !standing.works() {
+    if !standing.is_working() {
         return check.not_applicable("the driver, which shows them, is not known to be loaded");
     }
-    let Some(shown) = shown(facts) else {
+    let Some(shown) = driver_device_numbers(facts) else {
         return check.unknown(Subject::Node, "nobody tells what the driver shows");
     };
     let (shown, functions) = (shown.len(), standing.devices.len());
-    let folder = format!("{}/{FOLDER}", facts.roots.sys);
+    let folder = format!("{}/{DEVICE_CLASS_DIR}", facts.roots.sys);
     let evidence = format!(
         "{} in {folder}, {} on the bus",
-        counted(shown, "device", "devices"),
-        counted(functions, "function", "functions")
+        format_count(shown, "device", "devices"),
+        format_count(functions, "function", "functions")
     );
     if shown < functions {
         let remedy = "`dmesg | grep -i neuron` says which one the driver gave up on, and why; if it took none, build it again for this kernel \
@@ -137,12 +137,13 @@ fn devices(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
     check.ok(Subject::Node, evidence)
 }
 
-fn files(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
+fn files(facts: &Facts<'_>, standing: &DriverStatus<'_>) -> Finding {
     let check = Check::NeuronDeviceFiles;
     if standing.count == 0 {
-        return check.not_applicable(NEURON.nothing());
+        return check.not_applicable(NEURON.no_devices_evidence());
     }
-    let shown = shown(facts).filter(|shown| standing.works() && !shown.is_empty());
+    let shown =
+        driver_device_numbers(facts).filter(|shown| standing.is_working() && !shown.is_empty());
     let Some(shown) = shown else {
         return check.not_applicable("the driver is not known to show a device");
     };
@@ -155,11 +156,11 @@ fn files(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
         wanted.partition(|name| files.0.contains(name));
     let dev = &facts.roots.dev;
     if missing.is_empty() {
-        return check.ok(Subject::Node, format!("{dev} has {}", listed(&there)));
+        return check.ok(Subject::Node, format!("{dev} has {}", format_list(&there)));
     }
     check.failing(
         Subject::Node,
-        format!("{dev} has no {}", listed(&missing)),
+        format!("{dev} has no {}", format_list(&missing)),
         "the kernel makes them with the devices: on the host itself load the driver again (`modprobe -r neuron && modprobe neuron`, while nobody \
          uses them); elsewhere name the host's folder with --dev-root",
     )

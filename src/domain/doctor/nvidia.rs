@@ -1,11 +1,11 @@
 //! Checks of NVIDIA's driver, its library and its device files.
 
-use super::drivers::{Maker, Standing};
+use super::drivers::{DriverStatus, VendorDriver};
 use super::facts::Facts;
-use super::{Check, Finding, Subject, listed};
+use super::{Check, Finding, Subject, format_list};
 use crate::domain::inventory::{NvmlState, Vendor};
 
-pub(super) const NVIDIA: Maker = Maker {
+pub(super) const NVIDIA: VendorDriver = VendorDriver {
     vendor: Vendor::Nvidia,
     name: "NVIDIA",
     check: Check::NvidiaDriver,
@@ -15,18 +15,18 @@ pub(super) const NVIDIA: Maker = Maker {
 };
 
 pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
-    let standing = NVIDIA.standing(facts);
+    let standing = NVIDIA.status(facts);
     let library = library(facts, &standing);
     let files = files(facts, &standing);
     vec![standing.finding, library, files]
 }
 
-fn library(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
+fn library(facts: &Facts<'_>, standing: &DriverStatus<'_>) -> Finding {
     let check = Check::NvidiaLibrary;
     // A library that hangs before reporting a device exists nevertheless.
     let hangs = matches!(&facts.inventory.nvml, NvmlState::Stalled { call, .. } if call != NvmlState::READING_SYS);
     if standing.devices.is_empty() && !hangs {
-        return check.not_applicable(NVIDIA.nothing());
+        return check.not_applicable(NVIDIA.no_devices_evidence());
     }
     match &facts.inventory.nvml {
         NvmlState::Ready(driver) => {
@@ -36,7 +36,7 @@ fn library(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
             check.ok(Subject::Node, format!("NVML answers: driver {version}{cuda}"))
         }
         NvmlState::Loading => check.unknown(Subject::Node, "NVML is being initialised"),
-        NvmlState::Absent { reason } if standing.works() => check.failing(
+        NvmlState::Absent { reason } if standing.is_working() => check.failing(
             Subject::Node,
             reason.clone(),
             "put libnvidia-ml.so.1 of the driver's very version beside it (the driver's package has it); where the driver is a container's, \
@@ -58,12 +58,12 @@ fn library(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
     }
 }
 
-fn files(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
+fn files(facts: &Facts<'_>, standing: &DriverStatus<'_>) -> Finding {
     let check = Check::NvidiaDeviceFiles;
     if standing.devices.is_empty() {
-        return check.not_applicable(NVIDIA.nothing());
+        return check.not_applicable(NVIDIA.no_devices_evidence());
     }
-    if !standing.works() {
+    if !standing.is_working() {
         return check.not_applicable("the driver, which has them, is not known to be loaded");
     }
     let minors = standing.devices.iter().filter_map(|device| device.minor);
@@ -80,12 +80,12 @@ fn files(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
         wanted.into_iter().partition(|name| files.0.contains(name));
     let dev = &facts.roots.dev;
     if missing.is_empty() {
-        return check.ok(Subject::Node, format!("{dev} has {}", listed(&there)));
+        return check.ok(Subject::Node, format!("{dev} has {}", format_list(&there)));
     }
     // The container runtime creates missing files if it is permitted to, so missing files do not prove a failure.
     check.warning(
         Subject::Node,
-        format!("{dev} has no {}", listed(&missing)),
+        format!("{dev} has no {}", format_list(&missing)),
         "`nvidia-smi` as root makes those of GPUs, `nvidia-modprobe -u` nvidia-uvm; a driver in a container has its own below its root: --dev-root",
     )
 }

@@ -8,7 +8,7 @@ mod written;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::domain::accelerators::Catalogue;
+use crate::domain::accelerators::Catalog;
 use crate::domain::id::{GpuUuid, MigUuid};
 use crate::domain::inventory::tests_support::{compute_instance, gpu, gpu_instance};
 use crate::domain::inventory::{
@@ -23,16 +23,16 @@ const PART: &str = "MIG-33333333-3333-3333-3333-333333333333";
 /// Owned facts of a node, which tests can change.
 struct Node {
     inventory: Inventory,
-    traces: Told<Traces>,
-    files: Told<Files>,
-    instance_files: Told<InstanceFiles>,
-    groups: Told<Groups>,
-    processes: Told<Processes>,
-    layout: Told<Option<Layout>>,
-    kubelet: Told<Option<Kubelet>>,
-    labels: Told<Option<FeatureLabels>>,
+    traces: Observed<DriverTraces>,
+    files: Observed<DeviceFiles>,
+    instance_files: Observed<InstanceFiles>,
+    groups: Observed<ControlGroups>,
+    processes: Observed<Processes>,
+    layout: Observed<Option<LayoutProgress>>,
+    kubelet: Observed<Option<Kubelet>>,
+    labels: Observed<Option<FeatureLabels>>,
     is_recorded: bool,
-    catalogue: Catalogue,
+    catalogue: Catalog,
 }
 
 impl Node {
@@ -46,14 +46,14 @@ impl Node {
                 neuron: None,
                 devices,
             },
-            traces: Ok(Traces {
+            traces: Ok(DriverTraces {
                 has_bus: true,
-                ..Traces::default()
+                ..DriverTraces::default()
             }),
-            files: Ok(Files::default()),
+            files: Ok(DeviceFiles::default()),
             instance_files: Ok(BTreeMap::new()),
-            groups: Ok(Groups {
-                version: GroupVersion::Two,
+            groups: Ok(ControlGroups {
+                version: CgroupVersion::Two,
                 pods: None,
                 unlinked: Ok(Vec::new()),
             }),
@@ -62,7 +62,7 @@ impl Node {
             kubelet: Ok(None),
             labels: Ok(None),
             is_recorded: false,
-            catalogue: Catalogue::built_in(),
+            catalogue: Catalog::built_in(),
         }
     }
 
@@ -82,7 +82,9 @@ impl Node {
     }
 
     fn files(mut self, names: &[&str]) -> Self {
-        self.files = Ok(Files(names.iter().map(|name| (*name).to_owned()).collect()));
+        self.files = Ok(DeviceFiles(
+            names.iter().map(|name| (*name).to_owned()).collect(),
+        ));
         self
     }
 
@@ -123,7 +125,7 @@ impl Node {
     }
 
     fn examine(&self) -> Vec<Finding> {
-        examine(&Facts {
+        run_checks(&Facts {
             inventory: &self.inventory,
             is_recorded: self.is_recorded,
             catalogue: &self.catalogue,
@@ -232,7 +234,7 @@ fn partitioned(current: MigMode, instances: usize, parts: usize) -> MigState {
 }
 
 #[test]
-fn every_check_has_a_word_of_its_own_and_is_made_on_every_node() {
+fn every_check_has_unique_name_and_runs_on_every_node() {
     let words: BTreeSet<&str> = Check::ALL.into_iter().map(Check::as_str).collect();
     assert_eq!(words.len(), Check::ALL.len());
     for check in Check::ALL {
@@ -259,9 +261,13 @@ fn a_node_without_accelerators_has_nothing_that_could_fail() {
     let evidence = "no function in /sys/bus/pci/devices is an accelerator";
     node.says(Check::Accelerators, Verdict::NotApplicable, evidence);
     let found = node.examine();
-    assert_eq!(tally(&found).not_applicable, found.len(), "{found:?}");
+    assert_eq!(
+        count_verdicts(&found).not_applicable,
+        found.len(),
+        "{found:?}"
+    );
     let mut blind = Node::new(vec![]);
-    blind.traces = Ok(Traces::default());
+    blind.traces = Ok(DriverTraces::default());
     blind.says(
         Check::Accelerators,
         Verdict::Unknown,
@@ -270,7 +276,7 @@ fn a_node_without_accelerators_has_nothing_that_could_fail() {
 }
 
 #[test]
-fn f4_a_neuron_node_says_which_of_four_things_is_missing() {
+fn f4_neuron_node_reports_which_of_four_parts_is_missing() {
     use Check::{Allocatable, DevicePlugin, NeuronDeviceFiles, NeuronDevices, NeuronDriver};
     // No driver.
     let node = trainium(2, None);
@@ -340,7 +346,7 @@ fn f4_a_neuron_node_says_which_of_four_things_is_missing() {
     );
     let node = works().kubelet(&[(resource, &["0", "1"])]);
     node.says(Allocatable, Verdict::Ok, "2 offered, 2 there");
-    assert_eq!(tally(&node.examine()).failing, 0);
+    assert_eq!(count_verdicts(&node.examine()).failing, 0);
 }
 
 #[test]

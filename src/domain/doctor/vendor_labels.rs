@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::facts::{Facts, FeatureLabels};
-use super::{Check, Finding, Subject, listed};
-use crate::domain::inventory::{Condition, Device, Mode, Vendor};
+use super::{Check, Finding, Subject, format_list};
+use crate::domain::inventory::{Condition, Device, PartitioningMode, Vendor};
 use crate::domain::labels::{MigStrategy, Options, compile};
 
 /// Prefix of labels of AMD's node labeler. Source: `ROCm`/k8s-device-plugin, `cmd/k8s-node-labeller`.
@@ -16,7 +16,7 @@ const AMD: &str = "amd.com/gpu.";
 const NVIDIA: &str = "nvidia.com/";
 /// Prefixes of labels of node provisioners, with counts of the machine type. Source: Karpenter for AWS; EKS Auto
 /// Mode.
-const CLOUDS: [&str; 2] = ["karpenter.k8s.aws/instance-", "eks.amazonaws.com/instance-"];
+const CLOUD_PREFIXES: [&str; 2] = ["karpenter.k8s.aws/instance-", "eks.amazonaws.com/instance-"];
 
 pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     let check = Check::VendorLabels;
@@ -32,7 +32,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     let compared = [
         amd(facts, labels),
         nvidia(facts, labels),
-        cloud(facts, labels),
+        cloud_labels(facts, labels),
     ];
     let found: Vec<Finding> = compared.into_iter().flatten().collect();
     if found.is_empty() {
@@ -45,17 +45,17 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
 }
 
 /// Comparison of labels with the values that match the hardware.
-struct Compared {
-    whose: &'static str,
+struct LabelComparison {
+    subject: &'static str,
     remedy: &'static str,
     keys: usize,
     wrong: Vec<String>,
 }
 
-impl Compared {
-    fn new(whose: &'static str, remedy: &'static str) -> Self {
+impl LabelComparison {
+    fn new(subject: &'static str, remedy: &'static str) -> Self {
         Self {
-            whose,
+            subject,
             remedy,
             keys: 0,
             wrong: Vec::new(),
@@ -63,7 +63,7 @@ impl Compared {
     }
 
     /// Compares one label; skips it if the hardware does not determine a value.
-    fn hold(&mut self, key: &str, written: Option<&str>, truth: &BTreeSet<String>) {
+    fn compare(&mut self, key: &str, written: Option<&str>, truth: &BTreeSet<String>) {
         let Some(written) = written.filter(|_| !truth.is_empty()) else {
             return;
         };
@@ -73,34 +73,37 @@ impl Compared {
             .any(|value| value.eq_ignore_ascii_case(written))
         {
             let truth: Vec<String> = truth.iter().cloned().collect();
-            self.wrong
-                .push(format!("{key}={written}, and it is {}", listed(&truth)));
+            self.wrong.push(format!(
+                "{key}={written}, and it is {}",
+                format_list(&truth)
+            ));
         }
     }
 
     fn finding(self, place: &str) -> Option<Finding> {
         let check = Check::VendorLabels;
-        let subject = Subject::Resource(self.whose.to_owned());
+        let subject = Subject::Resource(self.subject.to_owned());
         if self.keys == 0 {
             return None;
         }
         if self.wrong.is_empty() {
-            let keys = super::counted(self.keys, "label agrees", "labels agree");
+            let keys = super::format_count(self.keys, "label agrees", "labels agree");
             return Some(check.ok(subject, format!("{place}: {keys} with the hardware")));
         }
-        let evidence = format!("{place}: {}", listed(&self.wrong));
+        let evidence = format!("{place}: {}", format_list(&self.wrong));
         Some(check.warning(subject, evidence, self.remedy))
     }
 }
 
 fn amd(facts: &Facts<'_>, labels: &FeatureLabels) -> Option<Finding> {
-    let devices = facts.here(Vendor::Amd);
-    let mut compared = Compared::new(
+    let devices = facts.usable_devices(Vendor::Amd);
+    let mut compared = LabelComparison::new(
         "amd.com/gpu.*",
         "delete the node labeller's pod on this node: it looks only when it starts. octavo.dev/amd-compute-partition and -memory-partition follow the hardware",
     );
     let told = || devices.iter().filter_map(|device| device.amd.as_ref());
-    let mode = |mode: &Option<Mode>| mode.as_ref().map(|mode| mode.current.to_lowercase());
+    let mode =
+        |mode: &Option<PartitioningMode>| mode.as_ref().map(|mode| mode.current.to_lowercase());
     let partitions: BTreeSet<String> = told()
         .filter_map(|amd| Some(format!("{}_{}", mode(&amd.compute)?, mode(&amd.memory)?)))
         .collect();
@@ -117,7 +120,7 @@ fn amd(facts: &Facts<'_>, labels: &FeatureLabels) -> Option<Finding> {
         ("device-id", &ids),
     ] {
         let key = format!("{AMD}{name}");
-        compared.hold(&key, labels.get(&key), truth);
+        compared.compare(&key, labels.get(&key), truth);
     }
     compared.finding(&labels.place)
 }
@@ -145,7 +148,7 @@ fn nvidia(facts: &Facts<'_>, labels: &FeatureLabels) -> Option<Finding> {
     let models: BTreeSet<Option<&str>> = working
         .map(|device| device.product_name.as_deref())
         .collect();
-    let mut compared = Compared::new(
+    let mut compared = LabelComparison::new(
         "nvidia.com/*",
         "see that gpu-feature-discovery runs on this node, and delete its pod, which then looks anew; or have the agent write these (--nvidia-labels on)",
     );
@@ -163,7 +166,7 @@ fn nvidia(facts: &Facts<'_>, labels: &FeatureLabels) -> Option<Finding> {
             continue;
         }
         let written = written.trim_end_matches("-SHARED");
-        compared.hold(key, Some(written), &BTreeSet::from([(*truth).to_owned()]));
+        compared.compare(key, Some(written), &BTreeSet::from([(*truth).to_owned()]));
     }
     compared.finding(&labels.place)
 }
@@ -188,8 +191,8 @@ fn is_of_node(key: &str) -> bool {
 }
 
 /// Compares the device count of the machine type, as the node provisioner states it.
-fn cloud(facts: &Facts<'_>, labels: &FeatureLabels) -> Option<Finding> {
-    let mut compared = Compared::new(
+fn cloud_labels(facts: &Facts<'_>, labels: &FeatureLabels) -> Option<Finding> {
+    let mut compared = LabelComparison::new(
         "instance-*",
         "where fewer are there than the machine type has, one has failed or is kept by the host: replace the machine. Where the label is wrong, select by octavo.dev/*",
     );
@@ -205,11 +208,11 @@ fn cloud(facts: &Facts<'_>, labels: &FeatureLabels) -> Option<Finding> {
     };
     let gpus = of(|vendor| matches!(vendor, Vendor::Nvidia | Vendor::Amd));
     let neuron = of(|vendor| vendor == Vendor::Aws);
-    for cloud in CLOUDS {
+    for cloud in CLOUD_PREFIXES {
         for (name, truth) in [("gpu-count", &gpus), ("accelerator-count", &neuron)] {
             let key = format!("{cloud}{name}");
             let written = labels.get(&key).filter(|count| *count != "0");
-            compared.hold(&key, written, truth);
+            compared.compare(&key, written, truth);
         }
     }
     compared.finding(&labels.place)

@@ -5,11 +5,11 @@
 //! bound. Products of one type differ; the interval covers all products for which the catalog has figures.
 
 use super::workload::{Precision, Workload};
-use super::{Devices, Figure, Interval, NoEstimate};
-use crate::domain::accelerators::{Facts, MemoryUnit, catalogue};
+use super::{DeviceGroup, EstimateValue, Interval, NoEstimate};
+use crate::domain::accelerators::{Facts, MemoryUnit, products};
 
 /// Name of this provider.
-pub const SOURCE: &str = "octavo roofline: the catalogue's dense peaks times an efficiency";
+pub const SOURCE_NAME: &str = "octavo roofline: the catalogue's dense peaks times an efficiency";
 
 /// Assumed fraction of a peak that is reached.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,7 +39,7 @@ pub const DECODING: Efficiency = Efficiency {
 };
 
 /// Operations per parameter and token.
-const OPERATIONS: f64 = 6.0;
+const OPERATIONS_PER_PARAMETER_TOKEN: f64 = 6.0;
 const TERA: f64 = 1e12;
 const GIGA: f64 = 1e9;
 
@@ -63,9 +63,9 @@ pub fn assumptions(workload: &Workload) -> Vec<String> {
 }
 
 /// Estimate for `devices`, or the reason why there is none.
-pub fn roofline(workload: &Workload, devices: &Devices) -> Result<Figure, NoEstimate> {
+pub fn roofline(workload: &Workload, devices: &DeviceGroup) -> Result<EstimateValue, NoEstimate> {
     let of_type = |facts: &&Facts| facts.type_name == devices.type_name.as_str();
-    let products: Vec<&Facts> = catalogue().iter().filter(of_type).collect();
+    let products: Vec<&Facts> = products().iter().filter(of_type).collect();
     if products.is_empty() {
         return Err(NoEstimate::UnknownType(devices.type_name.clone()));
     }
@@ -78,11 +78,11 @@ pub fn roofline(workload: &Workload, devices: &Devices) -> Result<Figure, NoEsti
         } => {
             let what = || format!("dense {} throughput", precision.as_str());
             let peaks = products.iter().filter_map(|one| peak(one, precision));
-            let (least, most) = ends(peaks).ok_or_else(|| missing(devices, what()))?;
-            let operations = OPERATIONS * parameters * tokens;
+            let (least, most) = min_max(peaks).ok_or_else(|| missing(devices, what()))?;
+            let operations = OPERATIONS_PER_PARAMETER_TOKEN * parameters * tokens;
             let seconds = |peak: f64, reached: f64| operations / (peak * TERA * reached * count);
             interval(seconds(most, TRAINING.high), seconds(least, TRAINING.low))
-                .map(Figure::Seconds)
+                .map(EstimateValue::Seconds)
         }
         Workload::Decoding {
             parameters,
@@ -91,11 +91,11 @@ pub fn roofline(workload: &Workload, devices: &Devices) -> Result<Figure, NoEsti
             let weights = parameters * precision.bytes();
             fits(weights, &products, devices)?;
             let bandwidths = products.iter().filter_map(|one| one.memory_bandwidth_gbs);
-            let (least, most) =
-                ends(bandwidths).ok_or_else(|| missing(devices, "memory bandwidth".to_owned()))?;
+            let (least, most) = min_max(bandwidths)
+                .ok_or_else(|| missing(devices, "memory bandwidth".to_owned()))?;
             let speed = |bandwidth: f64, reached: f64| bandwidth * GIGA * reached * count / weights;
             interval(speed(least, DECODING.low), speed(most, DECODING.high))
-                .map(Figure::TokensPerSecond)
+                .map(EstimateValue::TokensPerSecond)
         }
     }
 }
@@ -108,14 +108,14 @@ fn peak(facts: &Facts, precision: Precision) -> Option<f64> {
     }
 }
 
-fn ends(figures: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+fn min_max(figures: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     figures.fold(None, |ends, figure| {
         let (least, most) = ends.unwrap_or((figure, figure));
         Some((figure.min(least), figure.max(most)))
     })
 }
 
-fn missing(devices: &Devices, what: String) -> NoEstimate {
+fn missing(devices: &DeviceGroup, what: String) -> NoEstimate {
     NoEstimate::NoFigure {
         what,
         type_name: devices.type_name.clone(),
@@ -126,7 +126,7 @@ fn interval(low: f64, high: f64) -> Result<Interval, NoEstimate> {
     Interval::new(low, high).map_err(NoEstimate::Interval)
 }
 
-fn fits(weights: f64, products: &[&Facts], devices: &Devices) -> Result<(), NoEstimate> {
+fn fits(weights: f64, products: &[&Facts], devices: &DeviceGroup) -> Result<(), NoEstimate> {
     let memory = products.iter().filter_map(|one| one.memory);
     let memory = memory.map(|memory| {
         let unit = match memory.unit {
@@ -135,7 +135,7 @@ fn fits(weights: f64, products: &[&Facts], devices: &Devices) -> Result<(), NoEs
         };
         f64::from(memory.size) * unit
     });
-    let (_, most) = ends(memory).ok_or_else(|| missing(devices, "memory".to_owned()))?;
+    let (_, most) = min_max(memory).ok_or_else(|| missing(devices, "memory".to_owned()))?;
     let all = most * f64::from(devices.count);
     let amount = |bytes: f64| format!("{:.1} GB", bytes / GIGA);
     if weights > all {

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn devices(name: &str, count: u32) -> Devices {
-    Devices {
+fn devices(name: &str, count: u32) -> DeviceGroup {
+    DeviceGroup {
         type_name: name.parse().unwrap(),
         count,
     }
@@ -16,10 +16,11 @@ fn near(one: f64, other: f64) -> bool {
 }
 
 #[test]
-fn a_training_is_reckoned_from_the_dense_peak_and_the_stated_efficiency() {
+fn training_time_uses_dense_peak_and_efficiency() {
     let workload = Workload::training(7e9, 1e12, Precision::Bf16).unwrap();
     // Both products of the type have 312 TFLOPS.
-    let Figure::Seconds(time) = roofline(&workload, &devices("nvidia-a100-80gb", 8)).unwrap()
+    let EstimateValue::Seconds(time) =
+        roofline(&workload, &devices("nvidia-a100-80gb", 8)).unwrap()
     else {
         panic!("a speed");
     };
@@ -29,7 +30,8 @@ fn a_training_is_reckoned_from_the_dense_peak_and_the_stated_efficiency() {
         "{time:?}"
     );
     // SXM5 has 989 TFLOPS and PCIe 756: the interval covers both.
-    let Figure::Seconds(time) = roofline(&workload, &devices("nvidia-h100-80gb", 1)).unwrap()
+    let EstimateValue::Seconds(time) =
+        roofline(&workload, &devices("nvidia-h100-80gb", 1)).unwrap()
     else {
         panic!("a speed");
     };
@@ -40,7 +42,7 @@ fn a_training_is_reckoned_from_the_dense_peak_and_the_stated_efficiency() {
 #[test]
 fn one_sequence_is_as_fast_as_its_weights_can_be_read() {
     let workload = Workload::decoding(70e9, Precision::Fp8).unwrap();
-    let Figure::TokensPerSecond(speed) =
+    let EstimateValue::TokensPerSecond(speed) =
         roofline(&workload, &devices("nvidia-h200-141gb", 2)).unwrap()
     else {
         panic!("a time");
@@ -59,7 +61,7 @@ fn one_sequence_is_as_fast_as_its_weights_can_be_read() {
 }
 
 #[test]
-fn where_nobody_says_how_fast_it_is_nothing_is_guessed() {
+fn missing_figures_give_no_estimate() {
     let workload = Workload::training(7e9, 1e12, Precision::Fp8).unwrap();
     for (name, said) in [
         (
@@ -78,7 +80,7 @@ fn where_nobody_says_how_fast_it_is_nothing_is_guessed() {
 }
 
 #[test]
-fn what_never_was_is_refused_with_its_field() {
+fn implausible_values_are_rejected_with_field() {
     let training = |parameters, tokens| Workload::training(parameters, tokens, Precision::Bf16);
     for (error, field) in [
         (training(0.0, 1e9).unwrap_err(), "workload.parameters"),
@@ -102,13 +104,13 @@ fn a_cost_is_the_price_of_all_devices_for_the_time_and_has_both_ends() {
         per_hour: "1.50".parse().unwrap(),
         currency: "USD".parse().unwrap(),
     };
-    let time = Figure::Seconds(Interval::new(3600.0, 7200.0).unwrap());
+    let time = EstimateValue::Seconds(Interval::new(3600.0, 7200.0).unwrap());
     let run = cost(time, &price, 4).unwrap();
     assert_eq!(
         (run.low.to_string(), run.high.to_string(), run.per),
-        ("6.00".into(), "12.00".into(), Per::Run)
+        ("6.00".into(), "12.00".into(), CostUnit::Run)
     );
-    let speed = Figure::TokensPerSecond(Interval::new(100.0, 1000.0).unwrap());
+    let speed = EstimateValue::TokensPerSecond(Interval::new(100.0, 1000.0).unwrap());
     let tokens = cost(speed, &price, 1).unwrap();
     assert_eq!(
         (tokens.low.to_string(), tokens.high.to_string()),
@@ -124,8 +126,8 @@ proptest! {
                 prop_assert!(interval.low() > 0.0 && interval.low() <= interval.high());
                 prop_assert!(interval.high().is_finite());
             }
-            Err(IntervalError::UpsideDown { .. }) => prop_assert!(low > high),
-            Err(IntervalError::NoAmount(_)) => {
+            Err(IntervalError::Inverted { .. }) => prop_assert!(low > high),
+            Err(IntervalError::NotPositive(_)) => {
                 prop_assert!(!low.is_finite() || !high.is_finite() || low <= 0.0 || high <= 0.0);
             }
         }
@@ -135,13 +137,13 @@ proptest! {
     fn more_devices_are_never_slower_and_every_figure_is_an_interval(
         parameters in 1e6..1e14_f64,
         tokens in 1.0..1e16_f64,
-        count in 1..MOST_DEVICES,
+        count in 1..MAX_DEVICES,
     ) {
         let workload = Workload::training(parameters, tokens, Precision::Fp16).unwrap();
-        for facts in crate::domain::accelerators::catalogue() {
+        for facts in crate::domain::accelerators::products() {
             let of = |count| match roofline(&workload, &devices(facts.type_name, count)) {
-                Ok(Figure::Seconds(time)) => Some(time),
-                Ok(Figure::TokensPerSecond(_)) => panic!("a speed"),
+                Ok(EstimateValue::Seconds(time)) => Some(time),
+                Ok(EstimateValue::TokensPerSecond(_)) => panic!("a speed"),
                 Err(_) => None,
             };
             if let (Some(one), Some(more)) = (of(count), of(count + 1)) {
@@ -162,27 +164,27 @@ fn counts_are_read_as_people_write_them_and_what_is_none_is_told() {
         ("2k", 2000.0),
         ("12", 12.0),
     ] {
-        let read = amount(text).unwrap();
+        let read = parse_count(text).unwrap();
         assert!((read - count).abs() < count * 1e-12, "{text}: {read}");
     }
     for text in [
         "", "B", "-7B", "nan", "inf", "1e999", "0", "0B", "7G", "7 apples", "7BB", "١٢", "é",
     ] {
-        assert!(amount(text).is_err(), "{text}");
+        assert!(parse_count(text).is_err(), "{text}");
     }
 }
 
 #[test]
 fn samples_become_tokens_and_what_cannot_be_is_told_by_its_field() {
-    assert_eq!(tokens_of(1e6, 2048.0), Ok(2.048e9));
+    assert_eq!(total_tokens(1e6, 2048.0), Ok(2.048e9));
     let field =
         |result: Result<f64, crate::domain::matching::RequestError>| result.unwrap_err().field;
-    assert_eq!(field(tokens_of(0.0, 10.0)), "workload.samples");
-    assert_eq!(field(tokens_of(10.0, 1e12)), "workload.tokensPerSample");
-    assert_eq!(field(tokens_of(1e15, 1e9)), "workload.samples");
-    assert_eq!(field(batch(f64::NAN)), "workload.batch");
-    assert!(model("llama-3-8b").is_ok());
+    assert_eq!(field(total_tokens(0.0, 10.0)), "workload.samples");
+    assert_eq!(field(total_tokens(10.0, 1e12)), "workload.tokensPerSample");
+    assert_eq!(field(total_tokens(1e15, 1e9)), "workload.samples");
+    assert_eq!(field(validate_batch(f64::NAN)), "workload.batch");
+    assert!(validate_model_name("llama-3-8b").is_ok());
     for name in ["", "  ", "a\nb", &"x".repeat(101)] {
-        assert!(model(name).is_err(), "{name:?}");
+        assert!(validate_model_name(name).is_err(), "{name:?}");
     }
 }

@@ -3,17 +3,17 @@
 use crate::domain::matching::RequestError;
 
 /// Maximum number of devices that work together.
-pub const MOST_DEVICES: u32 = 100_000;
+pub const MAX_DEVICES: u32 = 100_000;
 /// Number of parameters: from a toy model to a hundred times the largest published model.
-const PARAMETERS: (f64, f64) = (1e6, 1e14);
+const PARAMETER_RANGE: (f64, f64) = (1e6, 1e14);
 /// Number of training tokens: from one sentence to more text than exists.
-const TOKENS: (f64, f64) = (1.0, 1e16);
+const TOKEN_RANGE: (f64, f64) = (1.0, 1e16);
 /// Tokens per sample: from one word to a library.
-const TOKENS_OF_SAMPLE: (f64, f64) = (1.0, 1e9);
+const SAMPLE_TOKEN_RANGE: (f64, f64) = (1.0, 1e9);
 /// Samples per step: from one to more than any cluster processes in one step.
-const BATCH: (f64, f64) = (1.0, 1e9);
+const BATCH_RANGE: (f64, f64) = (1.0, 1e9);
 /// Maximum length of a model name in characters.
-const LONGEST_MODEL: usize = 100;
+const MAX_MODEL_CHARS: usize = 100;
 /// Suffixes of counts, as in names of models and corpora, with their factors.
 const UNITS: [(char, f64); 4] = [('k', 1e3), ('m', 1e6), ('b', 1e9), ('t', 1e12)];
 
@@ -57,8 +57,8 @@ impl Workload {
         precision: Precision,
     ) -> Result<Self, RequestError> {
         Ok(Self::Training {
-            parameters: within("workload.parameters", parameters, PARAMETERS)?,
-            tokens: within("workload.tokens", tokens, TOKENS)?,
+            parameters: within("workload.parameters", parameters, PARAMETER_RANGE)?,
+            tokens: within("workload.tokens", tokens, TOKEN_RANGE)?,
             precision,
         })
     }
@@ -66,37 +66,37 @@ impl Workload {
     /// Creates a decoding workload.
     pub fn decoding(parameters: f64, precision: Precision) -> Result<Self, RequestError> {
         Ok(Self::Decoding {
-            parameters: within("workload.parameters", parameters, PARAMETERS)?,
+            parameters: within("workload.parameters", parameters, PARAMETER_RANGE)?,
             precision,
         })
     }
 }
 
 /// Number of tokens in `samples` samples with `each` tokens.
-pub fn tokens_of(samples: f64, each: f64) -> Result<f64, RequestError> {
-    let samples = within("workload.samples", samples, TOKENS)?;
-    let each = within("workload.tokensPerSample", each, TOKENS_OF_SAMPLE)?;
-    within("workload.samples", samples * each, TOKENS)
+pub fn total_tokens(samples: f64, each: f64) -> Result<f64, RequestError> {
+    let samples = within("workload.samples", samples, TOKEN_RANGE)?;
+    let each = within("workload.tokensPerSample", each, SAMPLE_TOKEN_RANGE)?;
+    within("workload.samples", samples * each, TOKEN_RANGE)
 }
 
 /// Validates the number of samples per step.
-pub fn batch(samples: f64) -> Result<f64, RequestError> {
-    within("workload.batch", samples, BATCH)
+pub fn validate_batch(samples: f64) -> Result<f64, RequestError> {
+    within("workload.batch", samples, BATCH_RANGE)
 }
 
 /// Validates the name of a model.
-pub fn model(name: &str) -> Result<(), RequestError> {
+pub fn validate_model_name(name: &str) -> Result<(), RequestError> {
     let is_name = !name.trim().is_empty() && !name.chars().any(char::is_control);
-    if is_name && name.chars().count() <= LONGEST_MODEL {
+    if is_name && name.chars().count() <= MAX_MODEL_CHARS {
         return Ok(());
     }
-    let problem = format!("a model's name has from 1 to {LONGEST_MODEL} characters");
+    let problem = format!("a model's name has from 1 to {MAX_MODEL_CHARS} characters");
     Err(RequestError::new("workload.model", problem))
 }
 
 /// Parses a count such as `7e9`, `7B` or `1.5T`, with the suffixes K, M, B and T for 10^3, 10^6, 10^9 and 10^12. The
 /// error is a message for the user.
-pub fn amount(text: &str) -> Result<f64, String> {
+pub fn parse_count(text: &str) -> Result<f64, String> {
     let wrong = || {
         let text: String = text.chars().take(40).collect();
         format!("{text:?} is no count such as 7B, 1.5T or 7e9")

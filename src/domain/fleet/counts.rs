@@ -4,7 +4,7 @@ use super::device::{DeviceSummary, Occupancy, Partitions};
 use crate::domain::id::TypeName;
 use crate::domain::quantity::Mebibytes;
 
-/// Device counts. Each device counts once: `free`, `in_use`, `partitioned`, `unavailable`, `set_aside` and `unknown`
+/// Device counts. Each device counts once: `free`, `in_use`, `partitioned`, `unavailable`, `reserved` and `unknown`
 /// add up to [`Counts::total`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
@@ -17,7 +17,7 @@ pub struct Counts {
     /// Devices that require intervention before they can be used.
     pub unavailable: u32,
     /// Devices reserved for virtual machines, which are unavailable to pods on purpose.
-    pub set_aside: u32,
+    pub reserved: u32,
     /// Devices whose use is unknown, including all devices of a stale node.
     pub unknown: u32,
     /// Partitions of the partitioned devices.
@@ -30,7 +30,7 @@ pub struct TypeCounts {
     /// The type; `None` for unidentified devices.
     pub type_name: Option<TypeName>,
     /// Number of devices whose type was set manually; the others were identified by the catalog.
-    pub by_hand: u32,
+    pub manual: u32,
     /// Memory of one device; the minimum if they differ.
     pub memory: Option<Mebibytes>,
     /// Counts of the devices.
@@ -45,7 +45,7 @@ impl Counts {
             self.in_use,
             self.partitioned,
             self.unavailable,
-            self.set_aside,
+            self.reserved,
             self.unknown,
         ]
         .into_iter()
@@ -59,11 +59,11 @@ impl Counts {
             Occupancy::Free => &mut self.free,
             Occupancy::InUse => &mut self.in_use,
             Occupancy::Partitioned(partitions) => {
-                self.partitions = self.partitions.and(partitions);
+                self.partitions = self.partitions.plus(partitions);
                 &mut self.partitioned
             }
             Occupancy::Unavailable => &mut self.unavailable,
-            Occupancy::SetAside => &mut self.set_aside,
+            Occupancy::Reserved => &mut self.reserved,
             Occupancy::Unknown => &mut self.unknown,
         };
         *place = place.saturating_add(1);
@@ -72,21 +72,21 @@ impl Counts {
 
     /// Sum of both counts.
     #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    pub fn plus(self, other: Self) -> Self {
         Self {
             free: self.free.saturating_add(other.free),
             in_use: self.in_use.saturating_add(other.in_use),
             partitioned: self.partitioned.saturating_add(other.partitioned),
             unavailable: self.unavailable.saturating_add(other.unavailable),
-            set_aside: self.set_aside.saturating_add(other.set_aside),
+            reserved: self.reserved.saturating_add(other.reserved),
             unknown: self.unknown.saturating_add(other.unknown),
-            partitions: self.partitions.and(other.partitions),
+            partitions: self.partitions.plus(other.partitions),
         }
     }
 
     /// Counts of the same devices on a stale node: the last reported state is outdated.
     #[must_use]
-    pub fn stale(self) -> Self {
+    pub fn as_stale(self) -> Self {
         Self {
             unknown: self.total(),
             ..Self::default()
@@ -96,12 +96,12 @@ impl Counts {
 
 impl TypeCounts {
     /// Counts devices by type, ordered by type name, unidentified devices last.
-    pub fn of(devices: &[DeviceSummary]) -> Vec<Self> {
+    pub fn from_devices(devices: &[DeviceSummary]) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for device in devices {
             let one = Self {
                 type_name: device.type_name.clone(),
-                by_hand: u32::from(device.by_hand),
+                manual: u32::from(device.is_manual_type),
                 memory: device.memory,
                 counts: Counts::default().with(device.occupancy),
             };
@@ -124,8 +124,8 @@ impl TypeCounts {
 
     /// Adds the counts of more devices of the same type.
     pub fn merge(&mut self, more: &Self) {
-        self.counts = self.counts.and(more.counts);
-        self.by_hand = self.by_hand.saturating_add(more.by_hand);
+        self.counts = self.counts.plus(more.counts);
+        self.manual = self.manual.saturating_add(more.manual);
         self.memory = match (self.memory, more.memory) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),

@@ -1,10 +1,10 @@
 //! Summary of one device for the fleet.
 
 use super::node::{NodeState, Sharing};
-use super::parts;
+use super::partitions;
 use crate::domain::id::TypeName;
 use crate::domain::inventory::{
-    Amd, Complaint, Condition, Device, DeviceState, Mig, MigState, NvmlState, Usage,
+    Amd, Condition, Device, DeviceProcesses, DeviceState, Issue, Mig, MigState, NvmlState,
 };
 use crate::domain::quantity::Mebibytes;
 
@@ -14,7 +14,7 @@ pub struct DeviceSummary {
     /// Its type, if known.
     pub type_name: Option<TypeName>,
     /// True if the type was set manually.
-    pub by_hand: bool,
+    pub is_manual_type: bool,
     /// Its memory.
     pub memory: Option<Mebibytes>,
     /// Its contribution to the state of its node.
@@ -22,14 +22,14 @@ pub struct DeviceSummary {
     /// Its current use.
     pub occupancy: Occupancy,
     /// Last known sharing mode; `None` if never reported.
-    pub given: Option<Sharing>,
+    pub sharing: Option<Sharing>,
     /// Most severe issue as text, prefixed with the device name; `None` if there is none. It contains driver messages
     /// and can therefore contain any character.
     pub trouble: Option<String>,
 }
 
 /// Maximum length of an issue in characters: lists show it; the node's page shows the full text.
-const LONGEST_TROUBLE: usize = 160;
+const MAX_ISSUE_CHARS: usize = 160;
 
 /// Current use of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub enum Occupancy {
     /// Unusable: it fails, has no driver, or requires a reset, reboot or replacement.
     Unavailable,
     /// Unavailable on purpose: reserved for a virtual machine.
-    SetAside,
+    Reserved,
     /// Unknown at the moment.
     Unknown,
 }
@@ -59,26 +59,26 @@ pub struct Partitions {
 
 impl DeviceSummary {
     /// Summarizes `device` on a node whose NVML is in this state.
-    pub fn of(device: &Device, nvml: &NvmlState) -> Self {
+    pub fn new(device: &Device, nvml: &NvmlState) -> Self {
         let state = device.state(nvml);
         Self {
             type_name: device.identity.type_name().cloned(),
-            by_hand: device.identity.is_by_hand(),
+            is_manual_type: device.identity.is_manual(),
             memory: device.memory,
-            state: weight(state),
+            state: node_state(state),
             occupancy: occupancy(device, state),
-            given: given(device),
+            sharing: sharing_mode(device),
             trouble: (state != DeviceState::Ok)
-                .then(|| trouble(device))
+                .then(|| most_severe_issue(device))
                 .flatten(),
         }
     }
 }
 
 /// Contribution of a device state to the node state.
-fn weight(device: DeviceState) -> NodeState {
+fn node_state(device: DeviceState) -> NodeState {
     match device {
-        DeviceState::Ok | DeviceState::Passthrough | DeviceState::Unread => NodeState::Ok,
+        DeviceState::Ok | DeviceState::Passthrough | DeviceState::NotRead => NodeState::Ok,
         DeviceState::Partial
         | DeviceState::Stale
         | DeviceState::NeedsAction
@@ -91,7 +91,7 @@ fn weight(device: DeviceState) -> NodeState {
     }
 }
 
-fn given(device: &Device) -> Option<Sharing> {
+fn sharing_mode(device: &Device) -> Option<Sharing> {
     if device.amd.as_ref().is_some_and(Amd::is_partitioned) {
         return Some(Sharing::Partitioned);
     }
@@ -102,17 +102,17 @@ fn given(device: &Device) -> Option<Sharing> {
     }
 }
 
-fn trouble(device: &Device) -> Option<String> {
+fn most_severe_issue(device: &Device) -> Option<String> {
     let which = match device.index {
         Some(index) => format!("GPU {index}"),
         None => device.pci.to_string(),
     };
-    gravest(&which, device.complaints())
+    most_severe(&which, device.issues())
 }
 
 /// First of the most severe issues, prefixed with the device name.
-pub(super) fn gravest(which: &str, complaints: Vec<Complaint>) -> Option<String> {
-    let mut gravest: Option<Complaint> = None;
+pub(super) fn most_severe(which: &str, complaints: Vec<Issue>) -> Option<String> {
+    let mut gravest: Option<Issue> = None;
     for complaint in complaints {
         if gravest
             .as_ref()
@@ -121,12 +121,12 @@ pub(super) fn gravest(which: &str, complaints: Vec<Complaint>) -> Option<String>
             gravest = Some(complaint);
         }
     }
-    Some(short(&format!("{which}: {}", gravest?.text)))
+    Some(truncated(&format!("{which}: {}", gravest?.text)))
 }
 
 /// Start of an issue.
-pub(super) fn short(text: &str) -> String {
-    text.chars().take(LONGEST_TROUBLE).collect()
+pub(super) fn truncated(text: &str) -> String {
+    text.chars().take(MAX_ISSUE_CHARS).collect()
 }
 
 fn occupancy(device: &Device, state: DeviceState) -> Occupancy {
@@ -136,8 +136,8 @@ fn occupancy(device: &Device, state: DeviceState) -> Occupancy {
         | DeviceState::Replace
         | DeviceState::NeedsReboot
         | DeviceState::NeedsReset => return Occupancy::Unavailable,
-        DeviceState::Passthrough => return Occupancy::SetAside,
-        DeviceState::Stale | DeviceState::Unread => return Occupancy::Unknown,
+        DeviceState::Passthrough => return Occupancy::Reserved,
+        DeviceState::Stale | DeviceState::NotRead => return Occupancy::Unknown,
         DeviceState::Ok
         | DeviceState::Partial
         | DeviceState::NeedsAction
@@ -145,19 +145,19 @@ fn occupancy(device: &Device, state: DeviceState) -> Occupancy {
     }
     debug_assert!(matches!(device.condition, Condition::Working));
     match (&device.mig, device.usage()) {
-        (_, Usage::Unknown) | (Mig::Unknown, _) => Occupancy::Unknown,
+        (_, DeviceProcesses::Unknown) | (Mig::Unknown, _) => Occupancy::Unknown,
         (Mig::Capable(mig), _) if device.mig.is_enabled() => partitioned(device, mig),
-        (Mig::Capable(_) | Mig::NotCapable, Usage::Known([])) => Occupancy::Free,
-        (Mig::Capable(_) | Mig::NotCapable, Usage::Known(_)) => Occupancy::InUse,
+        (Mig::Capable(_) | Mig::NotCapable, DeviceProcesses::Known([])) => Occupancy::Free,
+        (Mig::Capable(_) | Mig::NotCapable, DeviceProcesses::Known(_)) => Occupancy::InUse,
     }
 }
 
 fn partitioned(device: &Device, mig: &MigState) -> Occupancy {
-    if !device.mig.is_told() {
+    if !device.mig.is_fully_known() {
         return Occupancy::Unknown;
     }
     let mut partitions = Partitions::default();
-    for (_, _, used) in parts::instances(device, mig) {
+    for (_, _, used) in partitions::instances(device, mig) {
         partitions.count = partitions.count.saturating_add(1);
         partitions.in_use = partitions.in_use.saturating_add(u32::from(used));
     }
@@ -172,7 +172,7 @@ impl Partitions {
 
     /// Sum of both.
     #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    pub fn plus(self, other: Self) -> Self {
         Self {
             count: self.count.saturating_add(other.count),
             in_use: self.in_use.saturating_add(other.in_use),

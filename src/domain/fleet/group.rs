@@ -4,25 +4,25 @@ use crate::domain::id::TypeName;
 
 /// Device type of a node, for grouping. In display order: types by name, then nodes without a single type.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Group {
+pub enum NodeGroup {
     /// All devices are of this type.
-    Of(TypeName),
+    Type(TypeName),
     /// Devices of several types, counting unidentified devices as one.
     Mixed,
     /// All devices are unidentified.
     Unknown,
     /// No devices.
-    Nothing,
+    NoAccelerator,
 }
 
-impl Group {
+impl NodeGroup {
     /// Group of a node with devices of these distinct types; `None` stands for unidentified devices.
-    pub fn of<'a>(types: impl IntoIterator<Item = Option<&'a TypeName>>) -> Self {
+    pub fn from_types<'a>(types: impl IntoIterator<Item = Option<&'a TypeName>>) -> Self {
         let mut types = types.into_iter();
         match (types.next(), types.next()) {
-            (None, _) => Self::Nothing,
+            (None, _) => Self::NoAccelerator,
             (Some(_), Some(_)) => Self::Mixed,
-            (Some(Some(one)), None) => Self::Of(one.clone()),
+            (Some(Some(one)), None) => Self::Type(one.clone()),
             (Some(None), None) => Self::Unknown,
         }
     }
@@ -30,10 +30,10 @@ impl Group {
     /// Display name.
     pub fn title(&self) -> &str {
         match self {
-            Self::Of(name) => name.as_str(),
+            Self::Type(name) => name.as_str(),
             Self::Mixed => "Mixed",
             Self::Unknown => "type unknown",
-            Self::Nothing => "no accelerator",
+            Self::NoAccelerator => "no accelerator",
         }
     }
 }
@@ -47,16 +47,16 @@ mod tests {
         let [a100, v100]: [TypeName; 2] =
             ["nvidia-a100-80gb", "nvidia-v100-16gb"].map(|name| name.parse().unwrap());
         let mut groups = [
-            Group::of([]),
-            Group::of([None]),
-            Group::of([Some(&a100), Some(&v100)]),
-            Group::of([Some(&v100), None]),
-            Group::of([Some(&v100)]),
-            Group::of([Some(&a100)]),
+            NodeGroup::from_types([]),
+            NodeGroup::from_types([None]),
+            NodeGroup::from_types([Some(&a100), Some(&v100)]),
+            NodeGroup::from_types([Some(&v100), None]),
+            NodeGroup::from_types([Some(&v100)]),
+            NodeGroup::from_types([Some(&a100)]),
         ];
         groups.sort();
         assert_eq!(
-            groups.each_ref().map(Group::title),
+            groups.each_ref().map(NodeGroup::title),
             [
                 "nvidia-a100-80gb",
                 "nvidia-v100-16gb",

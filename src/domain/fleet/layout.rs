@@ -4,15 +4,15 @@
 //! still show. Every text has a maximum length, which the writer enforces and the reader validates.
 
 use crate::domain::id::PciAddress;
-use crate::domain::reconcile::{DeviceStatus, Progress, State, Status};
-pub(super) use crate::domain::text::beginning;
+use crate::domain::reconcile::{ApplyState, ChangeProgress, DeviceStatus, NodeLayoutStatus};
+pub(super) use crate::domain::text::truncate;
 
 /// Maximum length of a name, plan id or state, in bytes.
-pub const LONGEST_WORD: usize = 256;
+pub const MAX_WORD_BYTES: usize = 256;
 /// Maximum length of a description for users, in bytes.
-pub const LONGEST_TEXT: usize = 4096;
+pub const MAX_TEXT_BYTES: usize = 4096;
 /// Maximum number of devices covered by a node's layout.
-pub const MOST_DEVICES: usize = 256;
+pub const MAX_LAYOUT_DEVICES: usize = 256;
 
 /// Layout status that a node reports.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -20,7 +20,7 @@ pub struct LayoutStatus {
     /// Desired layout; `None` if there is none.
     pub layout: Option<String>,
     /// True if a user selected it manually.
-    pub by_hand: bool,
+    pub is_manual: bool,
     /// Id of the last plan that was executed, successfully or not.
     pub plan: Option<String>,
     /// State that most needs attention; `None` if no device is covered by the layout.
@@ -45,7 +45,7 @@ pub struct DeviceLayout {
     /// Explanation for users; may be empty.
     pub message: String,
     /// Progress of a change that is under way.
-    pub progress: Option<Progress>,
+    pub progress: Option<ChangeProgress>,
 }
 
 /// Summary of a node's layout status.
@@ -54,7 +54,7 @@ pub struct LayoutSummary {
     /// Desired layout.
     pub layout: Option<String>,
     /// True if a user selected it manually.
-    pub by_hand: bool,
+    pub is_manual: bool,
     /// Id of the last plan.
     pub plan: Option<String>,
     /// State that most needs attention.
@@ -69,28 +69,28 @@ pub struct LayoutSummary {
 }
 
 /// Maximum length of a summarized message in characters: lists show it; the node's page shows the full text.
-const LONGEST_KEPT: usize = 160;
+const MAX_SUMMARY_CHARS: usize = 160;
 
 impl LayoutStatus {
     /// Converts a status for reporting; `None` if no layout is desired and there is no problem.
-    pub fn of(status: &Status) -> Option<Self> {
+    pub fn of(status: &NodeLayoutStatus) -> Option<Self> {
         if status.layout.is_none() && status.state.is_none() && status.notice.is_none() {
             return None;
         }
-        let devices = status.devices.iter().take(MOST_DEVICES);
+        let devices = status.devices.iter().take(MAX_LAYOUT_DEVICES);
         Some(Self {
-            layout: status.layout.as_deref().map(word),
-            by_hand: status.by_hand,
-            plan: status.plan.as_deref().map(word),
-            state: status.state.map(word),
+            layout: status.layout.as_deref().map(truncated_word),
+            is_manual: status.is_manual,
+            plan: status.plan.as_deref().map(truncated_word),
+            state: status.state.map(truncated_word),
             notice: status
                 .notice
                 .as_deref()
-                .map(|text| beginning(text, LONGEST_TEXT)),
+                .map(|text| truncate(text, MAX_TEXT_BYTES)),
             drain: status
                 .drain
                 .as_deref()
-                .map(|text| beginning(text, LONGEST_TEXT)),
+                .map(|text| truncate(text, MAX_TEXT_BYTES)),
             devices: devices.map(DeviceLayout::of).collect(),
         })
     }
@@ -99,7 +99,7 @@ impl LayoutStatus {
     pub fn shorten(&mut self, most: usize) {
         let messages = self.devices.iter_mut().map(|device| &mut device.message);
         for text in messages.chain(&mut self.notice).chain(&mut self.drain) {
-            *text = beginning(text, most);
+            *text = truncate(text, most);
         }
     }
 }
@@ -108,11 +108,11 @@ impl DeviceLayout {
     fn of(device: &DeviceStatus) -> Self {
         Self {
             pci: device.pci,
-            name: word(&device.name),
-            state: word(device.state),
-            message: beginning(&device.message, LONGEST_TEXT),
-            progress: device.progress.as_ref().map(|progress| Progress {
-                doing: beginning(&progress.doing, LONGEST_TEXT),
+            name: truncated_word(&device.name),
+            state: truncated_word(device.state),
+            message: truncate(&device.message, MAX_TEXT_BYTES),
+            progress: device.progress.as_ref().map(|progress| ChangeProgress {
+                current_step: truncate(&progress.current_step, MAX_TEXT_BYTES),
                 ..progress.clone()
             }),
         }
@@ -133,21 +133,21 @@ impl LayoutSummary {
         };
         Self {
             layout: status.layout.clone(),
-            by_hand: status.by_hand,
+            is_manual: status.is_manual,
             plan: status.plan.clone(),
             state: status.state.clone(),
             message: message(status),
-            drain: status.drain.as_deref().map(kept),
+            drain: status.drain.as_deref().map(summarized),
             progress: (!told.is_empty()).then(|| told.iter().fold((0, 0), sum)),
         }
     }
 
     /// Returns `true` if the layout status needs attention.
-    pub fn wants_a_look(&self) -> bool {
+    pub fn needs_attention(&self) -> bool {
         match self.state.as_deref() {
             // No device is covered, but there may be a problem with the layout itself.
             None => self.message.is_some(),
-            Some(state) => State::wants_a_look(state),
+            Some(state) => ApplyState::needs_attention(state),
         }
     }
 }
@@ -163,18 +163,18 @@ fn message(status: &LayoutStatus) -> Option<String> {
             let text = format!("{}: {}: {}", first.name, first.state, first.message);
             match worst.count() {
                 0 => text,
-                more => format!("{} (and {more} more)", kept(&text)),
+                more => format!("{} (and {more} more)", summarized(&text)),
             }
         }
         None => status.notice.clone()?,
     };
-    Some(kept(&text))
+    Some(summarized(&text))
 }
 
-pub(super) fn kept(text: &str) -> String {
-    text.chars().take(LONGEST_KEPT).collect()
+pub(super) fn summarized(text: &str) -> String {
+    text.chars().take(MAX_SUMMARY_CHARS).collect()
 }
 
-pub(super) fn word(text: &str) -> String {
-    beginning(text, LONGEST_WORD)
+pub(super) fn truncated_word(text: &str) -> String {
+    truncate(text, MAX_WORD_BYTES)
 }

@@ -4,11 +4,11 @@
 //! only counts, so the functions bound to the driver are paired with the driver's devices in order. A bound function
 //! without a device is unusable; a device without a function counts nevertheless.
 
-use super::device::{DeviceSummary, Occupancy, gravest};
+use super::device::{DeviceSummary, Occupancy, most_severe};
 use super::node::{NodeState, Sharing};
 use crate::domain::accelerators;
 use crate::domain::inventory::{
-    Condition, Device, Gravity, Inventory, Neuron, NeuronDevice, Vendor,
+    Condition, Device, Inventory, Neuron, NeuronDevice, Severity, Vendor,
 };
 use crate::domain::quantity::Mebibytes;
 
@@ -21,63 +21,64 @@ impl DeviceSummary {
         let devices = inventory.devices.iter();
         let mut all: Vec<Self> = devices
             .map(|device| {
-                let summary = Self::of(device, &inventory.nvml);
-                if !inventory.is_told_by_neuron(device) {
+                let summary = Self::new(device, &inventory.nvml);
+                if !inventory.is_reported_by_neuron(device) {
                     return summary;
                 }
                 match chips.next() {
-                    Some(chip) => told(summary, chip),
+                    Some(chip) => with_driver_data(summary, chip),
                     None => unlisted(summary, device),
                 }
             })
             .collect();
         // A function whose driver binding is unreadable accounts for one of the remaining devices.
         let unbound = inventory.devices.iter();
-        let unbound =
-            unbound.filter(|device| may_be_one(device) && !inventory.is_told_by_neuron(device));
-        all.extend(chips.skip(unbound.count()).map(alone));
+        let unbound = unbound.filter(|device| {
+            may_be_neuron_device(device) && !inventory.is_reported_by_neuron(device)
+        });
+        all.extend(chips.skip(unbound.count()).map(from_driver_only));
         all
     }
 }
 
-fn may_be_one(device: &Device) -> bool {
+fn may_be_neuron_device(device: &Device) -> bool {
     let of_bus = matches!(device.condition, Condition::PciOnly { .. });
     device.vendor == Vendor::Aws && of_bus && !device.condition.is_passthrough()
 }
 
 /// Function combined with one of the driver's devices.
-fn told(function: DeviceSummary, chip: &NeuronDevice) -> DeviceSummary {
-    let of_chip = alone(chip);
+fn with_driver_data(function: DeviceSummary, chip: &NeuronDevice) -> DeviceSummary {
+    let of_chip = from_driver_only(chip);
     DeviceSummary {
         type_name: function.type_name.or(of_chip.type_name),
-        by_hand: function.by_hand,
+        is_manual_type: function.is_manual_type,
         ..of_chip
     }
 }
 
 /// Device that the bus does not show.
-fn alone(chip: &NeuronDevice) -> DeviceSummary {
+fn from_driver_only(chip: &NeuronDevice) -> DeviceSummary {
     let name = chip.device_name.as_deref();
     let facts = name.and_then(accelerators::neuron_chip);
     let state = chip.state();
     let trouble = state
-        .gravity()
-        .and_then(|_| gravest(&format!("Neuron {}", chip.number), chip.complaints()));
+        .severity()
+        .and_then(|_| most_severe(&format!("Neuron {}", chip.number), chip.issues()));
     DeviceSummary {
         type_name: facts.and_then(|facts| facts.type_name.parse().ok()),
-        by_hand: false,
+        is_manual_type: false,
         memory: name.and_then(accelerators::neuron_memory),
-        state: match state.gravity() {
+        state: match state.severity() {
             None => NodeState::Ok,
-            Some(Gravity::Note | Gravity::Notice) => NodeState::Attention,
-            Some(Gravity::Bad) => NodeState::Degraded,
+            Some(Severity::Note | Severity::Warning) => NodeState::Attention,
+            Some(Severity::Critical) => NodeState::Degraded,
         },
-        occupancy: match state.gravity() {
-            Some(Gravity::Bad) => Occupancy::Unavailable,
+        occupancy: match state.severity() {
+            Some(Severity::Critical) => Occupancy::Unavailable,
             // The driver does not report users of a device.
             _ => Occupancy::Unknown,
         },
-        given: Some(Sharing::Exclusive),
+        sharing: Some(Sharing::Exclusive),
         trouble,
     }
 }
@@ -98,7 +99,7 @@ fn unlisted(function: DeviceSummary, device: &Device) -> DeviceSummary {
 
 /// `inventory` for reporting, with used memory rounded up to steps, so that small allocations of an idle program do
 /// not cause updates. `None` if it does not contain used memory.
-pub fn stepped(inventory: &Inventory) -> Option<Inventory> {
+pub fn rounded_for_report(inventory: &Inventory) -> Option<Inventory> {
     let is_told =
         inventory.neuron.is_some() || inventory.devices.iter().any(|device| device.amd.is_some());
     if !is_told {
@@ -112,21 +113,21 @@ pub fn stepped(inventory: &Inventory) -> Option<Inventory> {
     {
         let name = chip.device_name.as_deref();
         let all = name.and_then(accelerators::neuron_memory);
-        chip.memory_used = chip.memory_used.map(|used| within(used, all));
-        chip.power_percent = chip.power_percent.map(super::usage::percent_up);
+        chip.memory_used = chip.memory_used.map(|used| rounded_up_within(used, all));
+        chip.power_percent = chip.power_percent.map(super::usage::rounded_percent);
     }
     for device in &mut told.devices {
         let all = device.memory;
         if let Some(amd) = &mut device.amd {
-            amd.memory_used = amd.memory_used.map(|used| within(used, all));
+            amd.memory_used = amd.memory_used.map(|used| rounded_up_within(used, all));
         }
     }
     Some(told)
 }
 
 /// Rounds up to a step, limited to the total.
-fn within(used: Mebibytes, all: Option<Mebibytes>) -> Mebibytes {
-    let up = super::usage::step(used);
+fn rounded_up_within(used: Mebibytes, all: Option<Mebibytes>) -> Mebibytes {
+    let up = super::usage::rounded_memory(used);
     match all {
         Some(all) if used <= all => up.min(all),
         Some(_) | None => up,

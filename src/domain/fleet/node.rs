@@ -3,9 +3,9 @@
 use std::fmt;
 
 use super::counts::{Counts, TypeCounts};
-use super::device::{DeviceSummary, Occupancy, short};
+use super::device::{DeviceSummary, Occupancy, truncated};
 use super::layout::LayoutSummary;
-use super::sharing::{ByTurns, SharingSummary};
+use super::sharing::{SharingSummary, TimeSlicingExtent};
 use crate::domain::inventory::{Neuron, NvmlState};
 use crate::domain::quantity::Mebibytes;
 use crate::domain::reason::Reason;
@@ -26,7 +26,7 @@ pub struct NodeSummary {
     /// Layout status; `None` if no layout covers its devices.
     pub layout: Option<LayoutSummary>,
     /// Status of device allocation; `None` if not reported.
-    pub given: Option<SharingSummary>,
+    pub allocation: Option<SharingSummary>,
 }
 
 /// Sharing mode. The words are those of the label `octavo.dev/sharing`.
@@ -71,24 +71,24 @@ pub enum NodeState {
 
 impl NodeSummary {
     /// Summarizes a node with these devices.
-    pub fn of(devices: &[DeviceSummary], nvml: &NvmlState, layout: Option<LayoutSummary>) -> Self {
+    pub fn new(devices: &[DeviceSummary], nvml: &NvmlState, layout: Option<LayoutSummary>) -> Self {
         // The layout does not matter on a node without devices.
         let missed = layout.as_ref().filter(|_| !devices.is_empty());
         let (mut state, mut reason) = (state(devices, nvml), reason(devices, nvml));
-        if let Some(layout) = missed.filter(|layout| layout.wants_a_look()) {
+        if let Some(layout) = missed.filter(|layout| layout.needs_attention()) {
             state = state.max(NodeState::Attention);
             reason = reason.or_else(|| layout.message.clone());
         }
         let memory = devices.iter().filter_map(|device| device.memory);
         let memory = memory.fold(0_u64, |sum, memory| sum.saturating_add(memory.get()));
         Self {
-            types: TypeCounts::of(devices),
+            types: TypeCounts::from_devices(devices),
             memory: Mebibytes::new(memory),
             sharing: sharing(devices),
             state,
             reason,
             layout,
-            given: None,
+            allocation: None,
         }
     }
 
@@ -96,18 +96,18 @@ impl NodeSummary {
     #[must_use]
     pub fn with_sharing(mut self, given: Option<SharingSummary>) -> Self {
         let missed = given.as_ref().filter(|_| !self.types.is_empty());
-        if let Some(given) = missed.filter(|given| given.wants_a_look()) {
+        if let Some(given) = missed.filter(|given| given.needs_attention()) {
             self.state = self.state.max(NodeState::Attention);
             self.reason = self.reason.or_else(|| Some(given.why()));
         }
-        self.sharing = match (self.sharing, given.as_ref().map(|given| given.by_turns)) {
+        self.sharing = match (self.sharing, given.as_ref().map(|given| given.time_slicing)) {
             // There is no device that could be shared.
             (Sharing::None, _) => Sharing::None,
-            (_, Some(ByTurns::All)) => Sharing::TimeSlicing,
-            (_, Some(ByTurns::Some)) => Sharing::Mixed,
-            (sharing, Some(ByTurns::None) | None) => sharing,
+            (_, Some(TimeSlicingExtent::All)) => Sharing::TimeSlicing,
+            (_, Some(TimeSlicingExtent::Some)) => Sharing::Mixed,
+            (sharing, Some(TimeSlicingExtent::None) | None) => sharing,
         };
-        self.given = given;
+        self.allocation = given;
         self
     }
 
@@ -116,9 +116,9 @@ impl NodeSummary {
     pub fn with_neuron(mut self, neuron: Option<&Neuron>) -> Self {
         let problem = neuron.and_then(|neuron| neuron.problems.first());
         if let Some(problem) = problem {
-            let said = format!("Neuron: {}: {}", problem.what, problem.error);
+            let said = format!("Neuron: {}: {}", problem.source, problem.error);
             self.state = self.state.max(NodeState::Attention);
-            self.reason = self.reason.or_else(|| Some(short(&said)));
+            self.reason = self.reason.or_else(|| Some(truncated(&said)));
         }
         self
     }
@@ -126,7 +126,7 @@ impl NodeSummary {
     /// Counts of all devices.
     pub fn counts(&self) -> Counts {
         let types = self.types.iter().map(|one| one.counts);
-        types.fold(Counts::default(), Counts::and)
+        types.fold(Counts::default(), Counts::plus)
     }
 }
 
@@ -136,9 +136,9 @@ fn sharing(devices: &[DeviceSummary]) -> Sharing {
         // A hanging driver does not change the sharing mode; the node label stays as well.
         let is_there = !matches!(
             device.occupancy,
-            Occupancy::Unavailable | Occupancy::SetAside
+            Occupancy::Unavailable | Occupancy::Reserved
         );
-        let Some(one) = device.given.filter(|_| is_there) else {
+        let Some(one) = device.sharing.filter(|_| is_there) else {
             continue;
         };
         sharing = match sharing {
@@ -231,10 +231,10 @@ impl NodeState {
             Self::NoAgent => "no-agent",
             Self::Attention => "attention",
             Self::Degraded => "degraded",
-            Self::NoDriver => Reason::NoDriver.word(),
-            Self::NvmlLost => Reason::NvmlLost.word(),
-            Self::NvmlStalled => Reason::NvmlStalled.word(),
-            Self::Stale => Reason::Stale.word(),
+            Self::NoDriver => Reason::NoDriver.as_str(),
+            Self::NvmlLost => Reason::NvmlLost.as_str(),
+            Self::NvmlStalled => Reason::NvmlStalled.as_str(),
+            Self::Stale => Reason::Stale.as_str(),
         }
     }
 }

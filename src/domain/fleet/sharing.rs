@@ -3,20 +3,20 @@
 //! Modes and states are words, as in [`super::LayoutStatus`]: a newer agent may have some that an older reader does
 //! not know. Every text and list has a maximum length, which the writer enforces and the reader validates.
 
-use super::layout::{LONGEST_TEXT, LONGEST_WORD, beginning, kept, word};
-use crate::domain::reason::{Kind, Reason};
+use super::layout::{MAX_TEXT_BYTES, MAX_WORD_BYTES, summarized, truncate, truncated_word};
+use crate::domain::reason::{Reason, Severity};
 use crate::domain::sharing::health::Health;
-use crate::domain::sharing::status::{HandOff, Kept, ResourceStatus, UnitStatus};
+use crate::domain::sharing::status::{HandOff, ResourceStatus, RetainedId, UnitStatus};
 use crate::domain::sharing::{ResourceName, SharingStatus};
 
 /// Maximum number of resources per node.
-pub const MOST_RESOURCES: usize = 64;
+pub const MAX_RESOURCES: usize = 64;
 /// Maximum number of units per resource: whole devices, or all partitions of all devices.
-pub const MOST_UNITS: usize = 1024;
+pub const MAX_UNITS: usize = 1024;
 /// Maximum number of ids reported as retained for pods.
-pub const MOST_KEPT: usize = 256;
+pub const MAX_RETAINED: usize = 256;
 /// Maximum length of the reported configuration of NVIDIA's plugin, in bytes.
-pub const LONGEST_CONFIG: usize = 32 * 1024;
+pub const MAX_CONFIG_BYTES: usize = 32 * 1024;
 
 /// Allocation status that a node reports.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -30,7 +30,7 @@ pub struct SharingReport {
     /// Resources, ordered by name.
     pub resources: Vec<ResourceStatus>,
     /// Allocations that deviate from the desired ones until their pods release them.
-    pub kept: Vec<Kept>,
+    pub retained: Vec<RetainedId>,
     /// Desired configuration of NVIDIA's plugin.
     pub hand_off: Option<HandOff>,
     /// Configuration key that the node's plugin currently refers to and cannot start without.
@@ -47,12 +47,12 @@ pub struct SharingSummary {
     /// Explanation, truncated for lists.
     pub message: Option<String>,
     /// Extent of time-slicing.
-    pub by_turns: ByTurns,
+    pub time_slicing: TimeSlicingExtent,
 }
 
 /// Extent of time-slicing among the units that are currently allocatable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ByTurns {
+pub enum TimeSlicingExtent {
     /// No unit, or unknown.
     #[default]
     None,
@@ -65,18 +65,24 @@ pub enum ByTurns {
 impl SharingReport {
     /// Converts a status for reporting. A configuration that is too long is omitted, because a truncated one would
     /// have another meaning.
-    pub fn of(status: &SharingStatus) -> Self {
-        let fits =
-            |told: &&HandOff| told.key.len() <= LONGEST_WORD && told.config.len() <= LONGEST_CONFIG;
-        let resources = status.resources.iter().take(MOST_RESOURCES);
+    pub fn from_status(status: &SharingStatus) -> Self {
+        let fits = |told: &&HandOff| {
+            told.key.len() <= MAX_WORD_BYTES && told.config.len() <= MAX_CONFIG_BYTES
+        };
+        let resources = status.resources.iter().take(MAX_RESOURCES);
         Self {
             mode: status.mode.as_str().to_owned(),
-            state: word(status.state),
-            message: status.message.as_deref().map(long),
+            state: truncated_word(status.state),
+            message: status.message.as_deref().map(truncated_text),
             resources: resources.map(resource).collect(),
-            kept: status.kept.iter().take(MOST_KEPT).map(keep).collect(),
+            retained: status
+                .retained
+                .iter()
+                .take(MAX_RETAINED)
+                .map(retained_for_report)
+                .collect(),
             hand_off: status.hand_off.as_ref().filter(fits).cloned(),
-            named: status.named.as_deref().map(word),
+            named: status.named.as_deref().map(truncated_word),
         }
     }
 
@@ -86,10 +92,10 @@ impl SharingReport {
     /// A fault of one device does not affect the others: then only resources count for which the Node offers all
     /// healthy units.
     pub fn applied_units(&self) -> impl Iterator<Item = (&ResourceName, &UnitStatus)> {
-        let reason = Reason::of(&self.state);
+        let reason = Reason::parse(&self.state);
         let resources = self.resources.iter().filter(move |one| match reason {
             Some(Reason::SharingInForce | Reason::SharingHeld) => true,
-            Some(Reason::SharingNotInForce) => is_offered(one),
+            Some(Reason::SharingNotInForce) => is_fully_offered(one),
             Some(_) | None => false,
         });
         resources.flat_map(|one| one.units.iter().map(move |unit| (&one.name, unit)))
@@ -98,15 +104,15 @@ impl SharingReport {
     /// Truncates lists to `few` items and descriptions to `most` bytes. The configuration of NVIDIA's plugin is never
     /// truncated.
     pub fn shorten(&mut self, few: usize, most: usize) {
-        self.kept.truncate(few);
+        self.retained.truncate(few);
         if let Some(text) = &mut self.message {
-            *text = beginning(text, most);
+            *text = truncate(text, most);
         }
         for resource in &mut self.resources {
             resource.units.truncate(few);
             for unit in &mut resource.units {
                 if let Health::Unhealthy { reason } = &mut unit.health {
-                    *reason = beginning(reason, most);
+                    *reason = truncate(reason, most);
                 }
             }
         }
@@ -119,27 +125,27 @@ impl SharingSummary {
         Self {
             mode: report.mode.clone(),
             state: report.state.clone(),
-            message: report.message.as_deref().map(kept),
-            by_turns: ByTurns::of(report),
+            message: report.message.as_deref().map(summarized),
+            time_slicing: TimeSlicingExtent::of(report),
         }
     }
 
     /// Returns `true` if the state needs attention. An unknown state comes from a newer agent and is not treated as a
     /// warning.
-    pub fn wants_a_look(&self) -> bool {
-        Reason::of(&self.state).is_some_and(|reason| reason.kind() == Kind::Warning)
+    pub fn needs_attention(&self) -> bool {
+        Reason::parse(&self.state).is_some_and(|reason| reason.kind() == Severity::Warning)
     }
 
     /// Explanation of the state for users.
     pub fn why(&self) -> String {
         match &self.message {
-            Some(message) => kept(&format!("{}: {message}", self.state)),
+            Some(message) => summarized(&format!("{}: {message}", self.state)),
             None => self.state.clone(),
         }
     }
 }
 
-impl ByTurns {
+impl TimeSlicingExtent {
     /// Desired units that are not applied yet do not count.
     fn of(report: &SharingReport) -> Self {
         let units = report.applied_units().map(|(_, unit)| unit);
@@ -153,7 +159,7 @@ impl ByTurns {
 }
 
 /// Returns `true` if the Node offers all healthy units of the resource, and there are some.
-fn is_offered(resource: &ResourceStatus) -> bool {
+fn is_fully_offered(resource: &ResourceStatus) -> bool {
     let healthy = resource.units.iter().filter(|one| one.health.is_healthy());
     let fit: u64 = healthy
         .map(|one| u64::from(one.replicas.unwrap_or(1)))
@@ -161,19 +167,19 @@ fn is_offered(resource: &ResourceStatus) -> bool {
     fit > 0 && resource.allocatable == Some(fit)
 }
 
-fn long(text: &str) -> String {
-    beginning(text, LONGEST_TEXT)
+fn truncated_text(text: &str) -> String {
+    truncate(text, MAX_TEXT_BYTES)
 }
 
 fn resource(resource: &ResourceStatus) -> ResourceStatus {
-    let units = resource.units.iter().take(MOST_UNITS);
+    let units = resource.units.iter().take(MAX_UNITS);
     ResourceStatus {
         units: units
             .map(|unit| {
                 let mut unit = unit.clone();
-                unit.uuid = word(&unit.uuid);
+                unit.uuid = truncated_word(&unit.uuid);
                 if let Health::Unhealthy { reason } = &mut unit.health {
-                    *reason = long(reason);
+                    *reason = truncated_text(reason);
                 }
                 unit
             })
@@ -183,7 +189,7 @@ fn resource(resource: &ResourceStatus) -> ResourceStatus {
 }
 
 /// The device id is not repeated.
-fn keep(one: &Kept) -> Kept {
+fn retained_for_report(one: &RetainedId) -> RetainedId {
     let mut one = one.clone();
     let by = &mut one.by;
     for text in [
@@ -192,7 +198,7 @@ fn keep(one: &Kept) -> Kept {
         &mut by.container,
         &mut by.resource,
     ] {
-        *text = word(text);
+        *text = truncated_word(text);
     }
     by.device_id = one.id.to_string();
     one

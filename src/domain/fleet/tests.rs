@@ -8,8 +8,8 @@ use super::*;
 use crate::domain::catalog::ProfileCatalog;
 use crate::domain::inventory::tests_support::{compute_instance, gpu, gpu_instance, process};
 use crate::domain::inventory::{
-    Completeness, Condition, Device, GpuInstance, Mig, MigMode, MigState, NvmlState, Problem,
-    Process, RecoveryAction,
+    Completeness, Condition, Device, GpuInstance, Mig, MigMode, MigState, NvmlState, Process,
+    ReadProblem, RecoveryAction,
 };
 use crate::domain::quantity::Mebibytes;
 use proptest::prelude::*;
@@ -75,8 +75,8 @@ fn asks(action: RecoveryAction) -> Device {
 
 fn refuses(what: &str) -> Device {
     let mut device = whole(Vec::new());
-    device.problems = vec![Problem {
-        what: what.to_owned(),
+    device.problems = vec![ReadProblem {
+        source: what.to_owned(),
         error: "Unknown Error".to_owned(),
     }];
     device
@@ -152,26 +152,26 @@ fn a_device_counts_as_what_can_be_done_with_it() {
         (refuses("nvmlDeviceGetFoo"), Occupancy::Free),
         (failing(), Occupancy::Unavailable),
         (bus_only(), Occupancy::Unavailable),
-        (for_virtual_machines(), Occupancy::SetAside),
+        (for_virtual_machines(), Occupancy::Reserved),
         (asks(ResetGpu), Occupancy::Unavailable),
         (asks(RebootNode), Occupancy::Unavailable),
         (asks(DrainP2p), Occupancy::Free),
         (asks(Other(9)), Occupancy::Free),
     ] {
-        let summary = DeviceSummary::of(&device, &NvmlState::Loading);
+        let summary = DeviceSummary::new(&device, &NvmlState::Loading);
         assert_eq!(summary.occupancy, expected, "{device:?}");
     }
 }
 
 #[test]
-fn what_a_driver_that_hangs_or_went_said_before_is_not_counted_on() {
+fn data_from_hung_or_lost_driver_is_unknown() {
     for nvml in [stalled(), lost()] {
         for (device, expected) in [
             (whole(Vec::new()), Occupancy::Unknown),
             (split(Vec::new()), Occupancy::Unknown),
             (failing(), Occupancy::Unavailable),
         ] {
-            assert_eq!(DeviceSummary::of(&device, &nvml).occupancy, expected);
+            assert_eq!(DeviceSummary::new(&device, &nvml).occupancy, expected);
         }
     }
 }
@@ -179,13 +179,13 @@ fn what_a_driver_that_hangs_or_went_said_before_is_not_counted_on() {
 fn node(devices: &[Device], nvml: &NvmlState) -> NodeSummary {
     let devices: Vec<DeviceSummary> = devices
         .iter()
-        .map(|device| DeviceSummary::of(device, nvml))
+        .map(|device| DeviceSummary::new(device, nvml))
         .collect();
-    NodeSummary::of(&devices, nvml, None)
+    NodeSummary::new(&devices, nvml, None)
 }
 
 #[test]
-fn a_node_is_the_gravest_of_what_is_to_be_said() {
+fn node_state_is_the_most_severe() {
     let ready = NvmlState::Loading;
     for (devices, nvml, expected) in [
         (vec![], &ready, "empty"),
@@ -207,7 +207,7 @@ fn a_node_is_the_gravest_of_what_is_to_be_said() {
 }
 
 #[test]
-fn a_node_says_what_makes_it_what_it_is_and_of_how_many_devices_more() {
+fn node_reason_names_first_device_and_count() {
     let ready = NvmlState::Loading;
     let mut third = failing();
     third.index = Some(3);
@@ -227,7 +227,7 @@ fn a_node_says_what_makes_it_what_it_is_and_of_how_many_devices_more() {
 }
 
 #[test]
-fn sharing_is_that_of_the_devices_that_can_be_given_out() {
+fn sharing_mode_comes_from_allocatable_devices() {
     for (devices, expected) in [
         (vec![], "none"),
         (vec![failing(), gpu()], "none"),
@@ -247,7 +247,7 @@ fn sharing_is_that_of_the_devices_that_can_be_given_out() {
 }
 
 #[test]
-fn all_states_are_listed_by_gravity_and_no_two_words_are_the_same() {
+fn states_are_ordered_by_severity_with_unique_names() {
     assert!(NodeState::ALL.is_sorted());
     let mut words = NodeState::ALL.map(NodeState::as_str).to_vec();
     words.sort_unstable();
@@ -261,7 +261,7 @@ fn occupancy() -> impl Strategy<Value = Occupancy> {
         Just(Occupancy::Free),
         Just(Occupancy::InUse),
         Just(Occupancy::Unavailable),
-        Just(Occupancy::SetAside),
+        Just(Occupancy::Reserved),
         Just(Occupancy::Unknown),
         (0_u32..8, 0_u32..8).prop_map(|(a, b)| partitioned(a.max(b), a.min(b))),
     ]
@@ -275,9 +275,9 @@ fn summaries() -> impl Strategy<Value = Vec<DeviceSummary>> {
     ]));
     let one = (name, prop::option::of(1_u64..9), occupancy());
     let one = one.prop_map(|(name, memory, occupancy)| DeviceSummary {
-        given: None,
+        sharing: None,
         trouble: None,
-        by_hand: name.is_some_and(|name| name.len() % 2 == 0),
+        is_manual_type: name.is_some_and(|name| name.len() % 2 == 0),
         type_name: name.map(|name| name.parse().unwrap()),
         memory: memory.map(Mebibytes::new),
         state: NodeState::Ok,
@@ -289,9 +289,9 @@ fn summaries() -> impl Strategy<Value = Vec<DeviceSummary>> {
 proptest! {
     #[test]
     fn counts_add_up_to_the_devices_in_every_grouping(devices in summaries()) {
-        let types = TypeCounts::of(&devices);
+        let types = TypeCounts::from_devices(&devices);
         prop_assert!(types.is_sorted_by_key(|one| (one.type_name.is_none(), one.type_name.clone())));
-        let node = NodeSummary::of(&devices, &NvmlState::Loading, None);
+        let node = NodeSummary::new(&devices, &NvmlState::Loading, None);
         let counts = node.counts();
         prop_assert_eq!(counts.total() as usize, devices.len());
         let one_by_one = devices.iter().fold(Counts::default(), |sum, device| sum.with(device.occupancy));
@@ -299,12 +299,12 @@ proptest! {
         for one in &types {
             let of_type: Vec<_> = devices.iter().filter(|device| device.type_name == one.type_name).collect();
             prop_assert_eq!(one.counts.total() as usize, of_type.len());
-            prop_assert_eq!(one.by_hand as usize, of_type.iter().filter(|device| device.by_hand).count());
+            prop_assert_eq!(one.manual as usize, of_type.iter().filter(|device| device.is_manual_type).count());
             prop_assert_eq!(one.memory, of_type.iter().filter_map(|device| device.memory).min());
         }
         let memory: u64 = devices.iter().filter_map(|device| device.memory).map(Mebibytes::get).sum();
         prop_assert_eq!(node.memory.get(), memory);
-        let stale = counts.stale();
+        let stale = counts.as_stale();
         prop_assert_eq!((stale.unknown, stale.total()), (counts.total(), counts.total()));
         prop_assert_eq!(stale.partitions, Partitions::default());
         prop_assert_eq!(counts.partitions.free() + counts.partitions.in_use, counts.partitions.count);

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use super::layout::word;
+use super::layout::truncated_word;
 use crate::domain::quantity::Mebibytes;
 use crate::domain::sharing::ShareId;
 use crate::domain::sharing::usage::{DeviceUsage, MemoryUse, Percent, Tenant, UnitUsage, Usage};
 
 /// Maximum number of reported devices per node, units per device, and tenants per unit.
-pub const MOST_USED: usize = 256;
+pub const MAX_ITEMS: usize = 256;
 /// Maximum number of ids and of processes per tenant.
-pub const MOST_OF_TENANT: usize = 256;
+pub const MAX_TENANT_ITEMS: usize = 256;
 /// Maximum number of messages about missing data.
-pub const MOST_MISSING: usize = 64;
+pub const MAX_MISSING: usize = 64;
 /// Maximum size of a node's usage report in bytes.
-pub const LARGEST_USAGE: usize = 64 * 1024;
+pub const MAX_USAGE_BYTES: usize = 64 * 1024;
 
 /// Memory is rounded up to multiples of this, so that small allocations of an idle process do not cause updates.
 const STEP_MIB: u64 = 64;
@@ -23,7 +23,7 @@ const STEP_PERCENT: u8 = 5;
 /// Time to exhaustion is rounded up to multiples of this number of seconds.
 const STEP_SECONDS: u64 = 60;
 /// Maximum number of reported processes per tenant.
-const FEW_PROCESSES: usize = 16;
+const MAX_PROCESSES: usize = 16;
 
 /// Condition that is reported immediately: UUID of a unit, and its tenant that exceeds the fair share; `None` if the
 /// unit itself is nearly exhausted.
@@ -32,20 +32,24 @@ pub type Alarm = (String, Option<(String, String)>);
 /// `usage` for reporting: rounded, and limited to the `most` most relevant tenants per device. Omissions are stated
 /// in `missing`.
 pub fn told(usage: &Usage, most: usize) -> Usage {
-    let mut missing: Vec<String> = usage.missing.iter().map(|text| word(text)).collect();
-    let devices = usage.devices.iter().take(MOST_USED);
+    let mut missing: Vec<String> = usage
+        .missing
+        .iter()
+        .map(|text| truncated_word(text))
+        .collect();
+    let devices = usage.devices.iter().take(MAX_ITEMS);
     let devices = devices.map(|device| {
-        let (device, left_out) = device_told(device, most);
+        let (device, left_out) = device_for_report(device, most);
         if left_out > 0 {
             let name = &device.name;
-            missing.push(word(&format!(
+            missing.push(truncated_word(&format!(
                 "{name}: {left_out} more who have it are not told"
             )));
         }
         device
     });
     let devices = devices.collect();
-    missing.truncate(MOST_MISSING);
+    missing.truncate(MAX_MISSING);
     Usage { devices, missing }
 }
 
@@ -57,7 +61,7 @@ pub fn alarms(usage: &Usage) -> BTreeSet<Alarm> {
         if unit.is_nearly_exhausted {
             alarms.insert((unit.uuid.clone(), None));
         }
-        for tenant in unit.tenants.iter().filter(|tenant| tenant.is_over) {
+        for tenant in unit.tenants.iter().filter(|tenant| tenant.is_over_share) {
             let name = |text: &Option<String>| text.clone().unwrap_or_default();
             let pod = format!("{}/{}", name(&tenant.namespace), name(&tenant.pod));
             alarms.insert((unit.uuid.clone(), Some((pod, name(&tenant.container)))));
@@ -66,8 +70,8 @@ pub fn alarms(usage: &Usage) -> BTreeSet<Alarm> {
     alarms
 }
 
-fn device_told(device: &DeviceUsage, most: usize) -> (DeviceUsage, usize) {
-    let units = device.units.iter().take(MOST_USED);
+fn device_for_report(device: &DeviceUsage, most: usize) -> (DeviceUsage, usize) {
+    let units = device.units.iter().take(MAX_ITEMS);
     let mut ranked: Vec<(&Tenant, (usize, usize))> = Vec::new();
     for (at, unit) in units.clone().enumerate() {
         let tenants = unit.tenants.iter().enumerate();
@@ -77,40 +81,46 @@ fn device_told(device: &DeviceUsage, most: usize) -> (DeviceUsage, usize) {
     // Tenants over their share come first.
     ranked.sort_by_key(|(tenant, place)| {
         let memory = tenant.memory.map(Mebibytes::get).unwrap_or_default();
-        (!tenant.is_over, u64::MAX.saturating_sub(memory), *place)
+        (
+            !tenant.is_over_share,
+            u64::MAX.saturating_sub(memory),
+            *place,
+        )
     });
     ranked.truncate(most);
     let kept: BTreeSet<(usize, usize)> = ranked.iter().map(|(_, place)| *place).collect();
     let told = DeviceUsage {
         pci: device.pci,
-        name: word(&device.name),
+        name: truncated_word(&device.name),
         memory: device.memory.map(memory),
         utilization: device.utilization.map(percent),
         units: units
             .enumerate()
-            .map(|(at, unit)| unit_told(unit, |number| kept.contains(&(at, number))))
+            .map(|(at, unit)| unit_for_report(unit, |number| kept.contains(&(at, number))))
             .collect(),
     };
     (told, all.saturating_sub(kept.len()))
 }
 
-fn unit_told(unit: &UnitUsage, is_kept: impl Fn(usize) -> bool) -> UnitUsage {
+fn unit_for_report(unit: &UnitUsage, is_kept: impl Fn(usize) -> bool) -> UnitUsage {
     let tenants = unit.tenants.iter().enumerate();
     let tenants = tenants.filter(|(number, _)| is_kept(*number));
     UnitUsage {
-        uuid: word(&unit.uuid),
+        uuid: truncated_word(&unit.uuid),
         partition: unit.partition,
-        profile: unit.profile.as_deref().map(word),
+        profile: unit.profile.as_deref().map(truncated_word),
         resource: unit.resource.clone(),
         replicas: unit.replicas,
         fair_share: unit.fair_share,
         memory: unit.memory.map(memory),
         tenants: tenants
             .map(|(_, one)| tenant(one))
-            .take(MOST_USED)
+            .take(MAX_ITEMS)
             .collect(),
-        unattributed: unit.unattributed.map(step),
-        exhausted_in: unit.exhausted_in.map(|seconds| up(seconds, STEP_SECONDS)),
+        unattributed: unit.unattributed.map(rounded_memory),
+        exhausted_in: unit
+            .exhausted_in
+            .map(|seconds| round_up(seconds, STEP_SECONDS)),
         is_nearly_exhausted: unit.is_nearly_exhausted,
     }
 }
@@ -125,26 +135,26 @@ fn tenant(tenant: &Tenant) -> Tenant {
             .is_ok_and(|read| read == **id)
     };
     Tenant {
-        namespace: tenant.namespace.as_deref().map(word),
-        pod: tenant.pod.as_deref().map(word),
-        uid: tenant.short_uid().map(|uid| word(&uid)),
-        container: tenant.container.as_deref().map(word),
+        namespace: tenant.namespace.as_deref().map(truncated_word),
+        pod: tenant.pod.as_deref().map(truncated_word),
+        uid: tenant.short_uid().map(|uid| truncated_word(&uid)),
+        container: tenant.container.as_deref().map(truncated_word),
         ids: tenant
             .ids
             .iter()
             .filter(is_id)
-            .take(MOST_OF_TENANT)
+            .take(MAX_TENANT_ITEMS)
             .cloned()
             .collect(),
-        memory: tenant.memory.map(step),
+        memory: tenant.memory.map(rounded_memory),
         utilization: tenant.utilization.map(percent),
         processes: tenant
             .processes
             .iter()
-            .take(FEW_PROCESSES)
+            .take(MAX_PROCESSES)
             .copied()
             .collect(),
-        is_over: tenant.is_over,
+        is_over_share: tenant.is_over_share,
     }
 }
 
@@ -152,26 +162,26 @@ fn tenant(tenant: &Tenant) -> Tenant {
 fn memory(memory: MemoryUse) -> MemoryUse {
     MemoryUse {
         total: memory.total,
-        used: step(memory.used).min(memory.total),
+        used: rounded_memory(memory.used).min(memory.total),
         reserved: memory.reserved,
     }
 }
 
 /// Rounds memory up to a step.
-pub(super) fn step(memory: Mebibytes) -> Mebibytes {
-    Mebibytes::new(up(memory.get(), STEP_MIB))
+pub(super) fn rounded_memory(memory: Mebibytes) -> Mebibytes {
+    Mebibytes::new(round_up(memory.get(), STEP_MIB))
 }
 
-fn up(number: u64, step: u64) -> u64 {
+fn round_up(number: u64, step: u64) -> u64 {
     number.div_ceil(step).saturating_mul(step)
 }
 
 fn percent(percent: Percent) -> Percent {
-    Percent(percent_up(percent.0))
+    Percent(rounded_percent(percent.0))
 }
 
 /// Rounds a percentage up to a step.
-pub(super) fn percent_up(percent: u8) -> u8 {
+pub(super) fn rounded_percent(percent: u8) -> u8 {
     let steps = percent.min(100).div_ceil(STEP_PERCENT);
     steps.saturating_mul(STEP_PERCENT)
 }

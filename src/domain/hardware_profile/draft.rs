@@ -8,21 +8,26 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use thiserror::Error;
 
-use super::chosen::{Chosen, chosen};
-use super::edit::{CountError, Counts, NO_TAINT, counted, tolerated, toleration};
-use super::held::WHOLE;
-use super::notes::{because, instead, names, resources, taints};
-use super::reach::is_passing;
-use super::{
-    Count, HardwareProfile, Held, Identifier, ProfileKey, ProfileKind, Said, Scheduling, Specs,
+use super::node_selection::{SelectedNodes, select_nodes};
+use super::node_types::WHOLE_DEVICE_RESOURCES;
+use super::note_text::{
+    format_known_taints, format_reasons, format_resources, format_types, lookup_hint,
 };
-use crate::domain::accelerators::Catalogue;
+use super::reach::is_temporary;
+use super::user_changes::{
+    CountError, CountOverride, NO_TAINT, apply_counts, split_tolerated, toleration_for,
+};
+use super::{
+    Count, DevicesByType, HardwareProfile, Identifier, ProfileAnnotations, ProfileKey, ProfileKind,
+    Scheduling, Specs,
+};
+use crate::domain::accelerators::Catalog;
 use crate::domain::cluster::{CPU, ClusterNode, Sights, Taint, Toleration};
 use crate::domain::id::TypeName;
 
 /// Request for a draft.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Wish {
+pub struct DraftRequest {
     /// Nodes to cover; all if empty.
     pub nodes: BTreeSet<String>,
     /// Type to cover.
@@ -34,7 +39,7 @@ pub struct Wish {
     /// Display name.
     pub display_name: Option<String>,
     /// Counts that override the drafted ones.
-    pub counts: Vec<Counts>,
+    pub counts: Vec<CountOverride>,
     /// Taints to tolerate, in their text form; `None` for the default selection.
     pub tolerate: Option<BTreeSet<String>>,
 }
@@ -49,14 +54,14 @@ pub struct Draft {
     /// Permanent taints of these nodes, tolerated or not.
     pub taints: Vec<Taint>,
     /// Notes for the user.
-    pub notes: Vec<Note>,
+    pub notes: Vec<DraftNote>,
 }
 
 /// Note about a draft.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Note {
+pub enum DraftNote {
     /// A node with several types is excluded.
-    Mixed {
+    MixedNode {
         /// Node name.
         node: String,
         /// Types of its devices.
@@ -65,11 +70,11 @@ pub enum Note {
     /// A node with unidentified devices is excluded.
     Unknown(String),
     /// A node without devices is excluded.
-    Bare(String),
+    NodeWithoutDevices(String),
     /// A requested node does not exist.
-    Missing(String),
+    NodeNotFound(String),
     /// A node without Octavo's type label is excluded, because the selector would not match it.
-    Unlabelled(String),
+    UnlabeledNode(String),
     /// No node has Octavo's label, so the profile selects by a vendor's label.
     VendorLabel {
         /// Key of the label.
@@ -78,7 +83,7 @@ pub enum Note {
         value: String,
     },
     /// A node is excluded because its label differs from the selector.
-    OtherLabel {
+    NodeWithOtherLabel {
         /// Node name.
         node: String,
         /// Key in the selector.
@@ -87,7 +92,7 @@ pub enum Note {
         value: String,
     },
     /// The profile also reaches nodes that were not selected.
-    More {
+    AdditionalNodes {
         /// Number of these nodes.
         nodes: usize,
         /// Their type.
@@ -96,24 +101,24 @@ pub enum Note {
     /// A taint is not tolerated by default, because it keeps workloads away on purpose.
     NotTolerated(Taint),
     /// A taint is not tolerated, as the user requested.
-    LeftOff(Taint),
+    NotToleratedByRequest(Taint),
 }
 
 /// Reason why no profile can be drafted.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Refusal {
+pub enum DraftError {
     /// There is no usable node.
-    #[error("none of these nodes can be used{}; {}", because(.0), instead(.0))]
-    NoNode(Vec<Note>),
+    #[error("none of these nodes can be used{}; {}", format_reasons(.0), lookup_hint(.0))]
+    NoUsableNode(Vec<DraftNote>),
     /// No node has devices of the requested type.
     #[error("no node has devices of type {0}; `octavo availability` lists the types there are")]
     NoNodeOfType(TypeName),
     /// The nodes have several types.
-    #[error("these nodes have {} types, {}: a profile's selector cannot say \"this or that\". Make one for each; or give all these nodes a label of your own, such as class=large, and a profile that selects by it", .0.len(), names(.0))]
+    #[error("these nodes have {} types, {}: a profile's selector cannot say \"this or that\". Make one for each; or give all these nodes a label of your own, such as class=large, and a profile that selects by it", .0.len(), format_types(.0))]
     SeveralTypes(Vec<TypeName>),
     /// The nodes have several device resources, or none.
-    #[error("{}", resources(.0))]
-    Resource(Vec<String>),
+    #[error("{}", format_resources(.0))]
+    AmbiguousResource(Vec<String>),
     /// No node has the requested resource.
     #[error("none of these nodes gives out {0}")]
     NoSuchResource(String),
@@ -121,7 +126,7 @@ pub enum Refusal {
     #[error(transparent)]
     Counts(#[from] CountError),
     /// No node has the named taint.
-    #[error("none of these nodes has the taint {named:?}{}", taints(.known))]
+    #[error("none of these nodes has the taint {named:?}{}", format_known_taints(.known))]
     NoSuchTaint {
         /// Taint as named by the user.
         named: String,
@@ -131,11 +136,11 @@ pub enum Refusal {
 }
 
 /// Taints that a draft does not tolerate by default, because they keep workloads off control-plane nodes.
-const KEPT: [&str; 2] = [
+const CONTROL_PLANE_TAINTS: [&str; 2] = [
     "node-role.kubernetes.io/control-plane",
     "node-role.kubernetes.io/master",
 ];
-pub(super) const MEMORY: &str = "memory";
+pub(super) const MEMORY_RESOURCE: &str = "memory";
 /// Node label with the memory of one device, in MiB.
 const MEMORY_LABEL: &str = "octavo.dev/memory-mib";
 const GIBIBYTE: u64 = 1 << 30;
@@ -145,25 +150,25 @@ const DEFAULT_SHARE: (u64, u64) = (3, 4);
 
 /// Drafts a profile for `wish` from the nodes of the cluster.
 pub fn draft(
-    wish: &Wish,
+    wish: &DraftRequest,
     sights: &Sights,
-    types: &BTreeMap<String, Held>,
-    catalogue: &Catalogue,
-) -> Result<Draft, Refusal> {
+    types: &BTreeMap<String, DevicesByType>,
+    catalogue: &Catalog,
+) -> Result<Draft, DraftError> {
     let mut remarks = Vec::new();
-    let Chosen {
+    let SelectedNodes {
         type_name,
         nodes,
         label: (key_of_label, value),
-    } = chosen(wish, sights, types, catalogue, &mut remarks)?;
+    } = select_nodes(wish, sights, types, catalogue, &mut remarks)?;
     let (resource, display) = resource(wish, &nodes)?;
     let nodes: Vec<&ClusterNode> = nodes
         .into_iter()
         .filter(|node| node.allocatable.get(&resource) > 0)
         .collect();
-    let specs = Specs::of(&type_name, catalogue);
-    let identifiers = counted(identifiers(&nodes, &resource, &display), &wish.counts)?;
-    let taints = lasting(&nodes);
+    let specs = Specs::for_type(&type_name, catalogue);
+    let identifiers = apply_counts(identifiers(&nodes, &resource, &display), &wish.counts)?;
+    let taints = permanent_taints(&nodes);
     let tolerations = tolerations(&taints, wish.tolerate.as_ref(), &mut remarks)?;
     let labelled = sights
         .nodes
@@ -171,14 +176,14 @@ pub fn draft(
         .filter(|node| node.label(key_of_label) == Some(value));
     let more = labelled.count().saturating_sub(nodes.len());
     if more > 0 {
-        remarks.push(Note::More {
+        remarks.push(DraftNote::AdditionalNodes {
             nodes: more,
             type_name: type_name.clone(),
         });
     }
     let mut key = wish.key.clone();
     if key.name.is_empty() {
-        key.name = name(&type_name, &resource);
+        key.name = default_name(&type_name, &resource);
     }
     // The memory that a driver reports is more accurate than the marketed size.
     let shown = nodes
@@ -187,7 +192,7 @@ pub fn draft(
     let profile = HardwareProfile {
         key,
         kind: ProfileKind::Hardware,
-        display_name: Some(called(wish, &specs, &resource)),
+        display_name: Some(display_name(wish, &specs, &resource)),
         description: None,
         is_disabled: false,
         identifiers,
@@ -195,11 +200,11 @@ pub fn draft(
             selector: BTreeMap::from([(key_of_label.to_owned(), value.to_owned())]),
             tolerations,
         },
-        said: Said {
+        said: ProfileAnnotations {
             types: vec![type_name],
             memory_mib: shown.min().or(specs.memory_mib),
             architecture: specs.architecture,
-            ..Said::default()
+            ..ProfileAnnotations::default()
         },
         unreadable: Vec::new(),
     };
@@ -213,24 +218,24 @@ pub fn draft(
 }
 
 /// Display name of the profile.
-fn called(wish: &Wish, specs: &Specs, resource: &str) -> String {
+fn display_name(wish: &DraftRequest, specs: &Specs, resource: &str) -> String {
     wish.display_name.clone().unwrap_or_else(|| {
-        let part = part(resource).map(|part| format!(" ({part})"));
+        let part = partition_profile(resource).map(|part| format!(" ({part})"));
         format!("{}{}", specs.name, part.unwrap_or_default())
     })
 }
 
 /// Resource to request, and its display name.
-fn resource(wish: &Wish, nodes: &[&ClusterNode]) -> Result<(String, String), Refusal> {
+fn resource(wish: &DraftRequest, nodes: &[&ClusterNode]) -> Result<(String, String), DraftError> {
     let given = |name: &str| nodes.iter().any(|node| node.allocatable.get(name) > 0);
     if let Some(asked) = &wish.resource {
         if !given(asked) {
-            return Err(Refusal::NoSuchResource(asked.clone()));
+            return Err(DraftError::NoSuchResource(asked.clone()));
         }
-        return Ok((asked.clone(), shown(asked)));
+        return Ok((asked.clone(), resource_display_name(asked)));
     }
-    if let Some(whole) = WHOLE.into_iter().find(|name| given(name)) {
-        return Ok((whole.to_owned(), shown(whole)));
+    if let Some(whole) = WHOLE_DEVICE_RESOURCES.into_iter().find(|name| given(name)) {
+        return Ok((whole.to_owned(), resource_display_name(whole)));
     }
     let all: BTreeSet<String> = nodes
         .iter()
@@ -240,14 +245,14 @@ fn resource(wish: &Wish, nodes: &[&ClusterNode]) -> Result<(String, String), Ref
         .collect();
     let all: Vec<String> = all.into_iter().collect();
     match all.as_slice() {
-        [one] => Ok((one.clone(), shown(one))),
-        _ => Err(Refusal::Resource(all)),
+        [one] => Ok((one.clone(), resource_display_name(one))),
+        _ => Err(DraftError::AmbiguousResource(all)),
     }
 }
 
 /// Display name of a resource.
-fn shown(resource: &str) -> String {
-    if let Some(part) = part(resource) {
+fn resource_display_name(resource: &str) -> String {
+    if let Some(part) = partition_profile(resource) {
         return format!("GPU slice {part}");
     }
     match resource {
@@ -260,7 +265,7 @@ fn shown(resource: &str) -> String {
 }
 
 /// Profile of the partition that a resource stands for, if any.
-fn part(resource: &str) -> Option<&str> {
+fn partition_profile(resource: &str) -> Option<&str> {
     resource.strip_prefix("nvidia.com/mig-")
 }
 
@@ -305,9 +310,13 @@ fn identifiers(nodes: &[&ClusterNode], resource: &str, display: &str) -> Vec<Ide
         ),
         identifier(
             "Memory",
-            MEMORY,
+            MEMORY_RESOURCE,
             "Memory",
-            [gibibytes(1), memory(share(MEMORY)), memory(most(MEMORY))],
+            [
+                gibibytes(1),
+                memory(share(MEMORY_RESOURCE)),
+                memory(most(MEMORY_RESOURCE)),
+            ],
         ),
     ];
     all.retain(|one| most(&one.resource) > 0);
@@ -327,11 +336,11 @@ fn gibibytes(count: u64) -> Count {
 }
 
 /// Permanent taints of these nodes, deduplicated.
-fn lasting(nodes: &[&ClusterNode]) -> Vec<Taint> {
+fn permanent_taints(nodes: &[&ClusterNode]) -> Vec<Taint> {
     let all: BTreeSet<&Taint> = nodes
         .iter()
         .flat_map(|node| &node.taints)
-        .filter(|taint| taint.forbids() && !is_passing(taint))
+        .filter(|taint| taint.forbids() && !is_temporary(taint))
         .collect();
     all.into_iter().cloned().collect()
 }
@@ -340,25 +349,29 @@ fn lasting(nodes: &[&ClusterNode]) -> Vec<Taint> {
 fn tolerations(
     taints: &[Taint],
     said: Option<&BTreeSet<String>>,
-    remarks: &mut Vec<Note>,
-) -> Result<Vec<Toleration>, Refusal> {
+    remarks: &mut Vec<DraftNote>,
+) -> Result<Vec<Toleration>, DraftError> {
     if let Some(said) = said {
         let mut named = said.clone();
         named.remove(NO_TAINT);
-        let (tolerated, left) = tolerated(taints, &named)?;
-        remarks.extend(left.into_iter().cloned().map(Note::LeftOff));
+        let (tolerated, left) = split_tolerated(taints, &named)?;
+        remarks.extend(
+            left.into_iter()
+                .cloned()
+                .map(DraftNote::NotToleratedByRequest),
+        );
         return Ok(tolerated);
     }
     let (kept, tolerated): (Vec<&Taint>, Vec<&Taint>) = taints
         .iter()
-        .partition(|taint| KEPT.contains(&taint.key.as_str()));
-    remarks.extend(kept.into_iter().cloned().map(Note::NotTolerated));
-    Ok(tolerated.into_iter().map(toleration).collect())
+        .partition(|taint| CONTROL_PLANE_TAINTS.contains(&taint.key.as_str()));
+    remarks.extend(kept.into_iter().cloned().map(DraftNote::NotTolerated));
+    Ok(tolerated.into_iter().map(toleration_for).collect())
 }
 
 /// Default object name: the type, followed by the partition profile if any.
-fn name(type_name: &TypeName, resource: &str) -> String {
-    match part(resource) {
+fn default_name(type_name: &TypeName, resource: &str) -> String {
+    match partition_profile(resource) {
         Some(part) => {
             let part = part.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
             format!("{type_name}-mig-{}", part.to_lowercase())

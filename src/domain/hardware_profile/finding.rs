@@ -38,7 +38,7 @@ pub enum Finding {
         reached: Vec<TypeName>,
     },
     /// No selected node offers the requested resource.
-    NobodyAdvertises {
+    NotAdvertised {
         /// Resource name.
         resource: String,
         /// Number of other nodes that offer it.
@@ -79,14 +79,14 @@ pub enum Finding {
         is_kueue_here: bool,
     },
     /// Its kind is a legacy one.
-    Legacy(ProfileKind),
+    LegacyKind(ProfileKind),
     /// It is disabled: users cannot select it.
     Disabled,
 }
 
 /// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Gravity {
+pub enum FindingSeverity {
     /// For information.
     Note,
     /// Workloads may run on unintended nodes, or not on all possible ones.
@@ -97,40 +97,40 @@ pub enum Gravity {
 
 impl Finding {
     /// Severity of the finding.
-    pub fn gravity(&self) -> Gravity {
+    pub fn severity(&self) -> FindingSeverity {
         match self {
-            Self::Legacy(_) | Self::Disabled => Gravity::Note,
+            Self::LegacyKind(_) | Self::Disabled => FindingSeverity::Note,
             Self::ChangingLabel { .. } | Self::SeveralTypes { .. } | Self::OtherType { .. } => {
-                Gravity::Warning
+                FindingSeverity::Warning
             }
-            Self::Untolerated { nodes, of, .. } if nodes < of => Gravity::Warning,
+            Self::Untolerated { nodes, of, .. } if nodes < of => FindingSeverity::Warning,
             Self::TooMany {
                 count: "maximum", ..
-            } => Gravity::Warning,
+            } => FindingSeverity::Warning,
             Self::Unreadable(_)
             | Self::NothingSelected { .. }
-            | Self::NobodyAdvertises { .. }
+            | Self::NotAdvertised { .. }
             | Self::TooMany { .. }
             | Self::Counts { .. }
             | Self::Untolerated { .. }
-            | Self::NoQueue { .. } => Gravity::Error,
+            | Self::NoQueue { .. } => FindingSeverity::Error,
         }
     }
 
     /// Machine-readable name.
-    pub fn word(&self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             Self::Unreadable(_) => "unreadable",
             Self::NothingSelected { .. } => "nothing-selected",
             Self::ChangingLabel { .. } => "changing-label",
             Self::SeveralTypes { .. } => "several-types",
             Self::OtherType { .. } => "other-type",
-            Self::NobodyAdvertises { .. } => "nobody-advertises",
+            Self::NotAdvertised { .. } => "nobody-advertises",
             Self::TooMany { .. } => "too-many",
             Self::Counts { .. } => "counts",
             Self::Untolerated { .. } => "untolerated-taint",
             Self::NoQueue { .. } => "no-queue",
-            Self::Legacy(_) => "legacy-kind",
+            Self::LegacyKind(_) => "legacy-kind",
             Self::Disabled => "disabled",
         }
     }
@@ -144,20 +144,20 @@ impl Finding {
             Self::ChangingLabel { instead: None, .. } => "select by octavo.dev/type instead, which says what the device is".to_owned(),
             Self::SeveralTypes { .. } => "select by octavo.dev/type for one of them; or, if any will do, say so with the annotation octavo.dev/type and all their names, separated by commas".to_owned(),
             Self::OtherType { .. } => "select by octavo.dev/type, or name the other types in the annotation octavo.dev/type too".to_owned(),
-            Self::NobodyAdvertises { elsewhere: 0, .. } => "look for the device plugin on the nodes, with `octavo doctor`; or ask for a resource that nodes have".to_owned(),
-            Self::NobodyAdvertises { .. } => "select the nodes that give it out; or ask for a resource that the selected nodes have".to_owned(),
+            Self::NotAdvertised { elsewhere: 0, .. } => "look for the device plugin on the nodes, with `octavo doctor`; or ask for a resource that nodes have".to_owned(),
+            Self::NotAdvertised { .. } => "select the nodes that give it out; or ask for a resource that the selected nodes have".to_owned(),
             Self::TooMany { most, .. } => format!("ask for {most} at most"),
             Self::Counts { .. } => "give counts that go up: minimum, default, maximum".to_owned(),
             Self::Untolerated { taint, .. } => format!("add a toleration with key {} and effect {}", taint.key, taint.effect.as_str()),
             Self::NoQueue { is_kueue_here: true, .. } => "make a LocalQueue of this name in each namespace that shall use the profile".to_owned(),
             Self::NoQueue { is_kueue_here: false, .. } => "install Kueue, or let the profile select nodes".to_owned(),
-            Self::Legacy(_) => "make a new one with `octavo profiles create`; nothing is changed in the old one".to_owned(),
+            Self::LegacyKind(_) => "make a new one with `octavo profiles create`; nothing is changed in the old one".to_owned(),
             Self::Disabled => "remove the annotation opendatahub.io/disabled when people shall pick it".to_owned(),
         }
     }
 }
 
-impl Gravity {
+impl FindingSeverity {
     /// Name in documents.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -184,18 +184,18 @@ impl fmt::Display for Finding {
                 f,
                 "it selects by {key}, whose value changes when devices are shared or partitioned: it may match nothing tomorrow"
             ),
-            Self::SeveralTypes { types, mixed } => several(f, types, *mixed),
+            Self::SeveralTypes { types, mixed } => format_several_types(f, types, *mixed),
             Self::OtherType { said, reached } => write!(
                 f,
                 "it says that it is for {}, and reaches {} too",
-                joined(said),
-                joined(reached)
+                format_types(said),
+                format_types(reached)
             ),
-            Self::NobodyAdvertises {
+            Self::NotAdvertised {
                 resource,
                 elsewhere: 0,
             } => write!(f, "no node of the cluster gives out {resource}"),
-            Self::NobodyAdvertises {
+            Self::NotAdvertised {
                 resource,
                 elsewhere,
             } => write!(
@@ -230,7 +230,7 @@ impl fmt::Display for Finding {
                 f,
                 "its work goes to the LocalQueue {queue:?}, and there is no Kueue in this cluster"
             ),
-            Self::Legacy(kind) => {
+            Self::LegacyKind(kind) => {
                 let (group, _, name, _) = kind.api();
                 write!(
                     f,
@@ -242,8 +242,8 @@ impl fmt::Display for Finding {
     }
 }
 
-fn several(f: &mut fmt::Formatter<'_>, types: &[TypeName], mixed: u32) -> fmt::Result {
-    let all = joined(types);
+fn format_several_types(f: &mut fmt::Formatter<'_>, types: &[TypeName], mixed: u32) -> fmt::Result {
+    let all = format_types(types);
     write!(
         f,
         "it reaches {} types, {all}: which one a workload gets is chance",
@@ -256,7 +256,7 @@ fn several(f: &mut fmt::Formatter<'_>, types: &[TypeName], mixed: u32) -> fmt::R
     }
 }
 
-fn joined(names: &[TypeName]) -> String {
+fn format_types(names: &[TypeName]) -> String {
     let names: Vec<&str> = names.iter().map(TypeName::as_str).collect();
     names.join(", ")
 }

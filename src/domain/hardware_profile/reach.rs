@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::held::Held;
+use super::node_types::DevicesByType;
 use super::{HardwareProfile, Scheduling};
 use crate::domain::cluster::{
-    Amounts, ClusterNode, Hindrance, Sights, Taint, Wants, hindrance, room,
+    Amounts, ClusterNode, PlacementObstacle, PodRequirements, Sights, Taint, free_slots,
+    placement_obstacle,
 };
 use crate::domain::id::TypeName;
 
@@ -19,7 +20,7 @@ pub struct Reach {
     /// Number of those without an untolerated permanent taint.
     pub nodes: u32,
     /// Number of those that currently accept no pods: cordoned, not ready, being changed.
-    pub closed: u32,
+    pub unavailable_nodes: u32,
     /// Devices by type. A node with several types counts for each.
     pub types: Vec<TypeReach>,
     /// Number of nodes with several types, where the type that a workload gets is not deterministic.
@@ -31,7 +32,7 @@ pub struct Reach {
     /// Untolerated permanent taints of nodes that have the requested resources, with the number of nodes.
     pub tainted: BTreeMap<Taint, u32>,
     /// Largest amount of each device resource on any selected node.
-    pub most: Amounts,
+    pub max_per_node: Amounts,
 }
 
 /// Devices of one type that a profile reaches.
@@ -53,7 +54,7 @@ pub struct TypeReach {
 
 /// Prefixes of taints that reflect a temporary state of a node: those of Kubernetes, cloud controllers, Octavo and
 /// autoscalers. Source: Kubernetes, "Well-Known Labels, Annotations and Taints".
-const PASSING: [&str; 7] = [
+const TEMPORARY_TAINT_PREFIXES: [&str; 7] = [
     "node.kubernetes.io/",
     "node.cloudprovider.kubernetes.io/",
     "octavo.dev/",
@@ -64,8 +65,10 @@ const PASSING: [&str; 7] = [
 ];
 
 /// Returns `true` if a taint is temporary.
-pub(super) fn is_passing(taint: &Taint) -> bool {
-    PASSING.iter().any(|prefix| taint.key.starts_with(prefix))
+pub(super) fn is_temporary(taint: &Taint) -> bool {
+    TEMPORARY_TAINT_PREFIXES
+        .iter()
+        .any(|prefix| taint.key.starts_with(prefix))
 }
 
 /// Determines the nodes that `profile` reaches; `None` if a queue decides. `holds` are the amounts held by pods on
@@ -74,12 +77,12 @@ pub fn reach(
     profile: &HardwareProfile,
     sights: &Sights,
     holds: &BTreeMap<&str, Amounts>,
-    types: &BTreeMap<String, Held>,
+    types: &BTreeMap<String, DevicesByType>,
 ) -> Option<Reach> {
     if matches!(profile.scheduling, Scheduling::Queue { .. }) {
         return None;
     }
-    let wants = profile.wants();
+    let wants = profile.requirements();
     let devices = profile.devices();
     let nothing = Amounts::default();
     let mut reach = Reach::default();
@@ -93,12 +96,12 @@ pub fn reach(
         let gives: Amounts = devices.iter().fold(Amounts::default(), |all, name| {
             all.with(name, node.allocatable.get(name))
         });
-        reach.most.raise(&gives);
+        reach.max_per_node.raise_to(&gives);
         if gives.iter().any(|(_, count)| count == 0) {
             continue;
         }
         reach.offering = reach.offering.saturating_add(1);
-        let against = lasting(&wants, node);
+        let against = untolerated_permanent_taints(&wants, node);
         for taint in &against {
             let count = reach.tainted.entry(taint.clone()).or_default();
             *count = count.saturating_add(1);
@@ -106,7 +109,7 @@ pub fn reach(
         if !against.is_empty() {
             continue;
         }
-        let free = room(
+        let free = free_slots(
             &wants,
             node,
             holds.get(node.name.as_str()).unwrap_or(&nothing),
@@ -124,14 +127,14 @@ pub fn reach(
 }
 
 impl Reach {
-    fn count(&mut self, node: &ClusterNode, wants: &Wants, free: u64) {
+    fn count(&mut self, node: &ClusterNode, wants: &PodRequirements, free: u64) {
         self.nodes = self.nodes.saturating_add(1);
         self.free = self.free.saturating_add(free);
-        let is_closed = match hindrance(wants, node) {
-            None | Some(Hindrance::Selector(_) | Hindrance::Affinity) => false,
-            Some(Hindrance::Cordoned | Hindrance::Tainted(_)) => true,
+        let is_closed = match placement_obstacle(wants, node) {
+            None | Some(PlacementObstacle::Selector(_) | PlacementObstacle::Affinity) => false,
+            Some(PlacementObstacle::Cordoned | PlacementObstacle::Tainted(_)) => true,
         };
-        self.closed = self.closed.saturating_add(u32::from(is_closed));
+        self.unavailable_nodes = self.unavailable_nodes.saturating_add(u32::from(is_closed));
     }
 
     /// Names of the reached types, without unidentified devices.
@@ -144,9 +147,12 @@ impl Reach {
 }
 
 /// Permanent taints of the node that are not tolerated.
-pub(super) fn lasting(wants: &Wants, node: &ClusterNode) -> Vec<Taint> {
+pub(super) fn untolerated_permanent_taints(
+    wants: &PodRequirements,
+    node: &ClusterNode,
+) -> Vec<Taint> {
     let taints = node.taints.iter().filter(|taint| {
-        taint.forbids() && !is_passing(taint) && !taint.is_tolerated(&wants.tolerations)
+        taint.forbids() && !is_temporary(taint) && !taint.is_tolerated(&wants.tolerations)
     });
     taints.cloned().collect()
 }
@@ -154,7 +160,7 @@ pub(super) fn lasting(wants: &Wants, node: &ClusterNode) -> Vec<Taint> {
 /// Adds the types of a node, ordered by name, unidentified devices last.
 fn add(
     by_type: &mut BTreeMap<(bool, Option<TypeName>), TypeReach>,
-    held: Option<&Held>,
+    held: Option<&DevicesByType>,
     free: u64,
 ) {
     let Some(held) = held else { return };

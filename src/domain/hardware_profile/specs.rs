@@ -1,6 +1,6 @@
 //! Technical data of a device type, for users who select by it.
 
-use crate::domain::accelerators::{Catalogue, Field, Product, Value};
+use crate::domain::accelerators::{Catalog, Field, Product, Value};
 use crate::domain::id::TypeName;
 
 /// Properties that all products of a type share, or the minimum of them.
@@ -20,14 +20,14 @@ pub struct Specs {
 
 impl Specs {
     /// Looks up a type in the catalog.
-    pub fn of(type_name: &TypeName, catalogue: &Catalogue) -> Self {
+    pub fn for_type(type_name: &TypeName, catalogue: &Catalog) -> Self {
         let products: Vec<&Product> = catalogue
             .products()
             .iter()
             .filter(|product| product.type_name == *type_name)
             .collect();
         Self {
-            name: pretty(type_name),
+            name: format_type(type_name),
             memory_mib: agreed(&products, memory),
             architecture: agreed(&products, |product| text(product, Field::Architecture)),
             compute_capability: agreed(&products, |product| {
@@ -39,7 +39,7 @@ impl Specs {
 }
 
 /// Formats `nvidia-h200-141gb` as `NVIDIA H200 141GB`.
-fn pretty(name: &TypeName) -> String {
+fn format_type(name: &TypeName) -> String {
     name.as_str().replace('-', " ").to_uppercase()
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::*;
-use crate::domain::accelerators::Catalogue;
+use crate::domain::accelerators::Catalog;
 use crate::domain::cluster::{
     ClusterNode, ClusterPod, Effect, Phase, PodKey, Readiness, Sights, Taint,
 };
@@ -27,7 +27,7 @@ fn taint(key: &str, value: &str) -> Taint {
 /// A node with eight devices of a type, and a taint with that type.
 fn node(name: &str, type_name: &str) -> ClusterNode {
     let of = [(TYPE_LABEL.to_owned(), type_name.to_owned())];
-    let all = Amounts::of([
+    let all = Amounts::from_quantities([
         ("cpu", "64".parse().unwrap()),
         ("memory", "512Gi".parse().unwrap()),
         ("pods", "110".parse().unwrap()),
@@ -54,11 +54,11 @@ fn sights(nodes: impl IntoIterator<Item = ClusterNode>) -> Sights {
     }
 }
 
-fn types(sights: &Sights) -> BTreeMap<String, Held> {
-    let catalogue = Catalogue::built_in();
+fn types(sights: &Sights) -> BTreeMap<String, DevicesByType> {
+    let catalogue = Catalog::built_in();
     let nodes = sights.nodes.values();
     nodes
-        .map(|node| (node.name.clone(), of_labels(node, &catalogue)))
+        .map(|node| (node.name.clone(), devices_from_labels(node, &catalogue)))
         .collect()
 }
 
@@ -75,7 +75,7 @@ fn profile() -> HardwareProfile {
         }],
         scheduling: Scheduling::Node {
             selector: BTreeMap::from([(TYPE_LABEL.to_owned(), H200.to_owned())]),
-            tolerations: vec![Toleration::of_key(GPU)],
+            tolerations: vec![Toleration::for_key(GPU)],
         },
         ..HardwareProfile::default()
     }
@@ -85,30 +85,30 @@ fn selecting(key: &str, value: &str) -> HardwareProfile {
     HardwareProfile {
         scheduling: Scheduling::Node {
             selector: BTreeMap::from([(key.to_owned(), value.to_owned())]),
-            tolerations: vec![Toleration::of_key(GPU)],
+            tolerations: vec![Toleration::for_key(GPU)],
         },
         ..profile()
     }
 }
 
 fn judged(profile: &HardwareProfile, sights: &Sights) -> (Option<Reach>, Vec<Finding>) {
-    let around = Surroundings {
+    let around = ClusterContext {
         sights,
         holds: &sights.held(),
         types: &types(sights),
     };
-    judge(profile, Some(around), &Queues::Untold)
+    check_profile(profile, Some(around), &LocalQueues::Unknown)
 }
 
 fn words(profile: &HardwareProfile, sights: &Sights) -> Vec<(&'static str, String)> {
     let (_, findings) = judged(profile, sights);
     let told = findings.iter();
-    told.map(|one| (one.word(), format!("{one}. {}", one.remedy())))
+    told.map(|one| (one.name(), format!("{one}. {}", one.remedy())))
         .collect()
 }
 
 #[test]
-fn free_is_how_often_the_workload_fits_where_it_goes() {
+fn free_counts_workloads_that_fit() {
     let mut sights = sights([node("a", H200), node("b", H200), node("c", T4)]);
     let key = PodKey {
         namespace: "team".to_owned(),
@@ -118,9 +118,9 @@ fn free_is_how_often_the_workload_fits_where_it_goes() {
         key: key.clone(),
         node: Some("a".to_owned()),
         phase: Phase::Bound,
-        wants: Wants {
+        requirements: PodRequirements {
             amounts: Amounts::default().with(GPU, 5),
-            ..Wants::default()
+            ..PodRequirements::default()
         },
         ..ClusterPod::default()
     };
@@ -148,7 +148,10 @@ fn a_node_that_takes_nothing_now_is_reached_and_not_free() {
     let (reach, findings) = judged(&profile(), &sights([cordoned, away, changing]));
     let reach = reach.unwrap();
     assert_eq!(findings, []);
-    assert_eq!((reach.nodes, reach.closed, reach.free), (3, 3, 0));
+    assert_eq!(
+        (reach.nodes, reach.unavailable_nodes, reach.free),
+        (3, 3, 0)
+    );
 }
 
 fn on_nodes(labels: &[(&str, &str)], tolerated: &[&str]) -> Scheduling {
@@ -159,7 +162,7 @@ fn on_nodes(labels: &[(&str, &str)], tolerated: &[&str]) -> Scheduling {
             .collect(),
         tolerations: tolerated
             .iter()
-            .map(|key| Toleration::of_key(key))
+            .map(|key| Toleration::for_key(key))
             .collect(),
     }
 }
@@ -230,7 +233,7 @@ fn wrong() -> Vec<(HardwareProfile, &'static str, &'static str)> {
 }
 
 #[test]
-fn each_thing_that_is_wrong_is_found_and_says_what_to_do() {
+fn each_defect_has_a_finding_and_remedy() {
     let nodes = [node("a", H200), node("b", T4)].map(|mut node| {
         node.labels.insert("class".to_owned(), "large".to_owned());
         node
@@ -304,7 +307,7 @@ fn ac_011_a_profile_that_selects_by_nothing_accepts_every_type() {
 }
 
 #[test]
-fn work_without_devices_is_found_nothing_wrong_with() {
+fn profile_without_devices_has_no_findings() {
     let small = HardwareProfile {
         identifiers: vec![Identifier {
             display_name: "CPU".to_owned(),
@@ -323,9 +326,9 @@ fn work_without_devices_is_found_nothing_wrong_with() {
     let cluster = sights([node("a", H200), node("b", T4), bare]);
     let (reach, findings) = judged(&small, &cluster);
     // The taints keep it off accelerator nodes on purpose; it runs elsewhere.
-    let found: Vec<(&str, Gravity)> = findings
+    let found: Vec<(&str, FindingSeverity)> = findings
         .iter()
-        .map(|one| (one.word(), one.gravity()))
+        .map(|one| (one.name(), one.severity()))
         .collect();
     assert_eq!(found, []);
     assert_eq!(
@@ -336,7 +339,7 @@ fn work_without_devices_is_found_nothing_wrong_with() {
 }
 
 #[test]
-fn a_queue_decides_itself_and_has_to_be_there() {
+fn queue_must_exist_and_decides_placement() {
     let queued = HardwareProfile {
         scheduling: Scheduling::Queue {
             local_queue: "team".to_owned(),
@@ -345,22 +348,22 @@ fn a_queue_decides_itself_and_has_to_be_there() {
         ..profile()
     };
     let cluster = sights([node("a", H200)]);
-    let around = Surroundings {
+    let around = ClusterContext {
         sights: &cluster,
         holds: &cluster.held(),
         types: &types(&cluster),
     };
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     for (queues, said) in [
-        (Queues::Untold, None),
-        (Queues::These(names(&["team", "other"])), None),
+        (LocalQueues::Unknown, None),
+        (LocalQueues::Known(names(&["team", "other"])), None),
         (
-            Queues::These(names(&["other"])),
+            LocalQueues::Known(names(&["other"])),
             Some("no namespace has the LocalQueue \"team\""),
         ),
-        (Queues::NoKueue, Some("there is no Kueue")),
+        (LocalQueues::NoKueue, Some("there is no Kueue")),
     ] {
-        let (reach, findings) = judge(&queued, Some(around), &queues);
+        let (reach, findings) = check_profile(&queued, Some(around), &queues);
         assert_eq!(reach, None);
         assert_eq!(findings.len(), usize::from(said.is_some()));
         for finding in findings {
@@ -371,13 +374,13 @@ fn a_queue_decides_itself_and_has_to_be_there() {
 
 #[test]
 fn without_a_cluster_only_what_a_profile_says_itself_is_judged() {
-    let (reach, findings) = judge(
+    let (reach, findings) = check_profile(
         &selecting("nvidia.com/gpu.replicas", "4"),
         None,
-        &Queues::Untold,
+        &LocalQueues::Unknown,
     );
     assert_eq!(reach, None);
-    let found: Vec<&str> = findings.iter().map(Finding::word).collect();
+    let found: Vec<&str> = findings.iter().map(Finding::name).collect();
     assert_eq!(found, ["changing-label"]);
     assert_eq!(profile().types(None)[0].as_str(), H200);
 }

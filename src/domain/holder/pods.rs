@@ -1,12 +1,12 @@
 //! Holders derived from device allocations to pods, whether or not the pods use the devices yet.
 
-use super::{Holder, Pod, Who};
+use super::{Holder, HolderDetails, Pod};
 use crate::domain::id::{GpuUuid, MigUuid};
 use crate::domain::inventory::{ComputeInstance, Device, GpuInstance};
 
 /// Device allocated to a container of a pod, as reported by the allocator.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PodDevice {
+pub struct DeviceAllocation {
     /// Namespace of the pod.
     pub namespace: String,
     /// Name of the pod.
@@ -26,7 +26,7 @@ pub struct PodHolders {
     pub holders: Vec<Holder>,
     /// Allocations whose id matches no device. Each could be any of the devices, so every instance counts as in use
     /// while there is one.
-    pub unassigned: Vec<PodDevice>,
+    pub unassigned: Vec<DeviceAllocation>,
 }
 
 /// Derives the holders of `devices` from the allocations `given`.
@@ -38,7 +38,7 @@ pub struct PodHolders {
 ///
 /// A container that was allocated a whole GPU which is now partitioned could use any of its instances, so it counts
 /// as a holder of each.
-pub fn of_pods(given: &[PodDevice], devices: &[Device]) -> PodHolders {
+pub fn holders_from_allocations(given: &[DeviceAllocation], devices: &[Device]) -> PodHolders {
     let mut found = PodHolders::default();
     for one in given {
         let places = places(&one.device_id, devices);
@@ -55,13 +55,13 @@ pub fn of_pods(given: &[PodDevice], devices: &[Device]) -> PodHolders {
 }
 
 /// Device or part of it.
-struct Place<'a> {
+struct DevicePlace<'a> {
     device: &'a Device,
     gpu_instance: Option<u32>,
     compute_instance: Option<u32>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> DevicePlace<'a> {
     fn whole(device: &'a Device) -> Self {
         Self {
             device,
@@ -70,12 +70,12 @@ impl<'a> Place<'a> {
         }
     }
 
-    fn held_by(self, given: &PodDevice) -> Holder {
+    fn held_by(self, given: &DeviceAllocation) -> Holder {
         Holder {
             device: self.device.pci,
             gpu_instance: self.gpu_instance,
             compute_instance: self.compute_instance,
-            who: Who {
+            details: HolderDetails {
                 pod: Some(Pod {
                     uid: None,
                     // An allocation that the kubelet does not list yet has no namespace.
@@ -83,22 +83,22 @@ impl<'a> Place<'a> {
                     name: Some(given.pod.clone()),
                     container: Some(given.container.clone()).filter(|name| !name.is_empty()),
                 }),
-                ..Who::default()
+                ..HolderDetails::default()
             },
         }
     }
 }
 
-fn places<'a>(id: &str, devices: &'a [Device]) -> Vec<Place<'a>> {
+fn places<'a>(id: &str, devices: &'a [Device]) -> Vec<DevicePlace<'a>> {
     let id = id.split_once("::").map_or(id, |(id, _)| id);
     if let Ok(uuid) = id.parse::<GpuUuid>() {
         let mut all = devices.iter();
         let device = all.find(|device| device.uuid.as_ref() == Some(&uuid));
         device.map(whole).unwrap_or_default()
     } else if let Ok(uuid) = id.parse::<MigUuid>() {
-        let mut all = devices.iter().flat_map(parts);
-        all.find(|(device, instance, compute)| is(&uuid, device, instance, compute))
-            .map(|(device, instance, compute)| Place {
+        let mut all = devices.iter().flat_map(compute_instances);
+        all.find(|(device, instance, compute)| has_uuid(&uuid, device, instance, compute))
+            .map(|(device, instance, compute)| DevicePlace {
                 device,
                 gpu_instance: Some(instance.id),
                 compute_instance: Some(compute.id),
@@ -110,17 +110,22 @@ fn places<'a>(id: &str, devices: &'a [Device]) -> Vec<Place<'a>> {
     }
 }
 
-fn whole(device: &Device) -> Vec<Place<'_>> {
+fn whole(device: &Device) -> Vec<DevicePlace<'_>> {
     let state = device.mig.state().into_iter();
     let instances = state.flat_map(|state| &state.gpu_instances);
-    let inside = instances.map(|instance| Place {
+    let inside = instances.map(|instance| DevicePlace {
         gpu_instance: Some(instance.id),
-        ..Place::whole(device)
+        ..DevicePlace::whole(device)
     });
-    [Place::whole(device)].into_iter().chain(inside).collect()
+    [DevicePlace::whole(device)]
+        .into_iter()
+        .chain(inside)
+        .collect()
 }
 
-fn parts(device: &Device) -> impl Iterator<Item = (&Device, &GpuInstance, &ComputeInstance)> {
+fn compute_instances(
+    device: &Device,
+) -> impl Iterator<Item = (&Device, &GpuInstance, &ComputeInstance)> {
     let state = device.mig.state().into_iter();
     let instances = state.flat_map(|state| &state.gpu_instances);
     instances.flat_map(move |instance| {
@@ -131,7 +136,12 @@ fn parts(device: &Device) -> impl Iterator<Item = (&Device, &GpuInstance, &Compu
 
 /// Returns `true` if `uuid` identifies the compute instance, in either form: a device plugin that is older than the
 /// driver may still use the older form.
-fn is(uuid: &MigUuid, device: &Device, instance: &GpuInstance, compute: &ComputeInstance) -> bool {
+fn has_uuid(
+    uuid: &MigUuid,
+    device: &Device,
+    instance: &GpuInstance,
+    compute: &ComputeInstance,
+) -> bool {
     let older = || {
         let gpu = device.uuid.as_ref()?;
         Some(format!("MIG-{gpu}/{}/{}", instance.id, compute.id))
@@ -167,8 +177,8 @@ mod tests {
         device
     }
 
-    fn given(id: &str) -> PodDevice {
-        PodDevice {
+    fn given(id: &str) -> DeviceAllocation {
+        DeviceAllocation {
             namespace: "team-a".to_owned(),
             pod: "train-0".to_owned(),
             container: "main".to_owned(),
@@ -179,8 +189,8 @@ mod tests {
 
     #[track_caller]
     fn assigned(ids: &[&str], expected: &[(Option<u32>, Option<u32>)]) {
-        let given: Vec<PodDevice> = ids.iter().copied().map(given).collect();
-        let found = of_pods(&given, &[device()]);
+        let given: Vec<DeviceAllocation> = ids.iter().copied().map(given).collect();
+        let found = holders_from_allocations(&given, &[device()]);
         let place = |holder: &Holder| (holder.gpu_instance, holder.compute_instance);
         let places: Vec<_> = found.holders.iter().map(place).collect();
         assert_eq!(places, expected);
@@ -195,25 +205,30 @@ mod tests {
         assigned(&[MIG], &[place]);
         assigned(&[&older], &[place]);
         assigned(&[&replica, MIG, &format!("{older}::0")], &[place]);
-        let found = of_pods(&[given(MIG)], &[device()]);
-        let pod = found.holders[0].who.pod.clone().unwrap();
+        let found = holders_from_allocations(&[given(MIG)], &[device()]);
+        let pod = found.holders[0].details.pod.clone().unwrap();
         assert_eq!(pod.namespace.as_deref(), Some("team-a"));
         assert_eq!(pod.name.as_deref(), Some("train-0"));
         assert_eq!(pod.container.as_deref(), Some("main"));
     }
 
     #[test]
-    fn who_was_given_a_whole_gpu_may_be_in_any_of_its_instances() {
+    fn whole_gpu_allocation_holds_every_instance() {
         let everywhere = [(None, None), (Some(1), None), (Some(2), None)];
         assigned(&[GPU], &everywhere);
         assigned(&[&format!("{GPU}::7")], &everywhere);
         let mut device = device();
         device.mig = Mig::NotCapable;
-        assert_eq!(of_pods(&[given(GPU)], &[device]).holders.len(), 1);
+        assert_eq!(
+            holders_from_allocations(&[given(GPU)], &[device])
+                .holders
+                .len(),
+            1
+        );
     }
 
     #[test]
-    fn what_cannot_be_assigned_is_told_and_not_forgotten() {
+    fn unmatched_allocations_are_reported() {
         let gone = format!("MIG-{GPU}/9/0");
         for id in [
             "",
@@ -226,7 +241,7 @@ mod tests {
             &gone,
             "node-1/gpu-0-mig-1g10gb-0",
         ] {
-            let found = of_pods(&[given(MIG), given(id)], &[device()]);
+            let found = holders_from_allocations(&[given(MIG), given(id)], &[device()]);
             assert_eq!(found.unassigned, [given(id)], "{id}");
             assert_eq!(found.holders.len(), 1, "{id}");
         }

@@ -6,7 +6,7 @@
 //! Algorithm for Finding a Maximum Clique".
 
 /// Size of the maximum clique of a graph with at most 64 nodes, given as the neighbors of each node.
-pub(super) fn largest(linked: &[u64]) -> usize {
+pub(super) fn max_clique_size(linked: &[u64]) -> usize {
     let all = (0..linked.len().min(64)).fold(0_u64, |all, node| all | (1 << node));
     let mut best = 0;
     expand(linked, all, 0, &mut best);
@@ -21,17 +21,17 @@ pub(super) fn bits(set: u64) -> impl Iterator<Item = usize> {
 fn expand(linked: &[u64], candidates: u64, size: usize, best: &mut usize) {
     *best = size.max(*best);
     let mut left = candidates;
-    for (node, colours) in coloured(linked, candidates).into_iter().rev() {
+    for (node, colours) in colored(linked, candidates).into_iter().rev() {
         if size + colours <= *best {
             return;
         }
         left &= !(1 << node);
-        expand(linked, left & neighbours(linked, node), size + 1, best);
+        expand(linked, left & neighbors(linked, node), size + 1, best);
     }
 }
 
 /// Candidates ordered by color, each with the number of colors used so far.
-fn coloured(linked: &[u64], candidates: u64) -> Vec<(usize, usize)> {
+fn colored(linked: &[u64], candidates: u64) -> Vec<(usize, usize)> {
     let mut order = Vec::new();
     let mut left = candidates;
     let mut colours = 0;
@@ -40,7 +40,7 @@ fn coloured(linked: &[u64], candidates: u64) -> Vec<(usize, usize)> {
         let mut open = left;
         while open != 0 {
             let node = open.trailing_zeros() as usize;
-            open &= !(1 << node) & !neighbours(linked, node);
+            open &= !(1 << node) & !neighbors(linked, node);
             left &= !(1 << node);
             order.push((node, colours));
         }
@@ -48,7 +48,7 @@ fn coloured(linked: &[u64], candidates: u64) -> Vec<(usize, usize)> {
     order
 }
 
-fn neighbours(linked: &[u64], node: usize) -> u64 {
+fn neighbors(linked: &[u64], node: usize) -> u64 {
     linked.get(node).copied().unwrap_or(0)
 }
 
@@ -78,15 +78,15 @@ mod tests {
 
     #[test]
     fn known_graphs_have_their_clique_numbers() {
-        assert_eq!(largest(&[]), 0);
-        assert_eq!(largest(&[0]), 1);
-        assert_eq!(largest(&graph(64, &[true; 2016])), 64);
+        assert_eq!(max_clique_size(&[]), 0);
+        assert_eq!(max_clique_size(&[0]), 1);
+        assert_eq!(max_clique_size(&graph(64, &[true; 2016])), 64);
         // Moon–Moser graph: 64 nodes in groups of three, each linked with all nodes outside of its group. It has the
         // largest possible number of maximal cliques, so a search without pruning does not finish.
         let moon_moser: Vec<bool> = (0..64)
             .flat_map(|a| (0..a).map(move |b| a / 3 != b / 3))
             .collect();
-        assert_eq!(largest(&graph(64, &moon_moser)), 22);
+        assert_eq!(max_clique_size(&graph(64, &moon_moser)), 22);
     }
 
     proptest! {
@@ -96,7 +96,7 @@ mod tests {
             edges in proptest::collection::vec(any::<bool>(), 55),
         ) {
             let linked = graph(nodes, &edges);
-            prop_assert_eq!(largest(&linked), by_brute_force(&linked));
+            prop_assert_eq!(max_clique_size(&linked), by_brute_force(&linked));
         }
     }
 }

@@ -4,11 +4,11 @@
 //! one of MI250 modules some pairs are not, and the available data does not show which, so the interconnect of these
 //! is unknown. Source: AMD, "CDNA 2" and "CDNA 3" white papers, node diagrams.
 
-use super::{Interconnect, InterconnectKind, judged};
+use super::{Interconnect, InterconnectKind, interconnect_of};
 use crate::domain::inventory::{Condition, Device, Vendor};
 
 /// MI250 and MI250X. Source: pci.ids.
-const NOT_EVERY_PAIR: [u16; 2] = [0x7408, 0x740c];
+const PARTIALLY_LINKED_DEVICES: [u16; 2] = [0x7408, 0x740c];
 
 pub(super) fn of(devices: &[Device]) -> Option<Interconnect> {
     let told =
@@ -16,19 +16,20 @@ pub(super) fn of(devices: &[Device]) -> Option<Interconnect> {
     let mut nodes: Vec<&Device> = devices.iter().filter(told).collect();
     nodes.sort_by_key(|device| device.pci);
     let doubtful = |device: &&Device| {
-        hive(device).is_some() && NOT_EVERY_PAIR.contains(&device.pci_ids.device)
+        hive(device).is_some() && PARTIALLY_LINKED_DEVICES.contains(&device.pci_ids.device)
     };
     if !(2..=64).contains(&nodes.len()) || nodes.iter().any(doubtful) {
         return None;
     }
-    let linked: Vec<u64> = (0..nodes.len()).map(|at| neighbours(&nodes, at)).collect();
+    let linked: Vec<u64> = (0..nodes.len()).map(|at| neighbors(&nodes, at)).collect();
     let kind = if linked.iter().any(|neighbours| *neighbours != 0) {
         InterconnectKind::Xgmi
     } else {
-        let all_told = nodes.len() == devices.len() && nodes.iter().all(|device| is_told(device));
+        let all_told =
+            nodes.len() == devices.len() && nodes.iter().all(|device| is_hive_known(device));
         all_told.then_some(InterconnectKind::Pcie)?
     };
-    Some(judged(kind, &nodes, &linked))
+    Some(interconnect_of(kind, &nodes, &linked))
 }
 
 fn hive(device: &Device) -> Option<u64> {
@@ -36,13 +37,13 @@ fn hive(device: &Device) -> Option<u64> {
 }
 
 /// The hive is known if KFD's topology is, which contains the partitions.
-fn is_told(device: &Device) -> bool {
+fn is_hive_known(device: &Device) -> bool {
     let amd = device.amd.as_ref();
     amd.is_some_and(|amd| !amd.partitions.is_empty())
 }
 
 /// Devices of the same hive, as a bit set.
-fn neighbours(nodes: &[&Device], at: usize) -> u64 {
+fn neighbors(nodes: &[&Device], at: usize) -> u64 {
     let Some(own) = nodes.get(at).and_then(|device| hive(device)) else {
         return 0;
     };

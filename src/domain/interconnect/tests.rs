@@ -1,7 +1,7 @@
 //! Tests with topologies of real machines, and with incomplete data.
 
 use super::*;
-use crate::domain::inventory::{Amd, AmdPartition, NvLink, PciIds, Problem};
+use crate::domain::inventory::{Amd, AmdPartition, NvLink, PciIds, ReadProblem};
 
 fn at(bus: u8) -> PciAddress {
     PciAddress::new(0, bus, 0, 0).unwrap()
@@ -111,7 +111,7 @@ fn a_device_that_does_not_answer_is_in_no_domain() {
 }
 
 #[test]
-fn what_is_not_known_is_not_said() {
+fn unknown_links_give_no_interconnect() {
     assert_eq!(told(&[]), None);
     assert_eq!(told(&[gpu(1, &through(&[0xa0]))]), None, "a single device");
 
@@ -122,8 +122,8 @@ fn what_is_not_known_is_not_said() {
     assert_eq!(told(&hidden), None, "far ends not told");
 
     let mut silent = [gpu(1, &[]), gpu(2, &[])];
-    silent[0].problems.push(Problem {
-        what: "nvmlDeviceGetNvLinkState".to_owned(),
+    silent[0].problems.push(ReadProblem {
+        source: "nvmlDeviceGetNvLinkState".to_owned(),
         error: "Unknown Error".to_owned(),
     });
     assert_eq!(told(&silent), None, "links could not be read");
@@ -175,7 +175,7 @@ fn devices_of_a_hive_are_all_linked() {
 }
 
 #[test]
-fn what_a_hive_does_not_tell_is_not_said() {
+fn incomplete_hives_give_no_interconnect() {
     let modules = [amd(1, 0x7408, 7), amd(2, 0x7408, 7)];
     assert_eq!(told(&modules), None, "not every pair of these is linked");
 

@@ -6,7 +6,7 @@
 use crate::domain::quantity::Mebibytes;
 
 /// Compute mode of an unpartitioned device. Source: AMD, "compute partitioning modes".
-const WHOLE: &str = "SPX";
+const UNPARTITIONED_MODE: &str = "SPX";
 
 /// Data that AMD's driver reports for a device.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -26,9 +26,9 @@ pub struct Amd {
     /// Used memory.
     pub memory_used: Option<Mebibytes>,
     /// Compute partitioning mode, such as `CPX`; `None` if not supported.
-    pub compute: Option<Mode>,
+    pub compute: Option<PartitioningMode>,
     /// Memory partitioning mode, such as `NPS4`; `None` if not supported.
-    pub memory: Option<Mode>,
+    pub memory: Option<PartitioningMode>,
     /// Partitions visible to programs: KFD's nodes of this device, ordered by render minor.
     pub partitions: Vec<AmdPartition>,
     /// True if this is a virtual function, which has no product name and cannot be partitioned by this machine.
@@ -38,7 +38,7 @@ pub struct Amd {
 impl Amd {
     /// Returns `true` if the device has more than one partition.
     pub fn is_partitioned(&self) -> bool {
-        let whole = |mode: &Mode| mode.current == WHOLE;
+        let whole = |mode: &PartitioningMode| mode.current == UNPARTITIONED_MODE;
         // KFD may be unavailable; then the mode decides.
         self.partitions.len() > 1 || self.compute.as_ref().is_some_and(|mode| !whole(mode))
     }
@@ -46,7 +46,7 @@ impl Amd {
 
 /// Partitioning mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mode {
+pub struct PartitioningMode {
     /// Current mode.
     pub current: String,
     /// Modes that the driver accepts, in its order.

@@ -45,9 +45,9 @@ pub enum RecoveryAction {
 
 /// Read error.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Problem {
+pub struct ReadProblem {
     /// NVML function or file.
-    pub what: String,
+    pub source: String,
     /// Error that it returned.
     pub error: String,
 }

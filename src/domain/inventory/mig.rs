@@ -91,7 +91,7 @@ impl Mig {
     }
 
     /// Returns `true` if the existing partitions are fully known.
-    pub fn is_told(&self) -> bool {
+    pub fn is_fully_known(&self) -> bool {
         match self {
             Self::Unknown => false,
             Self::NotCapable => true,

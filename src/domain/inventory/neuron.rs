@@ -17,7 +17,7 @@ pub use topology::Topology;
 
 use std::collections::BTreeMap;
 
-use super::health::Problem;
+use super::health::ReadProblem;
 use crate::domain::quantity::Mebibytes;
 
 /// Data that a node's Neuron driver reports.
@@ -36,7 +36,7 @@ pub struct Neuron {
     pub devices: Vec<NeuronDevice>,
     /// Problems that do not concern a single device: a count that differs from the number of PCI functions, or an
     /// unreadable setting.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ReadProblem>,
 }
 
 /// Location of the Neuron driver's files.
@@ -144,7 +144,7 @@ pub struct NeuronDevice {
     /// Parts that the driver reports as unhealthy, such as `hbm`; `None` if not reported.
     pub unhealthy: Option<Vec<String>>,
     /// Data that could not be read, with the errors.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ReadProblem>,
 }
 
 /// Memory errors since the driver was loaded. Absent: the chip or the driver does not count them.

@@ -5,9 +5,9 @@ use super::{
 };
 
 /// Kernel drivers that reserve a device for a virtual machine. Source: Linux, "VFIO"; Xen, "PCI passthrough".
-const PASSTHROUGH: [&str; 3] = ["vfio-pci", "pci-stub", "pciback"];
+const PASSTHROUGH_DRIVERS: [&str; 3] = ["vfio-pci", "pci-stub", "pciback"];
 /// Suffixes of vendors' own passthrough drivers, such as `nvgrace-gpu-vfio-pci`.
-const OF_MAKERS: [&str; 2] = ["-vfio-pci", "_vfio_pci"];
+const VENDOR_PASSTHROUGH_SUFFIXES: [&str; 2] = ["-vfio-pci", "_vfio_pci"];
 
 /// Health state of a device, ordered by severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,7 +17,7 @@ pub enum DeviceState {
     /// Reserved for a virtual machine: unavailable to pods of this node.
     Passthrough,
     /// Bound to a kernel driver that Octavo does not read: pods may well use the device.
-    Unread,
+    NotRead,
     /// It works, but some of its data could not be read.
     Partial,
     /// The driver does not answer any more: the data was read before that.
@@ -40,22 +40,22 @@ pub enum DeviceState {
 
 /// Severity of an issue, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Gravity {
+pub enum Severity {
     /// For information.
     Note,
     /// Needs attention.
-    Notice,
+    Warning,
     /// Needs action.
-    Bad,
+    Critical,
 }
 
 /// Issue of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Complaint {
+pub struct Issue {
     /// Description for users. It can contain driver messages and therefore any character.
     pub text: String,
     /// Severity.
-    pub gravity: Gravity,
+    pub gravity: Severity,
 }
 
 impl DeviceState {
@@ -71,7 +71,7 @@ impl DeviceState {
             Self::NeedsReboot => "needs reboot",
             Self::Replace => "replace",
             Self::Passthrough => "passthrough",
-            Self::Unread => "not read",
+            Self::NotRead => "not read",
             Self::NoDriver => "no driver",
             Self::Failing => "failing",
         }
@@ -81,7 +81,7 @@ impl DeviceState {
 impl Inventory {
     /// Returns `true` if the state of NVML is relevant to users: it is present, or it is missing although there is an
     /// NVIDIA device that is not passed through to a virtual machine.
-    pub fn is_nvml_of_interest(&self) -> bool {
+    pub fn is_nvml_relevant(&self) -> bool {
         let mut devices = self.devices.iter();
         !matches!(self.nvml, NvmlState::Absent { .. })
             || devices.any(|one| one.vendor == Vendor::Nvidia && !one.condition.is_passthrough())
@@ -124,15 +124,20 @@ impl Condition {
     /// to containers of this node.
     pub fn is_passthrough(&self) -> bool {
         match self {
-            Self::PciOnly { kernel_driver } => kernel_driver.as_deref().is_some_and(passes_on),
+            Self::PciOnly { kernel_driver } => {
+                kernel_driver.as_deref().is_some_and(is_passthrough_driver)
+            }
             Self::Working | Self::Failing { .. } => false,
         }
     }
 }
 
 /// Returns `true` if this kernel driver reserves devices for virtual machines.
-pub fn passes_on(driver: &str) -> bool {
-    PASSTHROUGH.contains(&driver) || OF_MAKERS.iter().any(|end| driver.ends_with(end))
+pub fn is_passthrough_driver(driver: &str) -> bool {
+    PASSTHROUGH_DRIVERS.contains(&driver)
+        || VENDOR_PASSTHROUGH_SUFFIXES
+            .iter()
+            .any(|end| driver.ends_with(end))
 }
 
 impl Device {
@@ -145,11 +150,11 @@ impl Device {
             }
             Condition::PciOnly {
                 kernel_driver: Some(_),
-            } if matches!(self.vendor, Vendor::Other(_)) => return DeviceState::Unread,
+            } if matches!(self.vendor, Vendor::Other(_)) => return DeviceState::NotRead,
             Condition::PciOnly { .. } => return DeviceState::NoDriver,
             Condition::Working => {}
         }
-        if let Some(need) = need(&self.health) {
+        if let Some(need) = required_action(&self.health) {
             return need;
         }
         match nvml {
@@ -166,58 +171,58 @@ impl Device {
     }
 
     /// Severity of its [`state`](Self::state); `None` if it is healthy.
-    pub fn gravity(&self, nvml: &NvmlState) -> Option<Gravity> {
+    pub fn severity(&self, nvml: &NvmlState) -> Option<Severity> {
         match self.state(nvml) {
             DeviceState::Ok => None,
-            DeviceState::Passthrough | DeviceState::Unread => Some(Gravity::Note),
+            DeviceState::Passthrough | DeviceState::NotRead => Some(Severity::Note),
             DeviceState::Partial
             | DeviceState::Stale
             | DeviceState::NeedsAction
             | DeviceState::NeedsDrain
-            | DeviceState::NoDriver => Some(Gravity::Notice),
+            | DeviceState::NoDriver => Some(Severity::Warning),
             // A pending remapping can wait for the next opportunity; an action that the driver requests cannot.
             DeviceState::NeedsReset => match self.health.recovery_action {
-                None | Some(RecoveryAction::None) => Some(Gravity::Notice),
-                Some(_) => Some(Gravity::Bad),
+                None | Some(RecoveryAction::None) => Some(Severity::Warning),
+                Some(_) => Some(Severity::Critical),
             },
             DeviceState::NeedsReboot | DeviceState::Replace | DeviceState::Failing => {
-                Some(Gravity::Bad)
+                Some(Severity::Critical)
             }
         }
     }
 
     /// Note about a device that the catalog does not identify: its PCI ids, so that a user can look it up, and
     /// whether it was named manually.
-    pub fn nameless(&self) -> Option<Complaint> {
+    pub fn identity_note(&self) -> Option<Issue> {
         let text = match &self.identity {
             Identity::Known { .. } => return None,
             // Its ids are unknown too, which another issue explains.
             Identity::Unknown if self.pci.is_unreported() => return None,
-            Identity::ByHand { .. } => {
+            Identity::Manual { .. } => {
                 format!("its type was named by hand; its PCI id is {}", self.pci_ids)
             }
             Identity::Unknown => {
                 format!("its type is unknown; its PCI id is {}", self.pci_ids)
             }
         };
-        Some(Complaint::new(text, Gravity::Note))
+        Some(Issue::new(text, Severity::Note))
     }
 
     /// Issues of the device, which [`state`](Self::state) summarizes, except for the state of NVML.
-    pub fn complaints(&self) -> Vec<Complaint> {
+    pub fn issues(&self) -> Vec<Issue> {
         let condition = condition(&self.condition, self.vendor);
-        let asked = self.health.recovery_action.and_then(asked);
+        let asked = self.health.recovery_action.and_then(requested_action_issue);
         let problems = self.problems.iter().map(|problem| {
-            let text = format!("{}: {}", problem.what, problem.error);
-            Complaint::new(text, Gravity::Note)
+            let text = format!("{}: {}", problem.source, problem.error);
+            Issue::new(text, Severity::Note)
         });
         let said = condition.into_iter().chain(asked);
         said.chain(memory(&self.health)).chain(problems).collect()
     }
 }
 
-impl Complaint {
-    fn new(text: impl Into<String>, gravity: Gravity) -> Self {
+impl Issue {
+    fn new(text: impl Into<String>, gravity: Severity) -> Self {
         Self {
             text: text.into(),
             gravity,
@@ -226,7 +231,7 @@ impl Complaint {
 }
 
 /// Required action, in order of precedence: a failed remapping, the driver's request, a pending remapping.
-fn need(health: &Health) -> Option<DeviceState> {
+fn required_action(health: &Health) -> Option<DeviceState> {
     let rows = health.remapped_rows.unwrap_or_default();
     if rows.failed {
         return Some(DeviceState::Replace);
@@ -242,36 +247,39 @@ fn need(health: &Health) -> Option<DeviceState> {
     }
 }
 
-fn condition(condition: &Condition, vendor: Vendor) -> Option<Complaint> {
+fn condition(condition: &Condition, vendor: Vendor) -> Option<Issue> {
     match condition {
         Condition::Working => None,
         Condition::Failing { reason } => {
-            Some(Complaint::new(format!("failing: {reason}"), Gravity::Bad))
+            Some(Issue::new(format!("failing: {reason}"), Severity::Critical))
         }
         Condition::PciOnly { kernel_driver } => {
-            if let Some(driver) = kernel_driver.as_deref().filter(|name| passes_on(name)) {
+            if let Some(driver) = kernel_driver
+                .as_deref()
+                .filter(|name| is_passthrough_driver(name))
+            {
                 let text = format!(
                     "set aside for a virtual machine: the kernel driver {driver} is bound to it"
                 );
-                return Some(Complaint::new(text, Gravity::Note));
+                return Some(Issue::new(text, Severity::Note));
             }
             if let (Vendor::Other(_), Some(driver)) = (vendor, kernel_driver) {
                 let text = format!(
                     "the kernel driver {driver} has it, which is not read: how it is and who uses it is not known"
                 );
-                return Some(Complaint::new(text, Gravity::Note));
+                return Some(Issue::new(text, Severity::Note));
             }
             let driver = kernel_driver.as_deref().map_or_else(
                 || "no kernel driver is bound to it".to_owned(),
                 |driver| format!("the kernel driver {driver} is bound to it"),
             );
             let text = format!("no driver library speaks for it; {driver}");
-            Some(Complaint::new(text, Gravity::Notice))
+            Some(Issue::new(text, Severity::Warning))
         }
     }
 }
 
-fn asked(action: RecoveryAction) -> Option<Complaint> {
+fn requested_action_issue(action: RecoveryAction) -> Option<Issue> {
     let text = match action {
         RecoveryAction::None => return None,
         RecoveryAction::ResetGpu => "the driver asks for a GPU reset".to_owned(),
@@ -286,24 +294,24 @@ fn asked(action: RecoveryAction) -> Option<Complaint> {
             "the driver asks for recovery action {number}, which this version does not know"
         ),
     };
-    Some(Complaint::new(text, Gravity::Bad))
+    Some(Issue::new(text, Severity::Critical))
 }
 
-fn memory(health: &Health) -> Vec<Complaint> {
+fn memory(health: &Health) -> Vec<Issue> {
     let mut said = Vec::new();
     let RemappedRows {
         pending, failed, ..
     } = health.remapped_rows.unwrap_or_default();
     if failed {
         let text = "remapping a bad memory row failed: the board is to be replaced";
-        said.push(Complaint::new(text, Gravity::Bad));
+        said.push(Issue::new(text, Severity::Critical));
     } else if pending {
         let text = "a bad memory row waits to be remapped by a GPU reset";
-        said.push(Complaint::new(text, Gravity::Notice));
+        said.push(Issue::new(text, Severity::Warning));
     }
     if let Some(errors) = health.uncorrected_errors.filter(|errors| *errors > 0) {
         let text = format!("{errors} uncorrected memory errors since the driver was loaded");
-        said.push(Complaint::new(text, Gravity::Notice));
+        said.push(Issue::new(text, Severity::Warning));
     }
     said
 }
@@ -311,7 +319,7 @@ fn memory(health: &Health) -> Vec<Complaint> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::inventory::Problem;
+    use crate::domain::inventory::ReadProblem;
     use crate::domain::inventory::tests_support::gpu;
 
     fn rows(pending: bool, failed: bool) -> RemappedRows {
@@ -356,8 +364,8 @@ mod tests {
     }
 
     fn unread(mut device: Device) -> Device {
-        device.problems = vec![Problem {
-            what: "nvmlDeviceGetFoo".to_owned(),
+        device.problems = vec![ReadProblem {
+            source: "nvmlDeviceGetFoo".to_owned(),
             error: "Unknown Error".to_owned(),
         }];
         device
@@ -382,15 +390,15 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(device: &Device, nvml: &NvmlState, word: &str, gravity: Option<Gravity>) {
+    fn check(device: &Device, nvml: &NvmlState, word: &str, gravity: Option<Severity>) {
         assert_eq!(device.state(nvml).as_str(), word, "{device:?} {nvml:?}");
-        assert_eq!(device.gravity(nvml), gravity, "{device:?} {nvml:?}");
+        assert_eq!(device.severity(nvml), gravity, "{device:?} {nvml:?}");
     }
 
     #[test]
     fn the_state_is_what_the_condition_and_the_health_say() {
         use RecoveryAction::{DrainAndReset, DrainP2p, None as Nothing, Other, RebootNode};
-        let (notice, bad) = (Some(Gravity::Notice), Some(Gravity::Bad));
+        let (notice, bad) = (Some(Severity::Warning), Some(Severity::Critical));
         let pending = Some(rows(true, false));
         let bus_only = conditioned(Condition::PciOnly {
             kernel_driver: None,
@@ -420,8 +428,8 @@ mod tests {
             (waits(true, true), "replace", bad),
             (waits(false, false), "ok", None),
             (bus_only, "no driver", notice),
-            (passed, "passthrough", Some(Gravity::Note)),
-            (others, "not read", Some(Gravity::Note)),
+            (passed, "passthrough", Some(Severity::Note)),
+            (others, "not read", Some(Severity::Note)),
             (failing(), "failing", bad),
         ] {
             check(&device, &NvmlState::Loading, word, gravity);
@@ -431,11 +439,11 @@ mod tests {
     #[test]
     fn a_link_that_broke_makes_only_its_own_working_devices_stale() {
         for nvml in [lost(), stalled()] {
-            let notice = Some(Gravity::Notice);
+            let notice = Some(Severity::Warning);
             check(&gpu(), &nvml, "stale", notice);
             check(&unread(gpu()), &nvml, "stale", notice);
             check(&waits(true, false), &nvml, "needs reset", notice);
-            check(&failing(), &nvml, "failing", Some(Gravity::Bad));
+            check(&failing(), &nvml, "failing", Some(Severity::Critical));
             check(&amd(gpu()), &nvml, "ok", None);
             check(&amd(unread(gpu())), &nvml, "partial", notice);
         }
@@ -458,20 +466,20 @@ mod tests {
             DeviceState::Replace,
             DeviceState::Partial,
             DeviceState::Passthrough,
-            DeviceState::Unread,
+            DeviceState::NotRead,
             DeviceState::NeedsAction,
         ];
         states.sort_unstable();
         let words = states.map(DeviceState::as_str).join(", ");
         let expected = "ok, passthrough, not read, partial, stale, needs action, needs drain, needs reset, needs reboot, replace, no driver, failing";
         assert_eq!(words, expected);
-        assert!(Gravity::Note < Gravity::Notice && Gravity::Notice < Gravity::Bad);
+        assert!(Severity::Note < Severity::Warning && Severity::Warning < Severity::Critical);
     }
 
     #[track_caller]
-    fn complains(device: &Device, expected: &[(&str, Gravity)]) {
-        let found = device.complaints();
-        let found: Vec<(&str, Gravity)> = found
+    fn complains(device: &Device, expected: &[(&str, Severity)]) {
+        let found = device.issues();
+        let found: Vec<(&str, Severity)> = found
             .iter()
             .map(|complaint| (complaint.text.as_str(), complaint.gravity))
             .collect();
@@ -479,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_as_it_should_be_has_no_complaint() {
+    fn healthy_device_has_no_issues() {
         complains(&gpu(), &[]);
         complains(&asks(RecoveryAction::None, Some(rows(false, false))), &[]);
         let mut device = gpu();
@@ -488,73 +496,73 @@ mod tests {
     }
 
     #[test]
-    fn every_complaint_has_its_sentence() {
+    fn every_issue_has_a_description() {
         let bound = |driver: Option<&str>| {
             conditioned(Condition::PciOnly {
                 kernel_driver: driver.map(ToOwned::to_owned),
             })
         };
         for (device, text, gravity) in [
-            (failing(), "failing: GPU is lost", Gravity::Bad),
+            (failing(), "failing: GPU is lost", Severity::Critical),
             (
                 bound(None),
                 "no driver library speaks for it; no kernel driver is bound to it",
-                Gravity::Notice,
+                Severity::Warning,
             ),
             (
                 bound(Some("nouveau")),
                 "no driver library speaks for it; the kernel driver nouveau is bound to it",
-                Gravity::Notice,
+                Severity::Warning,
             ),
             (
                 bound(Some("vfio-pci")),
                 "set aside for a virtual machine: the kernel driver vfio-pci is bound to it",
-                Gravity::Note,
+                Severity::Note,
             ),
             (
                 bound(Some("nvgrace-gpu-vfio-pci")),
                 "set aside for a virtual machine: the kernel driver nvgrace-gpu-vfio-pci is bound to it",
-                Gravity::Note,
+                Severity::Note,
             ),
             (
                 asks(RecoveryAction::ResetGpu, None),
                 "the driver asks for a GPU reset",
-                Gravity::Bad,
+                Severity::Critical,
             ),
             (
                 asks(RecoveryAction::RebootNode, None),
                 "the driver asks for a reboot of the node",
-                Gravity::Bad,
+                Severity::Critical,
             ),
             (
                 asks(RecoveryAction::DrainP2p, None),
                 "the driver asks for peer-to-peer traffic to be drained",
-                Gravity::Bad,
+                Severity::Critical,
             ),
             (
                 asks(RecoveryAction::DrainAndReset, None),
                 "the driver asks for the GPU to be drained and then reset",
-                Gravity::Bad,
+                Severity::Critical,
             ),
             (
                 asks(RecoveryAction::Other(9), None),
                 "the driver asks for recovery action 9, which this version does not know",
-                Gravity::Bad,
+                Severity::Critical,
             ),
             (
                 waits(true, true),
                 "remapping a bad memory row failed: the board is to be replaced",
-                Gravity::Bad,
+                Severity::Critical,
             ),
             (
                 waits(true, false),
                 "a bad memory row waits to be remapped by a GPU reset",
-                Gravity::Notice,
+                Severity::Warning,
             ),
             (
                 unread(gpu()),
                 "nvmlDeviceGetFoo: Unknown Error",
-                Gravity::Note,
+                Severity::Note,
             ),
         ] {
             complains(&device, &[(text, gravity)]);
@@ -573,17 +581,17 @@ mod tests {
         complains(
             &device,
             &[
-                ("failing: GPU is lost", Gravity::Bad),
-                ("the driver asks for a GPU reset", Gravity::Bad),
+                ("failing: GPU is lost", Severity::Critical),
+                ("the driver asks for a GPU reset", Severity::Critical),
                 (
                     "a bad memory row waits to be remapped by a GPU reset",
-                    Gravity::Notice,
+                    Severity::Warning,
                 ),
                 (
                     "3 uncorrected memory errors since the driver was loaded",
-                    Gravity::Notice,
+                    Severity::Warning,
                 ),
-                ("nvmlDeviceGetFoo: Unknown Error", Gravity::Note),
+                ("nvmlDeviceGetFoo: Unknown Error", Severity::Note),
             ],
         );
     }

@@ -1,10 +1,10 @@
 //! Processes on a device and its partitions.
 
-use super::{Condition, Device, GpuInstance, MigState, Problem, Process, Vendor};
+use super::{Condition, Device, GpuInstance, MigState, Process, ReadProblem, Vendor};
 
 /// Processes on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Usage<'a> {
+pub enum DeviceProcesses<'a> {
     /// These processes.
     Known(&'a [Process]),
     /// The driver did not report them, which must not count as idle.
@@ -29,26 +29,26 @@ pub enum InstanceUse {
 
 impl Device {
     /// Processes on the device. AMD's driver is not queried for them, and missing data must not count as idle.
-    pub fn usage(&self) -> Usage<'_> {
+    pub fn usage(&self) -> DeviceProcesses<'_> {
         let untold = self.vendor == Vendor::Amd || self.condition != Condition::Working;
         if untold || self.problems.iter().any(is_about_processes) {
-            Usage::Unknown
+            DeviceProcesses::Unknown
         } else {
-            Usage::Known(&self.processes)
+            DeviceProcesses::Known(&self.processes)
         }
     }
 
     /// Records that the processes with open device files are unknown: then the use of the device is unknown, whatever
     /// the driver reports.
-    pub fn users_untold(&mut self, error: String) {
-        self.problems.push(Problem {
-            what: "Processes that have it open".to_owned(),
+    pub fn record_unknown_users(&mut self, error: String) {
+        self.problems.push(ReadProblem {
+            source: "Processes that have it open".to_owned(),
             error,
         });
     }
 
     /// Replaces the processes with those that both process lists of the driver just returned.
-    pub fn told_processes(&mut self, processes: Vec<Process>) {
+    pub fn set_processes(&mut self, processes: Vec<Process>) {
         self.problems.retain(|problem| !is_about_processes(problem));
         self.processes = processes;
     }
@@ -56,11 +56,11 @@ impl Device {
 
 /// Matches nvmlDeviceGetComputeRunningProcesses, nvmlDeviceGetGraphicsRunningProcesses and the problem recorded
 /// above.
-fn is_about_processes(problem: &Problem) -> bool {
-    problem.what.contains("Processes")
+fn is_about_processes(problem: &ReadProblem) -> bool {
+    problem.source.contains("Processes")
 }
 
-impl<'a> Usage<'a> {
+impl<'a> DeviceProcesses<'a> {
     /// Processes that run, or may run, in `instance`; `None` if the driver did not report processes. A process
     /// without an instance of `state` may run in any.
     fn within(self, instance: &GpuInstance, state: &MigState) -> Option<Vec<&'a Process>> {
@@ -116,9 +116,9 @@ mod tests {
         }
     }
 
-    fn problem(what: &str) -> Problem {
-        Problem {
-            what: what.to_owned(),
+    fn problem(what: &str) -> ReadProblem {
+        ReadProblem {
+            source: what.to_owned(),
             error: "Insufficient Permissions".to_owned(),
         }
     }
@@ -126,26 +126,26 @@ mod tests {
     #[test]
     fn a_device_without_processes_is_idle_only_where_the_driver_told_them() {
         let mut device = gpu();
-        assert_eq!(device.usage(), Usage::Known(&[]));
+        assert_eq!(device.usage(), DeviceProcesses::Known(&[]));
         device.problems = vec![problem("nvmlDeviceGetNumaNodeId")];
-        assert_eq!(device.usage(), Usage::Known(&[]));
+        assert_eq!(device.usage(), DeviceProcesses::Known(&[]));
         for what in [
             "nvmlDeviceGetComputeRunningProcesses_v3",
             "nvmlDeviceGetGraphicsRunningProcesses_v3",
         ] {
             device.problems = vec![problem(what)];
-            assert_eq!(device.usage(), Usage::Unknown, "{what}");
+            assert_eq!(device.usage(), DeviceProcesses::Unknown, "{what}");
         }
         device.problems.clear();
-        device.users_untold("cannot read /proc/4711/fd".to_owned());
-        assert_eq!(device.usage(), Usage::Unknown);
+        device.record_unknown_users("cannot read /proc/4711/fd".to_owned());
+        assert_eq!(device.usage(), DeviceProcesses::Unknown);
     }
 
     #[test]
-    fn nobody_knows_who_runs_on_a_device_that_does_not_answer() {
+    fn use_of_unresponsive_device_is_unknown() {
         let mut device = gpu();
         device.processes = vec![process(7, None, None)];
-        assert_eq!(device.usage(), Usage::Known(&device.processes));
+        assert_eq!(device.usage(), DeviceProcesses::Known(&device.processes));
         for condition in [
             Condition::Failing {
                 reason: "GPU is lost".to_owned(),
@@ -155,7 +155,7 @@ mod tests {
             },
         ] {
             device.condition = condition;
-            assert_eq!(device.usage(), Usage::Unknown);
+            assert_eq!(device.usage(), DeviceProcesses::Unknown);
         }
     }
 
@@ -163,7 +163,7 @@ mod tests {
     fn a_device_of_amd_s_is_never_taken_for_idle() {
         let mut device = gpu();
         device.vendor = Vendor::Amd;
-        assert_eq!(device.usage(), Usage::Unknown);
+        assert_eq!(device.usage(), DeviceProcesses::Unknown);
     }
 
     #[test]
@@ -176,16 +176,16 @@ mod tests {
             process(14, Some(8), Some(0)),
         ];
         let state = mig_of(&[1, 2, 3]);
-        let within = |usage: Usage<'_>, id| {
+        let within = |usage: DeviceProcesses<'_>, id| {
             let here = usage.within(&gpu_instance(id, 0, 1), &state)?;
             Some(here.iter().map(|process| process.pid).collect::<Vec<_>>())
         };
-        let known = Usage::Known(&processes);
+        let known = DeviceProcesses::Known(&processes);
         // Process 12 has no instance, and process 14 is in one that is not listed.
         assert_eq!(within(known, 1), Some(vec![10, 12, 13, 14]));
         assert_eq!(within(known, 2), Some(vec![11, 12, 14]));
         assert_eq!(within(known, 3), Some(vec![12, 14]));
-        assert_eq!(within(Usage::Unknown, 1), None);
+        assert_eq!(within(DeviceProcesses::Unknown, 1), None);
     }
 
     #[test]
@@ -222,9 +222,9 @@ mod tests {
             let mut instance = gpu_instance(4, 0, 4);
             instance.compute_instances = computes.iter().copied().map(compute_instance).collect();
             let state = mig_of(&[4, 9]);
-            let found = Usage::Known(processes).of(&instance, &state);
+            let found = DeviceProcesses::Known(processes).of(&instance, &state);
             assert_eq!(found, expected, "{computes:?} {processes:?}");
-            let untold = Usage::Unknown.of(&instance, &state);
+            let untold = DeviceProcesses::Unknown.of(&instance, &state);
             assert_eq!(untold, InstanceUse::Unknown);
         }
     }

@@ -9,33 +9,33 @@ use std::fmt;
 
 use crate::domain::accelerators::TYPE_OVERRIDE;
 use crate::domain::labels::Publication;
-use crate::domain::node::LAYOUT;
+use crate::domain::node::LAYOUT_LABEL;
 
 /// A label that exists on one side only, or that has another value on the other side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Change<'a> {
+pub struct LabelChange<'a> {
     /// Label key.
     pub key: &'a str,
     /// The side that has this label.
-    pub side: Side,
+    pub side: DiffSide,
     /// Label value on that side.
     pub value: &'a str,
 }
 
 /// The side of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Side {
+pub enum DiffSide {
     /// The old set: the label would be removed.
     Before,
     /// The new set: the label would be added.
     After,
 }
 
-impl fmt::Display for Change<'_> {
+impl fmt::Display for LabelChange<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = match self.side {
-            Side::Before => '-',
-            Side::After => '+',
+            DiffSide::Before => '-',
+            DiffSide::After => '+',
         };
         write!(f, "{sign}{}={}", self.key, self.value)
     }
@@ -47,9 +47,9 @@ pub fn diff<'a>(
     before: &BTreeMap<&'a str, &'a str>,
     after: &BTreeMap<&'a str, &'a str>,
     nvidia: Publication,
-) -> Vec<Change<'a>> {
-    let mut changes = one_sided(before, after, Side::Before);
-    changes.extend(one_sided(after, before, Side::After));
+) -> Vec<LabelChange<'a>> {
+    let mut changes = one_sided(before, after, DiffSide::Before);
+    changes.extend(one_sided(after, before, DiffSide::After));
     changes.retain(|change| is_compared(change.key, nvidia));
     changes.sort();
     changes
@@ -58,22 +58,22 @@ pub fn diff<'a>(
 fn one_sided<'a>(
     these: &BTreeMap<&'a str, &'a str>,
     others: &BTreeMap<&'a str, &'a str>,
-    side: Side,
-) -> Vec<Change<'a>> {
+    side: DiffSide,
+) -> Vec<LabelChange<'a>> {
     these
         .iter()
         .filter(|(key, value)| others.get(*key) != Some(value))
-        .map(|(key, value)| Change { key, side, value })
+        .map(|(key, value)| LabelChange { key, side, value })
         .collect()
 }
 
 /// Prefixes of the `nvidia.com` names that gpu-feature-discovery writes.
-const NVIDIA_FAMILIES: [&str; 6] = ["cuda.", "gpu.", "mig-", "mig.", "mps.", "vgpu."];
-/// Prefixes among [`NVIDIA_FAMILIES`] that the GPU operator and the MIG manager write.
-const NVIDIA_OF_OTHERS: [&str; 3] = ["gpu.deploy.", "gpu.present", "mig.config"];
+const NVIDIA_PREFIXES: [&str; 6] = ["cuda.", "gpu.", "mig-", "mig.", "mps.", "vgpu."];
+/// Prefixes among [`NVIDIA_PREFIXES`] that the GPU operator and the MIG manager write.
+const FOREIGN_NVIDIA_PREFIXES: [&str; 3] = ["gpu.deploy.", "gpu.present", "mig.config"];
 
 /// Octavo's keys that users write and the compiler never does.
-const OF_PEOPLE: [&str; 2] = [LAYOUT, TYPE_OVERRIDE];
+const USER_KEYS: [&str; 2] = [LAYOUT_LABEL, TYPE_OVERRIDE];
 
 fn is_compared(key: &str, nvidia: Publication) -> bool {
     let Some((domain, name)) = key.split_once('/') else {
@@ -84,10 +84,10 @@ fn is_compared(key: &str, nvidia: Publication) -> bool {
         // `gfd.timestamp` is excluded: the start time of gpu-feature-discovery is unrelated to the hardware.
         "nvidia.com" => {
             nvidia == Publication::Publish
-                && NVIDIA_FAMILIES.iter().any(starts)
-                && !NVIDIA_OF_OTHERS.iter().any(starts)
+                && NVIDIA_PREFIXES.iter().any(starts)
+                && !FOREIGN_NVIDIA_PREFIXES.iter().any(starts)
         }
-        _ if OF_PEOPLE.contains(&key) => false,
+        _ if USER_KEYS.contains(&key) => false,
         _ => domain == "octavo.dev" || domain.ends_with(".octavo.dev"),
     }
 }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_value_is_its_old_line_and_then_its_new_one() {
+    fn changed_value_yields_its_old_then_its_new_line() {
         assert_eq!(
             lines(
                 &[("octavo.dev/count", "8"), ("octavo.dev/type", "a")],
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_write_is_no_difference() {
+    fn user_written_labels_are_ignored() {
         let of_people = [
             ("octavo.dev/layout", "a"),
             ("octavo.dev/type-override", "b"),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn nvidias_labels_are_left_alone_when_they_are_another_writers() {
+    fn nvidia_labels_are_ignored_when_withheld() {
         let before = BTreeMap::from([("nvidia.com/gpu.count", "8"), ("octavo.dev/count", "8")]);
         let changes = diff(&before, &BTreeMap::new(), Publication::Withhold);
         let lines: Vec<String> = changes.iter().map(ToString::to_string).collect();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_of_other_owners_and_the_time_are_not_compared() {
+    fn labels_of_other_writers_and_the_timestamp_are_ignored() {
         for key in [
             "kubernetes.io/hostname",
             "mine",

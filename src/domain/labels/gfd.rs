@@ -16,7 +16,7 @@ mod sharing;
 use std::collections::BTreeSet;
 
 use crate::domain::inventory::{Condition, Device, Inventory, Machine, Mig, NvmlState, Vendor};
-use crate::domain::labels::draft::Draft;
+use crate::domain::labels::labels_builder::LabelsBuilder;
 use crate::domain::labels::{MigStrategy, Note, Omission, Options, Publication};
 use crate::domain::sharing::Offers;
 
@@ -30,7 +30,7 @@ struct Gpu<'a> {
 
 /// Adds NVIDIA's keys. `devices` are ordered by PCI address, which is also NVML's order.
 pub(super) fn add(
-    draft: &mut Draft,
+    draft: &mut LabelsBuilder,
     inventory: &Inventory,
     devices: &[&Device],
     (options, offers): (&Options, Option<&Offers>),
@@ -38,10 +38,11 @@ pub(super) fn add(
     let nvidia = devices
         .iter()
         .filter(|device| device.vendor == Vendor::Nvidia);
-    let named: Vec<(&Device, Option<String>)> =
-        nvidia.map(|device| (*device, model_of(device))).collect();
+    let named: Vec<(&Device, Option<String>)> = nvidia
+        .map(|device| (*device, product_model(device)))
+        .collect();
     for (device, _) in named.iter().filter(|(_, model)| model.is_none()) {
-        draft.note(Note::NotCounted { device: device.pci });
+        draft.note(Note::NotReportedByDriver { device: device.pci });
     }
     let gpus: Vec<Gpu> = named
         .iter()
@@ -72,14 +73,14 @@ pub(super) fn add(
 }
 
 /// Returns the sanitized product name of a GPU whose driver responds.
-fn model_of(device: &Device) -> Option<String> {
+fn product_model(device: &Device) -> Option<String> {
     let name = device.product_name.as_deref()?;
-    (device.condition == Condition::Working).then(|| sanitised(name))
+    (device.condition == Condition::Working).then(|| sanitized(name))
 }
 
 /// Drops characters that are invalid in label values and joins words with hyphens. Does not check length and first or
 /// last character.
-fn sanitised(text: &str) -> String {
+fn sanitized(text: &str) -> String {
     let allowed: String = text
         .chars()
         .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ' '))
@@ -88,14 +89,14 @@ fn sanitised(text: &str) -> String {
     words.join("-")
 }
 
-fn add_machine(draft: &mut Draft, machine: &Machine) {
+fn add_machine(draft: &mut LabelsBuilder, machine: &Machine) {
     let name = machine.product_name.as_deref().unwrap_or("unknown");
-    draft.put("nvidia.com/gpu.machine", &sanitised(name.trim()));
+    draft.put("nvidia.com/gpu.machine", &sanitized(name.trim()));
 }
 
 /// Adds the driver and CUDA versions, each under its current key and under its deprecated key, which the original still
 /// writes.
-fn add_versions(draft: &mut Draft, nvml: &NvmlState) {
+fn add_versions(draft: &mut LabelsBuilder, nvml: &NvmlState) {
     let Some(driver) = nvml.driver() else {
         draft.omit("nvidia.com/cuda.*", Omission::DriverNotReady);
         return;
@@ -111,7 +112,10 @@ fn add_versions(draft: &mut Draft, nvml: &NvmlState) {
         draft.put(&format!("nvidia.com/cuda.driver.{old}"), value);
     }
     let Some(cuda) = driver.cuda else {
-        draft.omit("nvidia.com/cuda.runtime-version.*", Omission::CudaUnknown);
+        draft.omit(
+            "nvidia.com/cuda.runtime-version.*",
+            Omission::CudaVersionUnknown,
+        );
         return;
     };
     draft.put("nvidia.com/cuda.runtime-version.full", &cuda);
@@ -122,7 +126,7 @@ fn add_versions(draft: &mut Draft, nvml: &NvmlState) {
 }
 
 /// Adds keys that describe all GPUs together.
-fn add_node(draft: &mut Draft, gpus: &[Gpu]) {
+fn add_node(draft: &mut LabelsBuilder, gpus: &[Gpu]) {
     match Mig::any_capable(gpus.iter().map(|gpu| &gpu.device.mig)) {
         Some(capable) => draft.put("nvidia.com/mig.capable", &capable),
         None => draft.omit("nvidia.com/mig.capable", Omission::PartitionsUnknown),
@@ -151,7 +155,7 @@ fn mode(gpus: &[Gpu]) -> &'static str {
     }
 }
 
-fn add_vgpu(draft: &mut Draft, machine: &Machine) {
+fn add_vgpu(draft: &mut LabelsBuilder, machine: &Machine) {
     draft.put("nvidia.com/vgpu.present", &machine.vgpu.is_some());
     if let Some(host) = &machine.vgpu {
         draft.put("nvidia.com/vgpu.host-driver-version", &host.driver_version);

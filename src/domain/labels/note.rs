@@ -9,7 +9,7 @@ use crate::domain::labels::{LabelKey, LabelValue};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
     /// A value that Kubernetes would reject was truncated, so it differs from gpu-feature-discovery's.
-    Cut {
+    Truncated {
         /// Label key.
         key: LabelKey,
         /// The full value.
@@ -25,19 +25,19 @@ pub enum Note {
         reason: Omission,
     },
     /// The node has several GPU models, but NVIDIA's keys can describe only one.
-    Chosen {
+    ModelChosen {
         /// The model that the keys describe.
         model: String,
         /// The other models.
         others: Vec<String>,
     },
     /// A GPU is included in Octavo's counts but not in NVIDIA's keys, because its driver does not report it.
-    NotCounted {
+    NotReportedByDriver {
         /// PCI address of the GPU.
         device: PciAddress,
     },
     /// The node does not configure the logical Neuron core size; the labels use the chip's default.
-    LogicalDefault {
+    DefaultLogicalCoreSize {
         /// Physical cores per logical core.
         size: u32,
     },
@@ -53,13 +53,13 @@ pub enum Omission {
     /// Devices of one type report different values.
     DevicesDisagree,
     /// No device responds.
-    NothingAnswers,
+    NoDeviceResponds,
     /// The links between devices are unknown.
     LinksUnknown,
     /// The driver does not respond, so its version is unknown.
     DriverNotReady,
     /// The driver does not report its CUDA version.
-    CudaUnknown,
+    CudaVersionUnknown,
     /// The driver does not report the compute capability.
     ComputeCapabilityUnknown,
     /// The driver does not report the attributes of a MIG device.
@@ -71,9 +71,9 @@ pub enum Omission {
     /// The driver does not report its version.
     DriverVersionUnknown,
     /// The node has several drivers, or several versions of one.
-    SeveralDrivers,
+    MultipleDrivers,
     /// A Neuron device does not report its core count.
-    CoresUnknown,
+    CoreCountUnknown,
     /// The number of physical cores per logical core is unknown.
     LogicalCoresUnknown,
     /// The catalog does not list a device under its driver's name for it.
@@ -88,9 +88,9 @@ pub enum InvalidMig {
     /// A GPU in MIG mode has no MIG device.
     EmptyGpu,
     /// Only some GPUs are in MIG mode.
-    SomeGpusWhole,
+    MixedMigModes,
     /// The MIG devices have more than one profile.
-    SeveralProfiles,
+    MultipleProfiles,
     /// The profile of a MIG device has no name.
     ProfileUnknown,
 }
@@ -99,11 +99,11 @@ impl Note {
     /// Returns true if the note concerns the label `key`.
     pub(super) fn is_about(&self, key: &LabelKey) -> bool {
         match self {
-            Self::Cut { key: cut, .. } => cut == key,
+            Self::Truncated { key: cut, .. } => cut == key,
             Self::Omitted { key: omitted, .. } => omitted == key.as_str(),
-            Self::Chosen { .. }
-            | Self::NotCounted { .. }
-            | Self::LogicalDefault { .. }
+            Self::ModelChosen { .. }
+            | Self::NotReportedByDriver { .. }
+            | Self::DefaultLogicalCoreSize { .. }
             | Self::InvalidMig(_) => false,
         }
     }
@@ -112,7 +112,7 @@ impl Note {
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Cut {
+            Self::Truncated {
                 key,
                 original,
                 value,
@@ -121,16 +121,16 @@ impl fmt::Display for Note {
                 "{key}: {original:?} cannot be a label's value and became {value}"
             ),
             Self::Omitted { key, reason } => write!(f, "{key} is left out: {reason}"),
-            Self::Chosen { model, others } => write!(
+            Self::ModelChosen { model, others } => write!(
                 f,
                 "nvidia.com/gpu.* describes {model}; the node also has {}",
                 others.join(", ")
             ),
-            Self::NotCounted { device } => write!(
+            Self::NotReportedByDriver { device } => write!(
                 f,
                 "{device} is not in nvidia.com/*: its driver does not speak for it"
             ),
-            Self::LogicalDefault { size } => write!(
+            Self::DefaultLogicalCoreSize { size } => write!(
                 f,
                 "octavo.dev/neuron-logical-*: no setting of the node was found for how large a logical core is, and {size} is the chip's default"
             ),
@@ -146,17 +146,17 @@ impl fmt::Display for Omission {
         f.pad(match self {
             Self::MemoryUnknown => "no device that answers tells its memory",
             Self::DevicesDisagree => "devices of one type tell different values",
-            Self::NothingAnswers => "no device answers",
+            Self::NoDeviceResponds => "no device answers",
             Self::LinksUnknown => "how the devices are linked is not known",
             Self::DriverNotReady => "the driver does not answer",
-            Self::CudaUnknown => "the driver does not tell its CUDA version",
+            Self::CudaVersionUnknown => "the driver does not tell its CUDA version",
             Self::ComputeCapabilityUnknown => "the driver does not tell the compute capability",
             Self::PartitionsUnknown => "the driver does not tell the partitions",
             Self::AttributesUnknown => "the driver does not tell what the partition has",
             Self::ProfileUnknown => "a partition was made from a profile that has no name",
             Self::DriverVersionUnknown => "the driver does not tell its version",
-            Self::SeveralDrivers => "the devices have several drivers",
-            Self::CoresUnknown => "a Neuron device does not tell its cores",
+            Self::MultipleDrivers => "the devices have several drivers",
+            Self::CoreCountUnknown => "a Neuron device does not tell its cores",
             Self::LogicalCoresUnknown => "nobody tells how large a logical core is",
             Self::NotInCatalog => {
                 "the catalogue does not know a device by its driver's name for it"
@@ -170,8 +170,8 @@ impl fmt::Display for InvalidMig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::EmptyGpu => "a GPU in MIG mode has no partition",
-            Self::SomeGpusWhole => "some GPUs are in MIG mode and some are not",
-            Self::SeveralProfiles => "there is more than one profile",
+            Self::MixedMigModes => "some GPUs are in MIG mode and some are not",
+            Self::MultipleProfiles => "there is more than one profile",
             Self::ProfileUnknown => "a partition was made from a profile that has no name",
         })
     }

@@ -55,7 +55,7 @@ mod tests {
     use crate::domain::labels::tests_support::label_set;
 
     #[test]
-    fn a_set_prints_its_labels_in_order() {
+    fn label_set_prints_in_key_order() {
         let set = label_set(&[
             ("b.example/x", "2"),
             ("a.example/y", ""),

@@ -4,9 +4,9 @@ mod chips;
 mod edges;
 mod gfd;
 mod machines;
-mod own;
+mod octavo_keys;
 mod properties;
-mod untold;
+mod unreported;
 
 use super::*;
 

@@ -6,10 +6,10 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::domain::fit;
+use crate::domain::label_text;
 
 /// Maximum length of a key prefix.
-const LONGEST_PREFIX: usize = 253;
+const MAX_PREFIX_LEN: usize = 253;
 
 /// A label key: a name, usually with a DNS prefix, such as `octavo.dev/type`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,18 +77,19 @@ impl LabelValue {
     /// Joins `head` and `tail` into one value, unchanged if that is valid. Otherwise drops invalid characters,
     /// truncates the head and appends a hash of the original head. A tail that is valid by itself is retained
     /// completely.
-    pub fn fitted(head: &str, tail: &str) -> Self {
+    pub fn from_parts(head: &str, tail: &str) -> Self {
         let whole = format!("{head}{tail}");
         if is_value(&whole) {
             return Self(whole);
         }
-        let allowed = |text: &str| -> String { text.chars().filter(|c| is_inner(*c)).collect() };
-        let kept = tail.len() <= fit::LONGEST / 2
-            && tail.chars().all(is_inner)
+        let allowed =
+            |text: &str| -> String { text.chars().filter(|c| is_allowed_char(*c)).collect() };
+        let kept = tail.len() <= label_text::MAX_LABEL_LENGTH / 2
+            && tail.chars().all(is_allowed_char)
             && tail.ends_with(|c: char| c.is_ascii_alphanumeric());
         let (head, tail) = if kept { (head, tail) } else { (&*whole, "") };
         // Hash the original head, so that values that differ only in dropped characters remain distinct.
-        Self(fit::shortened(&allowed(head), head, tail))
+        Self(label_text::shorten(&allowed(head), head, tail))
     }
 }
 
@@ -116,20 +117,20 @@ fn is_value(text: &str) -> bool {
 
 fn is_name(text: &str) -> bool {
     let end = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    text.len() <= fit::LONGEST
+    text.len() <= label_text::MAX_LABEL_LENGTH
         && end(text.chars().next())
         && end(text.chars().next_back())
-        && text.chars().all(is_inner)
+        && text.chars().all(is_allowed_char)
 }
 
-fn is_inner(c: char) -> bool {
+fn is_allowed_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
 }
 
 /// Returns true for a DNS-1123 subdomain.
 fn is_prefix(text: &str) -> bool {
     let lower = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    text.len() <= LONGEST_PREFIX
+    text.len() <= MAX_PREFIX_LEN
         && text.split('.').all(|part| {
             part.starts_with(lower)
                 && part.ends_with(lower)
@@ -186,11 +187,11 @@ mod tests {
 
     #[track_caller]
     fn fits(head: &str, tail: &str, expected: &str) {
-        assert_eq!(LabelValue::fitted(head, tail).as_str(), expected);
+        assert_eq!(LabelValue::from_parts(head, tail).as_str(), expected);
     }
 
     #[test]
-    fn what_is_valid_is_left_alone() {
+    fn valid_values_are_unchanged() {
         fits("", "", "");
         fits("NVIDIA-L4", "", "NVIDIA-L4");
         let server = "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition";
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_model_is_cut_and_profile_and_sharing_are_kept() {
+    fn long_model_is_truncated_and_suffix_retained() {
         let max_q = "NVIDIA-RTX-PRO-6000-Blackwell-Max-Q-Workstation-Edition";
         fits(
             max_q,
@@ -215,26 +216,32 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_end_or_a_bad_character_is_cut_off_and_hashed() {
+    fn invalid_characters_are_removed_and_hashed() {
         fits(
             "To-Be-Filled-By-O.E.M.",
             "",
             "To-Be-Filled-By-O.E.M-b6498781",
         );
-        assert_ne!(LabelValue::fitted("a+b", ""), LabelValue::fitted("ab", ""));
-        assert_ne!(LabelValue::fitted("a+b", ""), LabelValue::fitted("a=b", ""));
+        assert_ne!(
+            LabelValue::from_parts("a+b", ""),
+            LabelValue::from_parts("ab", "")
+        );
+        assert_ne!(
+            LabelValue::from_parts("a+b", ""),
+            LabelValue::from_parts("a=b", "")
+        );
     }
 
     proptest! {
         #[test]
-        fn whatever_is_fitted_is_valid(head in ".{0,100}", tail in ".{0,100}") {
-            let value = LabelValue::fitted(&head, &tail);
+        fn joined_value_is_always_valid(head in ".{0,100}", tail in ".{0,100}") {
+            let value = LabelValue::from_parts(&head, &tail);
             prop_assert!(value.as_str().parse::<LabelValue>().is_ok(), "{value}");
         }
 
         #[test]
-        fn a_valid_tail_is_kept(head in "[a-zA-Z -]{0,100}", tail in "-MIG-[1-7]g\\.[1-9][0-9]gb(\\.me)?(-SHARED)?") {
-            let value = LabelValue::fitted(&head, &tail);
+        fn valid_tail_is_retained(head in "[a-zA-Z -]{0,100}", tail in "-MIG-[1-7]g\\.[1-9][0-9]gb(\\.me)?(-SHARED)?") {
+            let value = LabelValue::from_parts(&head, &tail);
             prop_assert!(value.as_str().ends_with(&tail));
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::error::DeviceRef;
-use super::{InstanceTarget, MigTarget, Targets, current};
+use super::{InstanceTarget, MigTarget, Targets, current_state};
 use crate::domain::inventory::{Completeness, Device, Inventory, MigMode, MigState};
 
 /// A difference between the desired and the current state of a device.
@@ -20,9 +20,9 @@ pub struct Difference {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DifferenceKind {
     /// The device is gone, or its MIG state is not reported.
-    Untold,
+    Unreported,
     /// The state of the device cannot be read.
-    Unread {
+    Unreadable {
         /// The cause.
         reason: String,
     },
@@ -62,9 +62,12 @@ pub fn compare(targets: &Targets, inventory: &Inventory) -> Vec<Difference> {
                 pci: target.pci,
                 index: None,
             },
-            DeviceRef::of,
+            DeviceRef::from_device,
         );
-        let kinds = device.map_or_else(|| vec![DifferenceKind::Untold], |is| differs(wanted, is));
+        let kinds = device.map_or_else(
+            || vec![DifferenceKind::Unreported],
+            |is| device_differences(wanted, is),
+        );
         found.extend(kinds.into_iter().map(|kind| Difference {
             device: named.clone(),
             kind,
@@ -87,17 +90,17 @@ pub(super) fn unverified<'a>(
             index: None,
         };
         Difference {
-            device: device.map_or(unknown, DeviceRef::of),
-            kind: DifferenceKind::Unread {
+            device: device.map_or(unknown, DeviceRef::from_device),
+            kind: DifferenceKind::Unreadable {
                 reason: one.reason.clone(),
             },
         }
     })
 }
 
-fn differs(wanted: &MigTarget, device: &Device) -> Vec<DifferenceKind> {
-    let Some(state) = device.mig.state().filter(|_| device.mig.is_told()) else {
-        return vec![DifferenceKind::Untold];
+fn device_differences(wanted: &MigTarget, device: &Device) -> Vec<DifferenceKind> {
+    let Some(state) = device.mig.state().filter(|_| device.mig.is_fully_known()) else {
+        return vec![DifferenceKind::Unreported];
     };
     let (mode, instances) = match wanted {
         MigTarget::Disabled => (MigMode::Disabled, [].as_slice()),
@@ -107,15 +110,15 @@ fn differs(wanted: &MigTarget, device: &Device) -> Vec<DifferenceKind> {
     if state.current != mode {
         found.push(DifferenceKind::Mode { wanted: mode });
     }
-    match balance(state, instances) {
+    match count_differences(state, instances) {
         Some(balance) => found.extend(balance),
-        None => found.push(DifferenceKind::Untold),
+        None => found.push(DifferenceKind::Unreported),
     }
     found
 }
 
 /// Counts desired and existing instances; `None` if the split of an instance is not reported.
-fn balance(state: &MigState, wanted: &[InstanceTarget]) -> Option<Vec<DifferenceKind>> {
+fn count_differences(state: &MigState, wanted: &[InstanceTarget]) -> Option<Vec<DifferenceKind>> {
     debug_assert_eq!(state.geometry, Completeness::Complete, "asked before");
     let mut counts: BTreeMap<InstanceTarget, (usize, usize)> = BTreeMap::new();
     for instance in wanted {
@@ -123,7 +126,7 @@ fn balance(state: &MigState, wanted: &[InstanceTarget]) -> Option<Vec<Difference
         count.0 = count.0.saturating_add(1);
     }
     for instance in &state.gpu_instances {
-        let mut is = current::instance(state, instance)?;
+        let mut is = current_state::instance_target(state, instance)?;
         let placed = InstanceTarget {
             placement: Some(instance.placement),
             ..is.clone()
@@ -135,7 +138,7 @@ fn balance(state: &MigState, wanted: &[InstanceTarget]) -> Option<Vec<Difference
         count.1 = count.1.saturating_add(1);
     }
     let all = counts.into_iter().filter_map(|(instance, (wants, has))| {
-        let name = current::name(&state.catalog, &instance);
+        let name = current_state::instance_name(&state.catalog, &instance);
         match wants.cmp(&has) {
             std::cmp::Ordering::Equal => None,
             std::cmp::Ordering::Greater => Some(DifferenceKind::Missing {
@@ -155,8 +158,10 @@ impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.device)?;
         match &self.kind {
-            DifferenceKind::Untold => f.write_str("nobody says what it has"),
-            DifferenceKind::Unread { reason } => write!(f, "its state cannot be read: {reason}"),
+            DifferenceKind::Unreported => f.write_str("nobody says what it has"),
+            DifferenceKind::Unreadable { reason } => {
+                write!(f, "its state cannot be read: {reason}")
+            }
             DifferenceKind::Mode {
                 wanted: MigMode::Enabled,
             } => f.write_str("MIG mode is off and shall be on"),

@@ -4,16 +4,16 @@ use std::fmt;
 
 use thiserror::Error;
 
-use super::Place;
+use super::SourcePosition;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Device, Vendor};
 
 /// A rule of a layout that cannot be applied on this node.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{}", told(.layout, *.rule, .devices, .reason))]
+#[error("{}", format_message(.layout, *.rule, .devices, .reason))]
 pub struct RuleError {
     /// Position in the file that the reason refers to.
-    pub place: Place,
+    pub place: SourcePosition,
     /// Layout name.
     pub layout: String,
     /// One-based number of the rule; `None` if the error concerns the whole layout.
@@ -21,14 +21,14 @@ pub struct RuleError {
     /// The affected devices, ordered by address; empty if the error concerns no device.
     pub devices: Vec<DeviceRef>,
     /// The cause.
-    pub reason: Reason,
+    pub reason: RuleErrorKind,
 }
 
 /// A possibly unintended effect of a rule, which is applied nevertheless.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleWarning {
     /// Position in the file that the warning refers to.
-    pub place: Place,
+    pub place: SourcePosition,
     /// Layout name.
     pub layout: String,
     /// One-based number of the rule.
@@ -36,7 +36,7 @@ pub struct RuleWarning {
     /// The affected devices, ordered by address.
     pub devices: Vec<DeviceRef>,
     /// The warning itself.
-    pub surprise: Surprise,
+    pub kind: RuleWarningKind,
 }
 
 /// A device as shown in messages.
@@ -50,10 +50,10 @@ pub struct DeviceRef {
 
 /// Reason why a rule cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Reason {
+pub enum RuleErrorKind {
     /// No device matches the selector.
     #[error("it selects {wanted}, which is nothing here; this node has {has}")]
-    Nothing {
+    NoMatchingDevice {
         /// The selector as text.
         wanted: String,
         /// Description of the node's devices.
@@ -61,7 +61,7 @@ pub enum Reason {
     },
     /// No rule of the layout selects a device.
     #[error("none of its rules selects a device of this node, which has {has}")]
-    NothingAtAll {
+    NoDeviceSelected {
         /// Description of the node's devices.
         has: String,
     },
@@ -81,7 +81,7 @@ pub enum Reason {
         /// One-based number of the other rule.
         other_rule: usize,
         /// Start of the other rule.
-        other: Place,
+        other: SourcePosition,
     },
     /// The rule partitions a device that does not support it.
     #[error(
@@ -102,7 +102,7 @@ pub enum Reason {
         mig_is_off: bool,
     },
     /// The device offers no profile with this or a nearly equal name.
-    #[error("it does not offer {asked}; it offers {}{}", .offers.join(", "), use_there(.elsewhere))]
+    #[error("it does not offer {asked}; it offers {}{}", .offers.join(", "), elsewhere_hint(.elsewhere))]
     UnknownProfile {
         /// The requested profile.
         asked: String,
@@ -113,7 +113,7 @@ pub enum Reason {
     },
     /// The name nearly equals that of several profiles.
     #[error("{asked} could be {}; write the one that is meant", .candidates.join(" or "))]
-    Ambiguous {
+    AmbiguousProfile {
         /// The requested profile.
         asked: String,
         /// The candidates.
@@ -123,9 +123,9 @@ pub enum Reason {
     #[error(
         "the driver lists {} profiles named {name} (ids {}), and a layout cannot distinguish them; create the instance with \
          `nvidia-smi mig -cgi {}`, and then `octavo export` and layouts with {name} use its profile",
-        .ids.len(), listed(.ids, ", "), listed(.ids, "` or `nvidia-smi mig -cgi ")
+        .ids.len(), join_ids(.ids, ", "), join_ids(.ids, "` or `nvidia-smi mig -cgi ")
     )]
-    SameName {
+    DuplicateProfileName {
         /// The profile name.
         name: String,
         /// The driver's profile ids.
@@ -155,7 +155,7 @@ pub enum Reason {
     #[error(
         "the compute instances in {profile} take {asked} GPU instances, at most {most} fit when it is empty"
     )]
-    TooManySplit {
+    TooManyGpuInstances {
         /// The profile of the GPU instances.
         profile: String,
         /// Number of GPU instances required.
@@ -165,14 +165,14 @@ pub enum Reason {
     },
 }
 
-fn listed(ids: &[u32], between: &str) -> String {
+fn join_ids(ids: &[u32], between: &str) -> String {
     let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
     ids.join(between)
 }
 
 /// A possibly unintended effect of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Surprise {
+pub enum RuleWarningKind {
     /// The device spells a profile name differently.
     #[error("{asked} is called {own} here; taken as that")]
     OtherSpelling {
@@ -187,52 +187,52 @@ pub enum Surprise {
         /// One-based number of the other rule.
         other_rule: usize,
         /// Start of the other rule.
-        other: Place,
+        other: SourcePosition,
     },
     /// The device is bound to a passthrough driver for virtual machines.
     #[error("not selected: it is passed through to virtual machines")]
-    PassedThrough,
+    Passthrough,
     /// The state of the device cannot be read. The device is not changed, and the node does not count as applied.
     #[error("its state cannot be read: {why}")]
-    Unverified {
+    StateUnreadable {
         /// The cause.
         why: String,
     },
     /// The rule shares a profile but creates no partition of it.
     #[error("{profile} is shared, and this rule makes no partition of it")]
-    NothingToShare {
+    SharedProfileMissing {
         /// The profile.
         profile: String,
     },
     /// Other rules already select every device.
     #[error("the rest is nothing: other rules select every device")]
-    NoRest,
+    RestIsEmpty,
 }
 
 impl RuleError {
     /// Returns the position in the file that the reason refers to; zero for a generated layout.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> SourcePosition {
         self.place
     }
 }
 
 impl RuleWarning {
     /// Returns the position in the file that the warning refers to; zero for a generated layout.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> SourcePosition {
         self.place
     }
 }
 
 impl fmt::Display for RuleWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = told(&self.layout, Some(self.rule), &self.devices, &self.surprise);
+        let text = format_message(&self.layout, Some(self.rule), &self.devices, &self.kind);
         f.write_str(&text)
     }
 }
 
 impl DeviceRef {
     /// Returns the reference of `device`.
-    pub fn of(device: &Device) -> Self {
+    pub fn from_device(device: &Device) -> Self {
         Self {
             pci: device.pci,
             index: device.index.filter(|_| device.vendor == Vendor::Nvidia),
@@ -249,7 +249,7 @@ impl fmt::Display for DeviceRef {
     }
 }
 
-fn told(
+fn format_message(
     layout: &str,
     rule: Option<usize>,
     devices: &[DeviceRef],
@@ -259,20 +259,23 @@ fn told(
     let devices = if devices.is_empty() {
         String::new()
     } else {
-        format!("{}: ", joined(devices))
+        format!("{}: ", join_devices(devices))
     };
     format!("layout {layout:?}{rule}: {devices}{what}")
 }
 
-fn use_there(devices: &[DeviceRef]) -> String {
+fn elsewhere_hint(devices: &[DeviceRef]) -> String {
     match devices {
         [] => String::new(),
         [one] => format!(" ({one} offers it; use a rule of its own)"),
-        several => format!(" ({} offer it; use a rule of their own)", joined(several)),
+        several => format!(
+            " ({} offer it; use a rule of their own)",
+            join_devices(several)
+        ),
     }
 }
 
-fn joined(devices: &[DeviceRef]) -> String {
+fn join_devices(devices: &[DeviceRef]) -> String {
     let words: Vec<String> = devices.iter().map(DeviceRef::to_string).collect();
     words.join(", ")
 }

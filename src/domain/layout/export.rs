@@ -6,8 +6,8 @@ use thiserror::Error;
 
 use super::error::{DeviceRef, RuleError};
 use super::{
-    Criteria, DeviceFilter, Dialect, Difference, IndexRange, Layout, MigWish, Place, ProfileCount,
-    Rule, Selector, compare, current, resolve,
+    Criteria, DeviceFilter, Dialect, Difference, IndexRange, Layout, MigSpec, ProfileCount, Rule,
+    Selector, SourcePosition, compare, current_state, resolve,
 };
 use crate::domain::inventory::{Condition, Device, Inventory, Mig, MigMode, MigState, Vendor};
 use crate::domain::profile::ProfileName;
@@ -17,15 +17,15 @@ use crate::domain::profile::ProfileName;
 pub enum ExportError {
     /// No device can be partitioned.
     #[error("no device of this node can be partitioned, so that there is nothing to export")]
-    Nothing,
+    NoPartitionableDevice,
     /// The MIG state of a device is not reported.
     #[error("{0}: nobody says which partitions it has; see its problems in `octavo inspect`")]
-    Untold(DeviceRef),
+    Unreported(DeviceRef),
     /// A GPU instance has no compute instance, which no layout can request.
     #[error(
         "{device}: a GPU instance {profile} has no compute instance, which no layout can ask for; use or destroy it first"
     )]
-    Orphan {
+    NoComputeInstance {
         /// The device.
         device: DeviceRef,
         /// Profile name of the instance.
@@ -35,7 +35,7 @@ pub enum ExportError {
     #[error(
         "{device}: a GPU instance has the profile {profile_id}, whose name the device does not tell"
     )]
-    NoName {
+    UnnamedProfile {
         /// The device.
         device: DeviceRef,
         /// The driver's profile id.
@@ -53,10 +53,10 @@ pub enum ExportError {
 }
 
 /// MIG mode and number of partitions by profile.
-type Has = (MigMode, BTreeMap<ProfileName, u32>);
+type MigConfiguration = (MigMode, BTreeMap<ProfileName, u32>);
 
 /// Devices with the same state.
-type Group<'a> = (Has, Vec<&'a Device>);
+type DeviceGroup<'a> = (MigConfiguration, Vec<&'a Device>);
 
 /// Exports the current state of the partitionable devices as a layout that resolves to exactly this state on this node.
 ///
@@ -69,13 +69,13 @@ type Group<'a> = (Has, Vec<&'a Device>);
 pub fn export(inventory: &Inventory, name: &str, dialect: Dialect) -> Result<Layout, ExportError> {
     let mut devices: Vec<&Device> = inventory.devices.iter().collect();
     devices.sort_by_key(|device| device.index.unwrap_or(u32::MAX));
-    let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut groups: Vec<DeviceGroup<'_>> = Vec::new();
     let mut is_any_capable = false;
     for device in devices {
-        let has = match partitionable(device)? {
+        let has = match partitionable_state(device)? {
             Some(state) => {
                 is_any_capable = true;
-                has(device, state)?
+                mig_configuration(device, state)?
             }
             None if dialect == Dialect::MigParted && device.vendor == Vendor::Nvidia => {
                 (MigMode::Disabled, BTreeMap::new())
@@ -88,7 +88,7 @@ pub fn export(inventory: &Inventory, name: &str, dialect: Dialect) -> Result<Lay
         }
     }
     if !is_any_capable {
-        return Err(ExportError::Nothing);
+        return Err(ExportError::NoPartitionableDevice);
     }
     let rules = groups.iter().map(|(has, devices)| {
         let selector = match (groups.as_slice(), dialect) {
@@ -100,7 +100,7 @@ pub fn export(inventory: &Inventory, name: &str, dialect: Dialect) -> Result<Lay
     });
     let layout = Layout {
         name: name.to_owned(),
-        place: Place::default(),
+        place: SourcePosition::default(),
         rules: rules.collect::<Result<Vec<_>, ExportError>>()?,
     };
     // A layout contains only profiles and counts. Resolving it shows whether these reproduce the state.
@@ -112,7 +112,10 @@ pub fn export(inventory: &Inventory, name: &str, dialect: Dialect) -> Result<Lay
 }
 
 /// Selects by model if there are several, and also by index unless the rule covers every device of its models.
-fn selector_of_models(devices: &[&Device], groups: &[Group<'_>]) -> Result<Selector, ExportError> {
+fn selector_of_models(
+    devices: &[&Device],
+    groups: &[DeviceGroup<'_>],
+) -> Result<Selector, ExportError> {
     let models = |devices: &[&Device]| -> BTreeSet<DeviceFilter> {
         devices.iter().copied().map(model).collect()
     };
@@ -149,30 +152,30 @@ fn model(device: &Device) -> DeviceFilter {
 }
 
 /// Returns the MIG state of a partitionable device; `None` for a device that cannot be partitioned.
-fn partitionable(device: &Device) -> Result<Option<&MigState>, ExportError> {
+fn partitionable_state(device: &Device) -> Result<Option<&MigState>, ExportError> {
     if device.vendor != Vendor::Nvidia || device.mig == Mig::NotCapable {
         return Ok(None);
     }
-    let told = device.condition == Condition::Working && device.mig.is_told();
+    let told = device.condition == Condition::Working && device.mig.is_fully_known();
     match device.mig.state() {
         Some(state) if told => Ok(Some(state)),
-        Some(_) | None => Err(ExportError::Untold(DeviceRef::of(device))),
+        Some(_) | None => Err(ExportError::Unreported(DeviceRef::from_device(device))),
     }
 }
 
-fn has(device: &Device, state: &MigState) -> Result<Has, ExportError> {
+fn mig_configuration(device: &Device, state: &MigState) -> Result<MigConfiguration, ExportError> {
     let mut counts = BTreeMap::new();
     for instance in &state.gpu_instances {
-        let split = current::instance(state, instance)
-            .ok_or_else(|| ExportError::Untold(DeviceRef::of(device)))?;
+        let split = current_state::instance_target(state, instance)
+            .ok_or_else(|| ExportError::Unreported(DeviceRef::from_device(device)))?;
         if split.compute.is_empty() {
-            return Err(ExportError::Orphan {
-                device: DeviceRef::of(device),
+            return Err(ExportError::NoComputeInstance {
+                device: DeviceRef::from_device(device),
                 profile: state.profile_name(instance),
             });
         }
-        let no_name = || ExportError::NoName {
-            device: DeviceRef::of(device),
+        let no_name = || ExportError::UnnamedProfile {
+            device: DeviceRef::from_device(device),
             profile_id: instance.profile_id,
         };
         let profile = state.catalog.by_id(instance.profile_id);
@@ -196,7 +199,7 @@ fn selector(devices: &[&Device], dialect: Dialect) -> Result<Selector, ExportErr
             ..Criteria::default()
         },
         Err(device) if dialect == Dialect::MigParted => {
-            return Err(ExportError::NoIndex(DeviceRef::of(device)));
+            return Err(ExportError::NoIndex(DeviceRef::from_device(device)));
         }
         Err(_) => Criteria {
             pci: Some(devices.iter().map(|device| device.pci).collect()),
@@ -221,18 +224,18 @@ fn ranges(mut indices: Vec<u32>) -> Vec<IndexRange> {
     ranges
 }
 
-fn rule(devices: Selector, (mode, counts): Has) -> Rule {
+fn rule(devices: Selector, (mode, counts): MigConfiguration) -> Rule {
     let counts = counts.into_iter().map(|(profile, count)| ProfileCount {
-        place: Place::default(),
+        place: SourcePosition::default(),
         profile,
         count,
     });
     Rule {
-        place: Place::default(),
+        place: SourcePosition::default(),
         devices,
         mig: Some(match mode {
-            MigMode::Disabled => MigWish::Disabled,
-            MigMode::Enabled => MigWish::Enabled(counts.collect()),
+            MigMode::Disabled => MigSpec::Disabled,
+            MigMode::Enabled => MigSpec::Enabled(counts.collect()),
         }),
         time_slicing: None,
     }

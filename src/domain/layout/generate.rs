@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Criteria, DeviceFilter, Dialect, Layout, Layouts, MigWish, Place, ProfileCount, Rule, Selector,
-    limits,
+    Criteria, DeviceFilter, Dialect, Layout, Layouts, MigSpec, ProfileCount, Rule, Selector,
+    SourcePosition, limits,
 };
 use crate::domain::catalog::ProfileCatalog;
 use crate::domain::id::{PciAddress, TypeName};
@@ -13,15 +13,15 @@ use crate::domain::profile::ProfileName;
 
 /// Grouping key of devices.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum DeviceKind {
     Type(TypeName),
     Ids(u16, u16),
     /// The type is unknown: the device forms its own group.
-    One(PciAddress),
+    Single(PciAddress),
 }
 
 /// A selector and the profiles that its devices offer.
-type Offer<'a> = (Selector, &'a ProfileCatalog);
+type KindOffer<'a> = (Selector, &'a ProfileCatalog);
 
 /// Generates layouts for the partitionable devices: MIG mode disabled on all, enabled on all, each profile at its
 /// maximum count, and a balanced one. Empty if no device can be partitioned. Source of the names: NVIDIA mig-parted
@@ -32,12 +32,12 @@ pub fn generate(inventory: &Inventory, dialect: Dialect) -> Layouts {
     if !offers.is_empty() {
         layouts.push(layout(
             "all-disabled",
-            vec![rule(Selector::All, MigWish::Disabled)],
+            vec![rule(Selector::All, MigSpec::Disabled)],
         ));
-        let empty = MigWish::Enabled(Vec::new());
+        let empty = MigSpec::Enabled(Vec::new());
         layouts.push(layout("all-enabled", vec![rule(Selector::All, empty)]));
-        layouts.extend(uniform(&offers));
-        let balanced: Vec<Rule> = offers.iter().filter_map(balanced).collect();
+        layouts.extend(uniform_layouts(&offers));
+        let balanced: Vec<Rule> = offers.iter().filter_map(balanced_rule).collect();
         if !balanced.is_empty() {
             layouts.push(layout("all-balanced", balanced));
         }
@@ -46,8 +46,8 @@ pub fn generate(inventory: &Inventory, dialect: Dialect) -> Layouts {
 }
 
 /// Returns one offer per kind of device, with [`Selector::All`] if there is only one kind.
-fn offers(inventory: &Inventory, dialect: Dialect) -> Vec<Offer<'_>> {
-    let mut kinds: BTreeMap<Kind, &ProfileCatalog> = BTreeMap::new();
+fn offers(inventory: &Inventory, dialect: Dialect) -> Vec<KindOffer<'_>> {
+    let mut kinds: BTreeMap<DeviceKind, &ProfileCatalog> = BTreeMap::new();
     for device in &inventory.devices {
         if let Some(state) = device.mig.state() {
             let known = kinds.entry(kind(device, dialect)).or_insert(&state.catalog);
@@ -65,26 +65,28 @@ fn offers(inventory: &Inventory, dialect: Dialect) -> Vec<Offer<'_>> {
     offers.collect()
 }
 
-fn kind(device: &Device, dialect: Dialect) -> Kind {
+fn kind(device: &Device, dialect: Dialect) -> DeviceKind {
     match (dialect, &device.identity) {
-        (Dialect::MigParted, _) => Kind::Ids(device.pci_ids.device, device.pci_ids.vendor),
+        (Dialect::MigParted, _) => DeviceKind::Ids(device.pci_ids.device, device.pci_ids.vendor),
         (
             Dialect::Octavo | Dialect::DevicePlugin,
-            Identity::Known { type_name, .. } | Identity::ByHand { type_name, .. },
-        ) => Kind::Type(type_name.clone()),
-        (Dialect::Octavo | Dialect::DevicePlugin, Identity::Unknown) => Kind::One(device.pci),
+            Identity::Known { type_name, .. } | Identity::Manual { type_name, .. },
+        ) => DeviceKind::Type(type_name.clone()),
+        (Dialect::Octavo | Dialect::DevicePlugin, Identity::Unknown) => {
+            DeviceKind::Single(device.pci)
+        }
     }
 }
 
-fn selector(kind: Kind) -> Selector {
+fn selector(kind: DeviceKind) -> Selector {
     let criteria = match kind {
-        Kind::Type(type_name) => Criteria {
+        DeviceKind::Type(type_name) => Criteria {
             type_name: Some(vec![type_name]),
             // A device of the type that does not respond becomes a warning instead of an error.
             mig_capable: Some(true),
             ..Criteria::default()
         },
-        Kind::Ids(device, vendor) => Criteria {
+        DeviceKind::Ids(device, vendor) => Criteria {
             device_filter: Some(vec![DeviceFilter {
                 device,
                 vendor,
@@ -92,7 +94,7 @@ fn selector(kind: Kind) -> Selector {
             }]),
             ..Criteria::default()
         },
-        Kind::One(pci) => Criteria {
+        DeviceKind::Single(pci) => Criteria {
             pci: Some(vec![pci]),
             ..Criteria::default()
         },
@@ -101,15 +103,15 @@ fn selector(kind: Kind) -> Selector {
 }
 
 /// Returns a layout for each offered profile, at its maximum count.
-fn uniform(offers: &[Offer<'_>]) -> Vec<Layout> {
+fn uniform_layouts(offers: &[KindOffer<'_>]) -> Vec<Layout> {
     let mut layouts: Vec<Layout> = Vec::new();
     for (selector, catalog) in offers {
         for profile in catalog.profiles() {
-            let count = limits::most(catalog, profile);
+            let count = limits::max_instances(catalog, profile);
             if count == 0 {
                 continue;
             }
-            let wish = MigWish::Enabled(vec![counted(&profile.name, count)]);
+            let wish = MigSpec::Enabled(vec![profile_count(&profile.name, count)]);
             let rule = rule(selector.clone(), wish);
             let name = format!("all-{}", profile.name.to_string().replace('+', "."));
             match layouts.iter_mut().find(|known| known.name == name) {
@@ -125,7 +127,7 @@ fn uniform(offers: &[Offer<'_>]) -> Vec<Layout> {
 
 /// Returns the balanced rule: two instances of one slice, one of two and, on boards with seven slices, one of three.
 /// Uses the plain profile with the least memory for each.
-fn balanced((selector, catalog): &Offer<'_>) -> Option<Rule> {
+fn balanced_rule((selector, catalog): &KindOffer<'_>) -> Option<Rule> {
     let wanted: &[(u8, u32)] = match limits::gpu_slices(catalog) {
         7 => &[(1, 2), (2, 1), (3, 1)],
         4 => &[(1, 2), (2, 1)],
@@ -136,23 +138,23 @@ fn balanced((selector, catalog): &Offer<'_>) -> Option<Rule> {
         let fitting =
             all.filter(|profile| profile.name.is_plain() && profile.name.gpu_slices() == *slices);
         let least = fitting.min_by_key(|profile| profile.memory)?;
-        Some(counted(&least.name, *count))
+        Some(profile_count(&least.name, *count))
     });
     let counts = counts.collect::<Option<Vec<ProfileCount>>>()?;
-    Some(rule(selector.clone(), MigWish::Enabled(counts)))
+    Some(rule(selector.clone(), MigSpec::Enabled(counts)))
 }
 
-fn counted(name: &ProfileName, count: u32) -> ProfileCount {
+fn profile_count(name: &ProfileName, count: u32) -> ProfileCount {
     ProfileCount {
-        place: Place::default(),
+        place: SourcePosition::default(),
         profile: name.clone(),
         count,
     }
 }
 
-fn rule(devices: Selector, mig: MigWish) -> Rule {
+fn rule(devices: Selector, mig: MigSpec) -> Rule {
     Rule {
-        place: Place::default(),
+        place: SourcePosition::default(),
         devices,
         mig: Some(mig),
         time_slicing: None,
@@ -162,7 +164,7 @@ fn rule(devices: Selector, mig: MigWish) -> Rule {
 fn layout(name: &str, rules: Vec<Rule>) -> Layout {
     Layout {
         name: name.to_owned(),
-        place: Place::default(),
+        place: SourcePosition::default(),
         rules,
     }
 }

@@ -5,7 +5,7 @@
 //! on devices: [`resolve`] converts it into [`Targets`] for the devices of one node, using the catalog of each.
 
 mod compare;
-mod current;
+mod current_state;
 mod error;
 mod export;
 mod generate;
@@ -20,14 +20,16 @@ mod target;
 use std::fmt;
 
 pub use self::compare::{Difference, DifferenceKind, compare};
-pub use self::current::standing;
-pub use self::error::{DeviceRef, Reason, RuleError, RuleWarning, Surprise};
+pub use self::current_state::standing;
+pub use self::error::{DeviceRef, RuleError, RuleErrorKind, RuleWarning, RuleWarningKind};
 pub use self::export::{ExportError, export};
 pub use self::generate::generate;
-pub use self::modes::{compare_modes, modes, modes_are_set, without_missing};
-pub use self::resolve::{Resolved, resolve};
+pub use self::modes::{compare_modes, mode_targets, modes_are_set, without_missing_devices};
+pub use self::resolve::{ResolvedLayout, resolve};
 pub use self::selector::{Criteria, DeviceFilter, IndexRange, Selector};
-pub use self::sharing::{Item, Rename, Share, ShareOf, SliceLength, TimeSlicing, Which};
+pub use self::sharing::{
+    ResourceRename, Share, ShareTarget, TimeSlice, TimeSlicing, UnitRef, UnitSelector,
+};
 pub use self::target::{DeviceTarget, InstanceTarget, MigTarget, Targets, UnverifiedDevice};
 use crate::domain::profile::ProfileName;
 
@@ -59,7 +61,7 @@ pub struct Layout {
     /// The name that nodes select the layout by.
     pub name: String,
     /// Position of the name in the file.
-    pub place: Place,
+    pub place: SourcePosition,
     /// The rules; at least one.
     pub rules: Vec<Rule>,
 }
@@ -68,18 +70,18 @@ pub struct Layout {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     /// Start of the rule in the file.
-    pub place: Place,
+    pub place: SourcePosition,
     /// Selects the devices.
     pub devices: Selector,
     /// Desired partitioning; `None` leaves partitioning unchanged.
-    pub mig: Option<MigWish>,
+    pub mig: Option<MigSpec>,
     /// Desired sharing of the devices or their partitions; `None` leaves sharing unchanged.
     pub time_slicing: Option<TimeSlicing>,
 }
 
 /// Partitioning as written by users.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum MigWish {
+pub enum MigSpec {
     /// MIG mode off: a whole GPU.
     Disabled,
     /// MIG mode on with exactly these partitions, possibly none.
@@ -90,7 +92,7 @@ pub enum MigWish {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProfileCount {
     /// Position of the profile name in the file.
-    pub place: Place,
+    pub place: SourcePosition,
     /// The profile name as written; a device may spell it differently.
     pub profile: ProfileName,
     /// The count; never zero.
@@ -99,14 +101,14 @@ pub struct ProfileCount {
 
 /// A position in a file, one-based. Zero for a generated layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Place {
+pub struct SourcePosition {
     /// Line number.
     pub line: u32,
     /// Column in characters.
     pub column: u32,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourcePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.line, self.column)
     }

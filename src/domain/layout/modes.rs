@@ -3,19 +3,19 @@
 use super::compare::unverified;
 use super::index::index;
 use super::{
-    Criteria, DeviceRef, DeviceTarget, Difference, DifferenceKind, IndexRange, Layout, MigTarget,
-    MigWish, Selector, Targets, standing,
+    Criteria, DeviceRef, DeviceTarget, Difference, DifferenceKind, IndexRange, Layout, MigSpec,
+    MigTarget, Selector, Targets, standing,
 };
 use crate::domain::inventory::{Device, Inventory, MigMode, MigState};
 
 impl Layout {
     /// Returns the layout without partitions and sharing, so that it requests MIG modes only.
     #[must_use]
-    pub fn modes_alone(&self) -> Self {
+    pub fn modes_only(&self) -> Self {
         let mut layout = self.clone();
         for rule in &mut layout.rules {
             rule.time_slicing = None;
-            if let Some(MigWish::Enabled(counts)) = &mut rule.mig {
+            if let Some(MigSpec::Enabled(counts)) = &mut rule.mig {
                 counts.clear();
             }
         }
@@ -26,7 +26,7 @@ impl Layout {
 /// Returns the layout restricted to existing devices: removes indices that no device has, and rules that then select
 /// nothing.
 #[must_use]
-pub fn without_missing(layout: &Layout, inventory: &Inventory) -> Layout {
+pub fn without_missing_devices(layout: &Layout, inventory: &Inventory) -> Layout {
     let mut layout = layout.clone();
     let devices = inventory.devices.iter();
     let indices: Vec<u32> = devices.filter_map(|is| index(is, inventory)).collect();
@@ -53,7 +53,7 @@ pub fn without_missing(layout: &Layout, inventory: &Inventory) -> Layout {
 
 /// Returns the devices of `targets` whose MIG mode must change, with the mode as only target. A device in its mode is
 /// left out; one whose other mode is only pending keeps its instances.
-pub fn modes(targets: &Targets, inventory: &Inventory) -> Targets {
+pub fn mode_targets(targets: &Targets, inventory: &Inventory) -> Targets {
     let all = targets.devices.iter().filter_map(|target| {
         let wanted = mode(target.mig.as_ref()?);
         let mig = match state(inventory, target) {
@@ -83,14 +83,14 @@ pub fn compare_modes(targets: &Targets, inventory: &Inventory) -> Vec<Difference
         let kind = match state(inventory, target) {
             Some(state) if state.current == wanted => return None,
             Some(_) => DifferenceKind::Mode { wanted },
-            None => DifferenceKind::Untold,
+            None => DifferenceKind::Unreported,
         };
         let unknown = DeviceRef {
             pci: target.pci,
             index: None,
         };
         Some(Difference {
-            device: device(inventory, target).map_or(unknown, DeviceRef::of),
+            device: device(inventory, target).map_or(unknown, DeviceRef::from_device),
             kind,
         })
     });
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn only_modes_change_and_the_rest_stays_as_far_as_a_mode_lets_it() {
+    fn mode_targets_change_only_modes() {
         let (on, off) = (MigMode::Enabled, MigMode::Disabled);
         let with = |at| A100_40.with(at, &[(THREE, 0, &[3])]);
         let mut devices = [with(0), with(1), with(2), A100_40.gpu(3), t4(4)];
@@ -152,12 +152,12 @@ mod tests {
         let inventory = node(devices);
         let asked = layout([
             partition(index(&[(0, 1), (3, 3)]), &[("1g.5gb", 7)]),
-            rule(index(&[(2, 2), (4, 4)]), Some(MigWish::Disabled)),
+            rule(index(&[(2, 2), (4, 4)]), Some(MigSpec::Disabled)),
         ]);
         let targets = resolve(&asked, Dialect::MigParted, &inventory)
             .unwrap()
             .targets;
-        let changed = modes(&targets, &inventory);
+        let changed = mode_targets(&targets, &inventory);
         let kept = |target: &DeviceTarget| match &target.mig {
             Some(MigTarget::Enabled(instances)) => Some(instances.len()),
             Some(MigTarget::Disabled) | None => None,
@@ -180,14 +180,14 @@ mod tests {
     }
 
     #[test]
-    fn of_indices_that_are_not_there_nothing_remains() {
+    fn missing_indices_are_removed() {
         let inventory = node([A100_40.gpu(0), A100_40.gpu(1)]);
         let asked = layout([
             partition(index(&[(1, 7)]), &[]),
             partition(index(&[(8, 9)]), &[]),
             partition(Selector::All, &[]),
         ]);
-        let left = without_missing(&asked, &inventory);
+        let left = without_missing_devices(&asked, &inventory);
         let selectors: Vec<_> = left.rules.into_iter().map(|rule| rule.devices).collect();
         assert_eq!(selectors, [index(&[(1, 1)]), Selector::All]);
     }

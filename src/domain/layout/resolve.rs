@@ -5,10 +5,10 @@ mod select;
 mod sharing;
 mod split;
 
-use super::error::{DeviceRef, Reason, RuleError, RuleWarning, Surprise};
+use super::error::{DeviceRef, RuleError, RuleErrorKind, RuleWarning, RuleWarningKind};
 use super::{
-    DeviceTarget, Dialect, Layout, MigTarget, MigWish, Place, ProfileCount, Rule, Selector,
-    Targets, UnverifiedDevice,
+    DeviceTarget, Dialect, Layout, MigSpec, MigTarget, ProfileCount, Rule, Selector,
+    SourcePosition, Targets, UnverifiedDevice,
 };
 use crate::domain::catalog::GpuInstanceProfile;
 use crate::domain::id::PciAddress;
@@ -17,7 +17,7 @@ use crate::domain::profile::ProfileName;
 
 /// A layout resolved on one node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Resolved {
+pub struct ResolvedLayout {
     /// The desired state of the devices.
     pub targets: Targets,
     /// The devices that rules select, including those with nothing to do, in no particular order.
@@ -37,16 +37,16 @@ pub fn resolve(
     layout: &Layout,
     dialect: Dialect,
     inventory: &Inventory,
-) -> Result<Resolved, Vec<RuleError>> {
-    let mut report = Report::new(layout);
-    let chosen = select::choose(layout, dialect, inventory, &mut report);
+) -> Result<ResolvedLayout, Vec<RuleError>> {
+    let mut report = Diagnostics::new(layout);
+    let chosen = select::select_devices(layout, dialect, inventory, &mut report);
     let mut targets = Targets::default();
     for chosen in &chosen {
-        let case = Case {
+        let case = ResolveContext {
             chosen: *chosen,
             inventory,
         };
-        match chosen.unreadable() {
+        match chosen.unreadable_reason() {
             Some(reason) => targets
                 .unverified
                 .push(case.unverified(reason, &mut report)),
@@ -56,7 +56,7 @@ pub fn resolve(
     targets.devices.sort_by_key(|target| target.pci);
     targets.unverified.sort_by_key(|device| device.pci);
     if report.errors.is_empty() {
-        Ok(Resolved {
+        Ok(ResolvedLayout {
             targets,
             covered: chosen.iter().map(|chosen| chosen.device.pci).collect(),
             warnings: report.warnings,
@@ -68,26 +68,26 @@ pub fn resolve(
 
 /// A device and the rule that selects it.
 #[derive(Debug, Clone, Copy)]
-struct Chosen<'a> {
+struct SelectedDevice<'a> {
     device: &'a Device,
     rule: &'a Rule,
     /// One-based number of the rule.
     number: usize,
 }
 
-impl Chosen<'_> {
+impl SelectedDevice<'_> {
     /// Returns the reason why the device cannot be compared with the rule; `None` if it can. MIG capability does not
     /// matter to a rule that neither partitions nor selects by it.
-    fn unreadable(&self) -> Option<String> {
+    fn unreadable_reason(&self) -> Option<String> {
         let Self { device, rule, .. } = self;
         let by_capability = match &rule.devices {
             Selector::All | Selector::Rest => false,
             Selector::Matching(criteria) => criteria.mig_capable.is_some(),
         };
-        match (&device.condition, Capability::of(device)) {
+        match (&device.condition, Capability::from_device(device)) {
             (_, Capability::No) if rule.mig.is_some() => None,
             (Condition::Failing { reason }, _) => Some(format!("failing: {reason}")),
-            (_, Capability::Untold(why)) if rule.mig.is_some() || by_capability => Some(why),
+            (_, Capability::Unknown(why)) if rule.mig.is_some() || by_capability => Some(why),
             (Condition::Working | Condition::PciOnly { .. }, _) => None,
         }
     }
@@ -95,24 +95,24 @@ impl Chosen<'_> {
 
 /// A device, its rule, and the inventory of the node.
 #[derive(Clone, Copy)]
-struct Case<'a> {
-    chosen: Chosen<'a>,
+struct ResolveContext<'a> {
+    chosen: SelectedDevice<'a>,
     inventory: &'a Inventory,
 }
 
 /// Marker error: the cause is already in the report.
-struct Reported;
+struct AlreadyReported;
 
 /// A profile of a rule after lookup.
-struct Entry<'a> {
+struct ResolvedProfile<'a> {
     count: &'a ProfileCount,
     profile: &'a GpuInstanceProfile,
 }
 
-impl<'a> Case<'a> {
-    fn unverified(self, reason: String, report: &mut Report<'_>) -> UnverifiedDevice {
-        let Chosen { device, rule, .. } = self.chosen;
-        let surprise = Surprise::Unverified {
+impl<'a> ResolveContext<'a> {
+    fn unverified(self, reason: String, report: &mut Diagnostics<'_>) -> UnverifiedDevice {
+        let SelectedDevice { device, rule, .. } = self.chosen;
+        let surprise = RuleWarningKind::StateUnreadable {
             why: reason.clone(),
         };
         report.warning(self.chosen, rule.place, surprise);
@@ -123,8 +123,8 @@ impl<'a> Case<'a> {
         }
     }
 
-    fn target(self, report: &mut Report<'_>) -> Option<DeviceTarget> {
-        let Chosen { device, rule, .. } = self.chosen;
+    fn target(self, report: &mut Diagnostics<'_>) -> Option<DeviceTarget> {
+        let SelectedDevice { device, rule, .. } = self.chosen;
         let mig = match &rule.mig {
             None => None,
             Some(wish) => self.mig(wish, report).ok()?,
@@ -144,24 +144,28 @@ impl<'a> Case<'a> {
     /// Returns the MIG target; `None` if nothing has to be done because the device has no MIG mode to disable.
     fn mig(
         self,
-        wish: &'a MigWish,
-        report: &mut Report<'_>,
-    ) -> Result<Option<MigTarget>, Reported> {
-        let state = match (Capability::of(self.chosen.device), wish) {
-            (Capability::No, MigWish::Disabled) => return Ok(None),
-            (Capability::No, MigWish::Enabled(_)) => {
-                report.error(self.chosen, self.chosen.rule.place, Reason::NotMigCapable);
-                return Err(Reported);
+        wish: &'a MigSpec,
+        report: &mut Diagnostics<'_>,
+    ) -> Result<Option<MigTarget>, AlreadyReported> {
+        let state = match (Capability::from_device(self.chosen.device), wish) {
+            (Capability::No, MigSpec::Disabled) => return Ok(None),
+            (Capability::No, MigSpec::Enabled(_)) => {
+                report.error(
+                    self.chosen,
+                    self.chosen.rule.place,
+                    RuleErrorKind::NotMigCapable,
+                );
+                return Err(AlreadyReported);
             }
             // Unreachable in practice: such a device is unverified and has no target.
-            (Capability::Untold(_), _) => return Err(Reported),
+            (Capability::Unknown(_), _) => return Err(AlreadyReported),
             (Capability::Yes(state), _) => state,
         };
         match wish {
-            MigWish::Disabled => Ok(Some(MigTarget::Disabled)),
-            MigWish::Enabled(counts) => {
+            MigSpec::Disabled => Ok(Some(MigTarget::Disabled)),
+            MigSpec::Enabled(counts) => {
                 let partitions = self.partitions(state, counts, report);
-                partitions.map(Some).ok_or(Reported)
+                partitions.map(Some).ok_or(AlreadyReported)
             }
         }
     }
@@ -170,21 +174,21 @@ impl<'a> Case<'a> {
         self,
         state: &'a MigState,
         counts: &'a [ProfileCount],
-        report: &mut Report<'_>,
+        report: &mut Diagnostics<'_>,
     ) -> Option<MigTarget> {
         if let (true, Some(first)) = (state.catalog.profiles().is_empty(), counts.first()) {
-            let reason = Reason::NoProfiles {
+            let reason = RuleErrorKind::NoProfiles {
                 mig_is_off: state.current == MigMode::Disabled,
             };
             report.error(self.chosen, first.place, reason);
             return None;
         }
-        let entries: Vec<Option<Entry<'a>>> = counts
+        let entries: Vec<Option<ResolvedProfile<'a>>> = counts
             .iter()
             .map(|count| self.entry(state, count, report))
             .collect();
         let complete = entries.iter().all(Option::is_some);
-        let entries: Vec<Entry<'a>> = entries.into_iter().flatten().collect();
+        let entries: Vec<ResolvedProfile<'a>> = entries.into_iter().flatten().collect();
         let (mut instances, wrong) = split::instances(&state.catalog, &entries);
         let fits = wrong.is_empty();
         for (place, reason) in wrong {
@@ -198,42 +202,42 @@ impl<'a> Case<'a> {
         self,
         state: &'a MigState,
         count: &'a ProfileCount,
-        report: &mut Report<'_>,
-    ) -> Option<Entry<'a>> {
+        report: &mut Diagnostics<'_>,
+    ) -> Option<ResolvedProfile<'a>> {
         let profile = self.look_up((state, count.place), &count.profile, report)?;
-        Some(Entry { count, profile })
+        Some(ResolvedProfile { count, profile })
     }
 
     /// Returns the GPU instance profile that a name denotes on the device.
     fn look_up(
         self,
-        (state, place): (&'a MigState, Place),
+        (state, place): (&'a MigState, SourcePosition),
         asked: &ProfileName,
-        report: &mut Report<'_>,
+        report: &mut Diagnostics<'_>,
     ) -> Option<&'a GpuInstanceProfile> {
         let reason = match names::look_up(state, asked) {
             Ok(found) => {
                 if !found.exact {
-                    let surprise = Surprise::OtherSpelling {
+                    let surprise = RuleWarningKind::OtherSpelling {
                         asked: asked.to_string(),
-                        own: names::own_spelling(found.profile, asked),
+                        own: names::device_spelling(found.profile, asked),
                     };
                     report.warning(self.chosen, place, surprise);
                 }
                 return Some(found.profile);
             }
-            Err(names::Missing::SameName(ids)) => Reason::SameName {
+            Err(names::LookupError::SameName(ids)) => RuleErrorKind::DuplicateProfileName {
                 name: asked.gpu_instance().to_string(),
                 ids,
             },
-            Err(names::Missing::Ambiguous(candidates)) => Reason::Ambiguous {
+            Err(names::LookupError::Ambiguous(candidates)) => RuleErrorKind::AmbiguousProfile {
                 asked: asked.to_string(),
                 candidates,
             },
-            Err(names::Missing::Unknown(offers)) => Reason::UnknownProfile {
+            Err(names::LookupError::Unknown(offers)) => RuleErrorKind::UnknownProfile {
                 asked: asked.to_string(),
                 offers,
-                elsewhere: names::elsewhere(self.inventory, asked),
+                elsewhere: names::devices_offering(self.inventory, asked),
             },
         };
         report.error(self.chosen, place, reason);
@@ -246,41 +250,41 @@ enum Capability<'a> {
     Yes(&'a MigState),
     No,
     /// Unknown, for this reason.
-    Untold(String),
+    Unknown(String),
 }
 
 impl<'a> Capability<'a> {
     /// MIG exists on NVIDIA GPUs only: another vendor's device never has it, whatever its driver reports.
-    fn of(device: &'a Device) -> Self {
+    fn from_device(device: &'a Device) -> Self {
         if device.vendor != Vendor::Nvidia {
             return Self::No;
         }
         match (&device.condition, &device.mig) {
             (_, Mig::NotCapable) => Self::No,
             (Condition::Working, Mig::Capable(state)) => Self::Yes(state),
-            (Condition::Failing { reason }, _) => Self::Untold(format!("failing: {reason}")),
+            (Condition::Failing { reason }, _) => Self::Unknown(format!("failing: {reason}")),
             (Condition::PciOnly { .. }, _) => {
-                Self::Untold("no driver library speaks for it".to_owned())
+                Self::Unknown("no driver library speaks for it".to_owned())
             }
             (Condition::Working, Mig::Unknown) => {
                 let why = device.problems.first().map_or_else(
                     || "the driver did not tell".to_owned(),
-                    |problem| format!("{}: {}", problem.what, problem.error),
+                    |problem| format!("{}: {}", problem.source, problem.error),
                 );
-                Self::Untold(why)
+                Self::Unknown(why)
             }
         }
     }
 }
 
 /// Collects errors and warnings, merging devices with the same problem into one message.
-struct Report<'a> {
+struct Diagnostics<'a> {
     layout: &'a Layout,
     errors: Vec<RuleError>,
     warnings: Vec<RuleWarning>,
 }
 
-impl<'a> Report<'a> {
+impl<'a> Diagnostics<'a> {
     fn new(layout: &'a Layout) -> Self {
         Self {
             layout,
@@ -289,8 +293,8 @@ impl<'a> Report<'a> {
         }
     }
 
-    fn error(&mut self, chosen: Chosen<'_>, place: Place, reason: Reason) {
-        let device = DeviceRef::of(chosen.device);
+    fn error(&mut self, chosen: SelectedDevice<'_>, place: SourcePosition, reason: RuleErrorKind) {
+        let device = DeviceRef::from_device(chosen.device);
         let same = |error: &&mut RuleError| {
             error.rule == Some(chosen.number) && error.place == place && error.reason == reason
         };
@@ -308,7 +312,7 @@ impl<'a> Report<'a> {
     }
 
     /// Adds an error that concerns no device.
-    fn error_of(&mut self, place: Place, rule: Option<usize>, reason: Reason) {
+    fn layout_error(&mut self, place: SourcePosition, rule: Option<usize>, reason: RuleErrorKind) {
         self.errors.push(RuleError {
             place,
             layout: self.layout.name.clone(),
@@ -318,10 +322,15 @@ impl<'a> Report<'a> {
         });
     }
 
-    fn warning(&mut self, chosen: Chosen<'_>, place: Place, surprise: Surprise) {
-        let device = DeviceRef::of(chosen.device);
+    fn warning(
+        &mut self,
+        chosen: SelectedDevice<'_>,
+        place: SourcePosition,
+        surprise: RuleWarningKind,
+    ) {
+        let device = DeviceRef::from_device(chosen.device);
         let same = |warning: &&mut RuleWarning| {
-            warning.rule == chosen.number && warning.place == place && warning.surprise == surprise
+            warning.rule == chosen.number && warning.place == place && warning.kind == surprise
         };
         if let Some(known) = self.warnings.iter_mut().find(same) {
             known.devices.push(device);
@@ -332,18 +341,18 @@ impl<'a> Report<'a> {
             layout: self.layout.name.clone(),
             rule: chosen.number,
             devices: vec![device],
-            surprise,
+            kind: surprise,
         });
     }
 
     /// Adds a warning that concerns no device.
-    fn warning_of(&mut self, place: Place, rule: usize, surprise: Surprise) {
+    fn rule_warning(&mut self, place: SourcePosition, rule: usize, surprise: RuleWarningKind) {
         self.warnings.push(RuleWarning {
             place,
             layout: self.layout.name.clone(),
             rule,
             devices: Vec::new(),
-            surprise,
+            kind: surprise,
         });
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Place;
+use super::SourcePosition;
 use crate::domain::id::{GpuUuid, MigUuid};
 use crate::domain::profile::ProfileName;
 use crate::domain::quantity::Mebibytes;
@@ -12,25 +12,25 @@ use crate::domain::sharing::ResourceName;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimeSlicing {
     /// Position in the file.
-    pub place: Place,
+    pub place: SourcePosition,
     /// The shared units. If several entries match a unit, the most specific one counts, then the first. If empty,
     /// nothing is shared.
     pub shares: Vec<Share>,
     /// Time slice; `None` leaves the driver's default.
-    pub slice: Option<SliceLength>,
+    pub slice: Option<TimeSlice>,
 }
 
 /// Time-slicing of units of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Share {
     /// Position in the file.
-    pub place: Place,
+    pub place: SourcePosition,
     /// The units that this entry applies to.
-    pub of: ShareOf,
-    /// Replicas per unit: [`Share::LEAST`] to [`Share::MOST`].
+    pub of: ShareTarget,
+    /// Replicas per unit: [`Share::MIN_REPLICAS`] to [`Share::MAX_REPLICAS`].
     pub replicas: u32,
     /// The name of the shared resource.
-    pub rename: Rename,
+    pub rename: ResourceRename,
     /// Rejects containers that request more than one.
     pub fail_requests_greater_than_one: bool,
     /// Memory that each replica is expected to use at most; `None` divides it equally.
@@ -39,9 +39,9 @@ pub struct Share {
 
 /// The units that a [`Share`] applies to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ShareOf {
+pub enum ShareTarget {
     /// Every unit of the devices.
-    Everything,
+    AllUnits,
     /// Partitions of a profile.
     Profile(ProfileName),
     /// A resource by its name before renaming, as in NVIDIA's device plugin.
@@ -49,24 +49,24 @@ pub enum ShareOf {
         /// The resource name.
         name: ResourceName,
         /// The units of the resource.
-        which: Which,
+        which: UnitSelector,
     },
 }
 
 /// The units of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Which {
+pub enum UnitSelector {
     /// All units.
     All,
     /// The first units, up to this count.
     First(u32),
     /// The listed units; never empty.
-    These(Vec<Item>),
+    Listed(Vec<UnitRef>),
 }
 
 /// A unit, or a device whose units are all selected.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Item {
+pub enum UnitRef {
     /// NVML index of a device.
     Index(u32),
     /// Index of a device, and zero-based index of one of its partitions.
@@ -79,7 +79,7 @@ pub enum Item {
 
 /// The name of a shared resource.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Rename {
+pub enum ResourceRename {
     /// The same name as without sharing.
     #[default]
     No,
@@ -91,7 +91,7 @@ pub enum Rename {
 
 /// Length of a time slice, as in `nvidia-smi compute-policy --set-timeslice`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SliceLength {
+pub enum TimeSlice {
     /// `short`.
     Short,
     /// `medium`.
@@ -102,16 +102,16 @@ pub enum SliceLength {
 
 impl TimeSlicing {
     /// Returns true if anything is shared.
-    pub fn shares_anything(&self) -> bool {
+    pub fn is_sharing(&self) -> bool {
         !self.shares.is_empty()
     }
 
     /// Returns the settings without positions.
     #[must_use]
-    pub fn without_places(mut self) -> Self {
-        self.place = Place::default();
+    pub fn without_positions(mut self) -> Self {
+        self.place = SourcePosition::default();
         for share in &mut self.shares {
-            share.place = Place::default();
+            share.place = SourcePosition::default();
         }
         self
     }
@@ -119,24 +119,24 @@ impl TimeSlicing {
 
 impl Share {
     /// Minimum replicas; one replica is not sharing.
-    pub const LEAST: u32 = 2;
+    pub const MIN_REPLICAS: u32 = 2;
     /// Maximum replicas. A larger number is most likely a typo: kubelet stores every replica as a device id.
-    pub const MOST: u32 = 1024;
+    pub const MAX_REPLICAS: u32 = 1024;
 
     /// Shares every unit among this many replicas, with defaults for all else.
     pub fn everything(replicas: u32) -> Self {
         Self {
-            place: Place::default(),
-            of: ShareOf::Everything,
+            place: SourcePosition::default(),
+            of: ShareTarget::AllUnits,
             replicas,
-            rename: Rename::No,
+            rename: ResourceRename::No,
             fail_requests_greater_than_one: false,
             memory_per_replica: None,
         }
     }
 }
 
-impl SliceLength {
+impl TimeSlice {
     /// All lengths.
     pub const ALL: [Self; 3] = [Self::Short, Self::Medium, Self::Long];
 
@@ -159,7 +159,7 @@ impl SliceLength {
     }
 }
 
-impl fmt::Display for Item {
+impl fmt::Display for UnitRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Index(index) => write!(f, "{index}"),
@@ -170,16 +170,16 @@ impl fmt::Display for Item {
     }
 }
 
-impl fmt::Display for ShareOf {
+impl fmt::Display for ShareTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Everything => f.write_str("everything"),
+            Self::AllUnits => f.write_str("everything"),
             Self::Profile(profile) => profile.fmt(f),
             Self::Resource { name, which } => match which {
-                Which::All => name.fmt(f),
-                Which::First(count) => write!(f, "the first {count} of {name}"),
-                Which::These(items) => {
-                    let items: Vec<String> = items.iter().map(Item::to_string).collect();
+                UnitSelector::All => name.fmt(f),
+                UnitSelector::First(count) => write!(f, "the first {count} of {name}"),
+                UnitSelector::Listed(items) => {
+                    let items: Vec<String> = items.iter().map(UnitRef::to_string).collect();
                     write!(f, "{} of {name}", items.join(", "))
                 }
             },
@@ -193,7 +193,7 @@ impl fmt::Display for TimeSlicing {
         if self.shares.is_empty() {
             return f.write_str("nothing is shared");
         }
-        let said: Vec<String> = self.shares.iter().map(in_words).collect();
+        let said: Vec<String> = self.shares.iter().map(describe_share).collect();
         f.write_str(&said.join("; "))?;
         match self.slice {
             Some(slice) => write!(f, "; {} turns", slice.as_str()),
@@ -202,17 +202,17 @@ impl fmt::Display for TimeSlicing {
     }
 }
 
-fn in_words(share: &Share) -> String {
+fn describe_share(share: &Share) -> String {
     let mut text = match &share.of {
-        ShareOf::Everything => format!("{} replicas", share.replicas),
-        of @ (ShareOf::Profile(_) | ShareOf::Resource { .. }) => {
+        ShareTarget::AllUnits => format!("{} replicas", share.replicas),
+        of @ (ShareTarget::Profile(_) | ShareTarget::Resource { .. }) => {
             format!("{of}: {} replicas", share.replicas)
         }
     };
     match &share.rename {
-        Rename::No => {}
-        Rename::Shared => text.push_str(", renamed"),
-        Rename::To(name) => {
+        ResourceRename::No => {}
+        ResourceRename::Shared => text.push_str(", renamed"),
+        ResourceRename::To(name) => {
             text.push_str(", as ");
             text.push_str(name.as_str());
         }

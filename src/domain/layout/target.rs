@@ -1,6 +1,6 @@
 //! Targets: the desired state of the devices of one node, with profile names resolved in the catalog of each device.
 
-use super::{Place, TimeSlicing};
+use super::{SourcePosition, TimeSlicing};
 use crate::domain::catalog::Placement;
 use crate::domain::id::PciAddress;
 
@@ -20,7 +20,7 @@ pub struct UnverifiedDevice {
     /// PCI address.
     pub pci: PciAddress,
     /// Start of the rule in the file.
-    pub rule: Place,
+    pub rule: SourcePosition,
     /// The cause, for messages.
     pub reason: String,
 }
@@ -31,7 +31,7 @@ pub struct DeviceTarget {
     /// PCI address.
     pub pci: PciAddress,
     /// Start of the rule in the file.
-    pub rule: Place,
+    pub rule: SourcePosition,
     /// Desired partitioning; `None` leaves it unchanged.
     pub mig: Option<MigTarget>,
     /// Desired sharing of the device or its partitions; `None` leaves it unchanged.

@@ -4,8 +4,8 @@
 //! `tests/nvml-sim/data/mig-profiles.json`.
 
 use super::{
-    Criteria, Dialect, IndexRange, Layout, MigWish, Place, ProfileCount, Resolved, Rule, RuleError,
-    Selector, resolve,
+    Criteria, Dialect, IndexRange, Layout, MigSpec, ProfileCount, ResolvedLayout, Rule, RuleError,
+    Selector, SourcePosition, resolve,
 };
 use crate::domain::catalog::{GpuInstanceProfile, InstanceResources, Placement, ProfileCatalog};
 use crate::domain::id::PciAddress;
@@ -259,25 +259,25 @@ pub(in crate::domain) fn node(devices: impl IntoIterator<Item = Device>) -> Inve
 /// A layout of these rules; the line of each is its number.
 pub(in crate::domain) fn layout(rules: impl IntoIterator<Item = Rule>) -> Layout {
     let numbered = (1..).zip(rules).map(|(line, mut rule)| {
-        rule.place = Place { line, column: 5 };
+        rule.place = SourcePosition { line, column: 5 };
         rule
     });
     Layout {
         name: "test".to_owned(),
-        place: Place { line: 0, column: 1 },
+        place: SourcePosition { line: 0, column: 1 },
         rules: numbered.collect(),
     }
 }
 
 /// A rule that partitions.
 pub(in crate::domain) fn partition(devices: Selector, counts: &[(&str, u32)]) -> Rule {
-    rule(devices, Some(wish(counts)))
+    rule(devices, Some(mig_spec(counts)))
 }
 
 /// A rule with only a partitioning request, if any.
-pub(in crate::domain) fn rule(devices: Selector, mig: Option<MigWish>) -> Rule {
+pub(in crate::domain) fn rule(devices: Selector, mig: Option<MigSpec>) -> Rule {
     Rule {
-        place: Place::default(),
+        place: SourcePosition::default(),
         devices,
         mig,
         time_slicing: None,
@@ -285,15 +285,15 @@ pub(in crate::domain) fn rule(devices: Selector, mig: Option<MigWish>) -> Rule {
 }
 
 /// A request for these partitions; the column of each is its position in the list.
-pub(in crate::domain) fn wish(counts: &[(&str, u32)]) -> MigWish {
+pub(in crate::domain) fn mig_spec(counts: &[(&str, u32)]) -> MigSpec {
     let counts = (1..)
         .zip(counts)
         .map(|(column, (name, count))| ProfileCount {
-            place: Place { line: 9, column },
+            place: SourcePosition { line: 9, column },
             profile: name.parse().unwrap(),
             count: *count,
         });
-    MigWish::Enabled(counts.collect())
+    MigSpec::Enabled(counts.collect())
 }
 
 /// Selects devices by index.
@@ -313,9 +313,9 @@ pub(in crate::domain) fn index(ranges: &[(u32, u32)]) -> Selector {
 }
 
 /// Resolves the rules on the node in Octavo's dialect.
-pub(in crate::domain) fn ours(
+pub(in crate::domain) fn resolve_octavo(
     rules: impl IntoIterator<Item = Rule>,
     inventory: &Inventory,
-) -> Result<Resolved, Vec<RuleError>> {
+) -> Result<ResolvedLayout, Vec<RuleError>> {
     resolve(&layout(rules), Dialect::Octavo, inventory)
 }

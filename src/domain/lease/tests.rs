@@ -12,7 +12,7 @@ fn at(seconds: u64) -> Duration {
 fn sight(holder: &str, version: &str) -> Option<Sight> {
     Some(Sight {
         holder: Some(holder.to_owned()),
-        duration: Some(DURATION),
+        duration: Some(LEASE_DURATION),
         version: version.to_owned(),
     })
 }
@@ -20,87 +20,90 @@ fn sight(holder: &str, version: &str) -> Option<Sight> {
 fn write(version: &str, is_taken: bool) -> Step {
     Step::Write {
         version: version.to_owned(),
-        is_taken,
+        is_takeover: is_taken,
     }
 }
 
 #[test]
-fn what_is_not_there_is_made_and_said_again_in_time() {
-    let mut one = Election::new("a".to_owned());
+fn missing_lease_is_created_and_renewed_in_time() {
+    let mut one = LeaderElector::new("a".to_owned());
     assert_eq!(one.step(at(0)), Step::Read);
-    one.saw(at(0), None);
+    one.record_observation(at(0), None);
     assert_eq!(one.step(at(0)), Step::Create);
-    assert_eq!(one.holds(at(0)), None);
-    one.wrote(at(1), "1".to_owned());
-    assert_eq!(one.holds(at(1)), Some(at(10)));
+    assert_eq!(one.remaining_hold(at(0)), None);
+    one.record_write(at(1), "1".to_owned());
+    assert_eq!(one.remaining_hold(at(1)), Some(at(10)));
     assert_eq!(one.step(at(1)), Step::Wait(at(4)));
     assert_eq!(one.step(at(5)), write("1", false));
-    one.wrote(at(5), "2".to_owned());
-    assert_eq!(one.holds(at(14)), Some(at(1)));
+    one.record_write(at(5), "2".to_owned());
+    assert_eq!(one.remaining_hold(at(14)), Some(at(1)));
     // Without responses it stops by itself before another candidate can acquire the Lease.
-    assert_eq!(one.holds(at(15)), None);
+    assert_eq!(one.remaining_hold(at(15)), None);
 }
 
 #[test]
-fn somebody_elses_is_taken_when_it_was_not_renewed_for_as_long_as_was_promised() {
-    let mut two = Election::new("b".to_owned());
-    two.saw(at(100), sight("a", "1"));
+fn expired_lease_of_another_holder_is_acquired() {
+    let mut two = LeaderElector::new("b".to_owned());
+    two.record_observation(at(100), sight("a", "1"));
     assert_eq!(two.step(at(100)), Step::Wait(at(2)));
-    two.saw(at(110), sight("a", "1"));
+    two.record_observation(at(110), sight("a", "1"));
     // A renewal restarts the interval.
-    two.saw(at(112), sight("a", "2"));
-    two.saw(at(126), sight("a", "2"));
+    two.record_observation(at(112), sight("a", "2"));
+    two.record_observation(at(126), sight("a", "2"));
     assert_eq!(two.step(at(128)), Step::Read);
-    two.saw(at(127), sight("a", "2"));
+    two.record_observation(at(127), sight("a", "2"));
     assert_eq!(two.step(at(127)), write("2", true));
-    assert_eq!(two.holds(at(127)), None);
-    two.wrote(at(127), "3".to_owned());
-    assert!(two.holds(at(127)).is_some());
+    assert_eq!(two.remaining_hold(at(127)), None);
+    two.record_write(at(127), "3".to_owned());
+    assert!(two.remaining_hold(at(127)).is_some());
 }
 
 #[test]
-fn what_was_given_back_is_taken_at_once() {
-    let mut one = Election::new("a".to_owned());
-    one.saw(at(0), None);
-    one.wrote(at(0), "1".to_owned());
+fn released_lease_is_acquired_immediately() {
+    let mut one = LeaderElector::new("a".to_owned());
+    one.record_observation(at(0), None);
+    one.record_write(at(0), "1".to_owned());
     assert_eq!(one.resign(), Some("1".to_owned()));
-    assert_eq!(one.holds(at(0)), None);
+    assert_eq!(one.remaining_hold(at(0)), None);
     assert_eq!(one.resign(), None);
-    let mut two = Election::new("b".to_owned());
+    let mut two = LeaderElector::new("b".to_owned());
     for holder in [None, Some(String::new())] {
         let mut free = sight("a", "2").unwrap();
         free.holder = holder;
-        two.saw(at(1), Some(free));
+        two.record_observation(at(1), Some(free));
         assert_eq!(two.step(at(1)), write("2", true));
     }
 }
 
 #[test]
-fn a_promise_that_is_absurd_holds_nobody_up_for_ever() {
-    let mut two = Election::new("b".to_owned());
+fn excessive_lease_duration_is_capped() {
+    let mut two = LeaderElector::new("b".to_owned());
     let mut absurd = sight("a", "1").unwrap();
     absurd.duration = Some(Duration::MAX);
-    two.saw(at(0), Some(absurd.clone()));
-    two.saw(at(600), Some(absurd));
+    two.record_observation(at(0), Some(absurd.clone()));
+    two.record_observation(at(600), Some(absurd));
     assert_eq!(two.step(at(600)), write("1", true));
 }
 
 #[test]
-fn who_learns_that_another_one_holds_it_stops_at_once() {
-    let mut one = Election::new("a".to_owned());
-    one.saw(at(0), None);
-    one.wrote(at(0), "1".to_owned());
-    one.outrun(at(4));
+fn holder_stops_when_it_observes_another_holder() {
+    let mut one = LeaderElector::new("a".to_owned());
+    one.record_observation(at(0), None);
+    one.record_write(at(0), "1".to_owned());
+    one.record_conflict(at(4));
     assert_eq!(one.step(at(4)), Step::Read);
-    assert!(one.holds(at(4)).is_some(), "nobody else can have it yet");
-    one.saw(at(4), sight("b", "2"));
-    assert_eq!(one.holds(at(4)), None);
+    assert!(
+        one.remaining_hold(at(4)).is_some(),
+        "nobody else can have it yet"
+    );
+    one.record_observation(at(4), sight("b", "2"));
+    assert_eq!(one.remaining_hold(at(4)), None);
     assert_eq!(one.resign(), None);
 }
 
 /// A candidate with a clock of its own and at most one request in flight.
 struct Candidate {
-    election: Election,
+    election: LeaderElector,
     began: Duration,
     asked: Option<(Duration, Step)>,
 }
@@ -129,7 +132,7 @@ impl Server {
     fn sight(&self) -> Option<Sight> {
         (self.writes > 0).then(|| Sight {
             holder: self.holder.clone(),
-            duration: Some(DURATION),
+            duration: Some(LEASE_DURATION),
             version: self.version(),
         })
     }
@@ -163,22 +166,22 @@ impl Candidate {
                 self.asked = Some((asked, step));
             }
             (_, Fate::Lost | Fate::StillOnItsWay) | (Step::Read, Fate::AnswerLost) => {
-                self.election.failed(now);
+                self.election.record_failure(now);
             }
-            (Step::Read, Fate::Answered) => self.election.saw(now, server.sight()),
+            (Step::Read, Fate::Answered) => self.election.record_observation(now, server.sight()),
             (Step::Create | Step::Write { .. }, fate) => {
-                let is_written = server.write(&step, self.election.me());
+                let is_written = server.write(&step, self.election.identity());
                 match (fate, is_written) {
-                    (Fate::Answered, true) => self.election.wrote(asked, server.version()),
-                    (Fate::Answered, false) => self.election.outrun(now),
-                    _ => self.election.failed(now),
+                    (Fate::Answered, true) => self.election.record_write(asked, server.version()),
+                    (Fate::Answered, false) => self.election.record_conflict(now),
+                    _ => self.election.record_failure(now),
                 }
             }
         }
     }
 
     fn holds(&self, now: Duration) -> bool {
-        self.election.holds(now + self.began).is_some()
+        self.election.remaining_hold(now + self.began).is_some()
     }
 }
 
@@ -193,7 +196,7 @@ fn fates() -> impl Strategy<Value = Fate> {
 
 proptest! {
     #[test]
-    fn never_are_two_the_one_and_in_calm_there_is_one(
+    fn at_most_one_leader_and_one_after_recovery(
         began in prop::collection::vec(0_u64..10_000, 3),
         turns in prop::collection::vec((0_usize..3, 0_u64..3000, fates()), 0..300),
     ) {
@@ -202,7 +205,7 @@ proptest! {
             .iter()
             .enumerate()
             .map(|(number, began)| Candidate {
-                election: Election::new(format!("n{number}")),
+                election: LeaderElector::new(format!("n{number}")),
                 began: at(*began),
                 asked: None,
             })

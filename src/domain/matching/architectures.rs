@@ -4,7 +4,7 @@
 //! Sources: NVIDIA's compute capabilities (5.x Maxwell to 12.x Blackwell; the catalog's S3) and AMD's numbering of CDNA
 //! and RDNA, which are two lines; AWS numbers its `NeuronCores`; Intel numbers Gaudi.
 
-use crate::domain::near;
+use crate::domain::similar_names;
 
 /// A chip family and its position in its product line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Generation {
 }
 
 /// Product lines with their families, oldest first, named as in the catalog.
-const LINES: &[(&str, &[&str])] = &[
+const PRODUCT_LINES: &[(&str, &[&str])] = &[
     (
         "NVIDIA",
         &[
@@ -54,17 +54,17 @@ pub fn generation(name: &str) -> Option<Generation> {
 }
 
 /// Parses a chip family written by a user. Ignores case, spaces and hyphens; `ada` is Ada Lovelace.
-pub(super) fn named(text: &str) -> Option<Generation> {
-    let asked = plain(text);
+pub(super) fn parse(text: &str) -> Option<Generation> {
+    let asked = normalize(text);
     if asked.is_empty() || text.len() > 40 {
         return None;
     }
     let asked = if asked == "ada" {
-        plain("Ada Lovelace")
+        normalize("Ada Lovelace")
     } else {
         asked
     };
-    all().find(|one| plain(one.name) == asked)
+    all().find(|one| normalize(one.name) == asked)
 }
 
 /// Returns all names for error messages.
@@ -74,18 +74,18 @@ pub(super) fn names() -> String {
 }
 
 /// Returns the name most similar to `text`.
-pub(super) fn near(text: &str) -> Option<&'static str> {
-    near::meant(text, all().map(|one| one.name))
+pub(super) fn suggest(text: &str) -> Option<&'static str> {
+    similar_names::closest(text, all().map(|one| one.name))
 }
 
 fn all() -> impl Iterator<Item = Generation> {
-    LINES.iter().flat_map(|(line, names)| {
+    PRODUCT_LINES.iter().flat_map(|(line, names)| {
         let steps = names.iter().enumerate();
         steps.map(|(step, name)| Generation { line, step, name })
     })
 }
 
-fn plain(text: &str) -> String {
+fn normalize(text: &str) -> String {
     let kept = text.chars().filter(|c| c.is_alphanumeric());
     kept.flat_map(char::to_lowercase).collect()
 }
@@ -93,11 +93,11 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::accelerators::catalogue;
+    use crate::domain::accelerators::products;
 
     #[test]
-    fn the_order_within_nvidias_line_is_that_of_compute_capabilities() {
-        let products = catalogue().iter();
+    fn nvidia_families_are_ordered_by_compute_capability() {
+        let products = products().iter();
         let mut known: Vec<(usize, u32)> = products
             .filter_map(|one| {
                 let step = generation(one.architecture)?.step;
@@ -117,26 +117,26 @@ mod tests {
     }
 
     #[test]
-    fn every_architecture_of_the_catalogue_is_in_a_line_or_alone() {
+    fn every_catalog_architecture_has_a_line_or_is_listed_as_alone() {
         let alone = ["Ponte Vecchio", "ATS-M", "Goya", "Greco"];
-        for one in catalogue() {
+        for one in products() {
             let known = generation(one.architecture).is_some() || alone.contains(&one.architecture);
             assert!(known, "{}: {}", one.sku, one.architecture);
         }
     }
 
     #[test]
-    fn people_write_names_in_many_ways() {
+    fn family_names_are_parsed_leniently() {
         for (text, name) in [
             ("hopper", "Hopper"),
             ("ADA", "Ada Lovelace"),
             ("cdna-3", "CDNA3"),
             ("gaudi2", "Gaudi 2"),
         ] {
-            assert_eq!(named(text).unwrap().name, name);
+            assert_eq!(parse(text).unwrap().name, name);
         }
-        assert_eq!(named("hoper"), None);
-        assert_eq!(near("hoper"), Some("Hopper"));
-        assert_eq!(named(""), None);
+        assert_eq!(parse("hoper"), None);
+        assert_eq!(suggest("hoper"), Some("Hopper"));
+        assert_eq!(parse(""), None);
     }
 }

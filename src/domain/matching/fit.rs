@@ -22,7 +22,7 @@ pub(super) struct Fit {
 
 /// Reason why an offer does not fit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum RejectionReason {
     MemoryUnknown,
     Memory {
         needed: Bytes,
@@ -37,7 +37,7 @@ pub(super) enum Why {
         needed: u32,
         most: u32,
         /// True if `most` covers only the nodes of a profile.
-        is_reach: bool,
+        is_profile_limit: bool,
     },
     /// The count exceeds the profile's maximum.
     AboveMax {
@@ -52,18 +52,18 @@ pub(super) enum Why {
     ArchitectureUnknown {
         asked: &'static str,
     },
-    OtherLine {
+    OtherProductLine {
         asked: &'static str,
         has: String,
     },
-    Older {
+    OlderArchitecture {
         asked: &'static str,
         has: String,
     },
     CapabilityUnknown {
         asked: ComputeCapability,
     },
-    NoCapability {
+    CapabilityNotApplicable {
         asked: ComputeCapability,
         vendor: String,
     },
@@ -77,7 +77,7 @@ pub(super) enum Why {
     LinkUnknown {
         asked: Interconnect,
     },
-    LinkOfPartitions {
+    PartitionLink {
         asked: Interconnect,
     },
     Partition,
@@ -87,7 +87,7 @@ pub(super) enum Why {
     PriceUnknown {
         option: PurchaseOption,
     },
-    TooDear {
+    TooExpensive {
         ceiling: Amount,
         price: Amount,
         currency: Currency,
@@ -96,7 +96,7 @@ pub(super) enum Why {
 }
 
 /// Returns the largest memory of one unit and its offer; the first by name in case of a tie.
-pub(super) fn best_memory(offers: &[Offer]) -> Option<(String, Bytes)> {
+pub(super) fn largest_memory(offers: &[Offer]) -> Option<(String, Bytes)> {
     let known = offers
         .iter()
         .filter_map(|offer| Some((offer, offer.memory?)));
@@ -106,7 +106,11 @@ pub(super) fn best_memory(offers: &[Offer]) -> Option<(String, Bytes)> {
 }
 
 /// Checks `offer` against `request`. Without a requested count, the count is at least `least`.
-pub(super) fn judge(request: &Request, offer: &Offer, least: u32) -> Result<Fit, Vec<Why>> {
+pub(super) fn check(
+    request: &Request,
+    offer: &Offer,
+    least: u32,
+) -> Result<Fit, Vec<RejectionReason>> {
     let mut why = Vec::new();
     isolation(request, offer, &mut why);
     let count = count(request, offer, least);
@@ -130,40 +134,42 @@ pub(super) fn judge(request: &Request, offer: &Offer, least: u32) -> Result<Fit,
     }
 }
 
-fn isolation(request: &Request, offer: &Offer, why: &mut Vec<Why>) {
+fn isolation(request: &Request, offer: &Offer, why: &mut Vec<RejectionReason>) {
     match (&offer.shape, request.isolation) {
         (Shape::Whole, _)
         | (Shape::Mig(_) | Shape::Part(_), Isolation::Mig | Isolation::Shared)
         | (Shape::Shared, Isolation::Shared) => {}
-        (Shape::Mig(_) | Shape::Part(_), Isolation::Exclusive) => why.push(Why::Partition),
+        (Shape::Mig(_) | Shape::Part(_), Isolation::Exclusive) => {
+            why.push(RejectionReason::Partition);
+        }
         (Shape::Shared, asked @ (Isolation::Exclusive | Isolation::Mig)) => {
-            why.push(Why::Shared { asked });
+            why.push(RejectionReason::Shared { asked });
         }
     }
 }
 
 /// Returns the units per pod: the requested count, or the fewest that have the memory, but at least `least`.
 pub(super) fn count(request: &Request, offer: &Offer, least: u32) -> u32 {
-    let fewest = |needed: Bytes| offer.memory.and_then(|each| needed.over(each));
+    let fewest = |needed: Bytes| offer.memory.and_then(|each| needed.units_needed(each));
     let fewest = request.memory_total.and_then(fewest).unwrap_or(1);
     let fewest = u32::try_from(fewest.max(1)).unwrap_or(u32::MAX);
     request.count.unwrap_or_else(|| fewest.max(least))
 }
 
-fn units(request: &Request, offer: &Offer, count: u32, why: &mut Vec<Why>) {
+fn units(request: &Request, offer: &Offer, count: u32, why: &mut Vec<RejectionReason>) {
     match offer.memory {
         None => {
             if request.memory_each.is_some() || request.memory_total.is_some() {
-                why.push(Why::MemoryUnknown);
+                why.push(RejectionReason::MemoryUnknown);
             }
         }
         Some(has) => {
             if let Some(needed) = request.memory_each.filter(|needed| has < *needed) {
-                why.push(Why::Memory { needed, has });
+                why.push(RejectionReason::Memory { needed, has });
             }
             let all = has.times(count);
             if let Some(needed) = request.memory_total.filter(|needed| all < *needed) {
-                why.push(Why::MemoryTotal {
+                why.push(RejectionReason::MemoryTotal {
                     needed,
                     has: all,
                     count,
@@ -171,49 +177,49 @@ fn units(request: &Request, offer: &Offer, count: u32, why: &mut Vec<Why>) {
             }
         }
     }
-    if count > offer.most_on_a_node {
-        why.push(Why::Count {
+    if count > offer.max_per_node {
+        why.push(RejectionReason::Count {
             needed: count,
-            most: offer.most_on_a_node,
-            is_reach: offer.profile.is_some(),
+            most: offer.max_per_node,
+            is_profile_limit: offer.profile.is_some(),
         });
     }
 }
 
-fn architecture(request: &Request, offer: &Offer, why: &mut Vec<Why>) {
+fn architecture(request: &Request, offer: &Offer, why: &mut Vec<RejectionReason>) {
     let Some(asked) = request.architecture else {
         return;
     };
     let Some(has) = &offer.traits.architecture else {
-        why.push(Why::ArchitectureUnknown { asked: asked.name });
+        why.push(RejectionReason::ArchitectureUnknown { asked: asked.name });
         return;
     };
     match generation(has) {
         Some(place) if place.line == asked.line => {
             if place.step < asked.step {
-                why.push(Why::Older {
+                why.push(RejectionReason::OlderArchitecture {
                     asked: asked.name,
                     has: has.clone(),
                 });
             }
         }
-        Some(_) | None => why.push(Why::OtherLine {
+        Some(_) | None => why.push(RejectionReason::OtherProductLine {
             asked: asked.name,
             has: has.clone(),
         }),
     }
 }
 
-fn capability(request: &Request, offer: &Offer, why: &mut Vec<Why>) {
+fn capability(request: &Request, offer: &Offer, why: &mut Vec<RejectionReason>) {
     let Some(asked) = request.compute_capability else {
         return;
     };
     let vendor = offer.traits.vendor.as_deref();
     match (offer.traits.compute_capability, vendor) {
         (Some(has), _) if has >= asked => {}
-        (Some(has), _) => why.push(Why::Capability { asked, has }),
-        (None, Some("nvidia") | None) => why.push(Why::CapabilityUnknown { asked }),
-        (None, Some(vendor)) => why.push(Why::NoCapability {
+        (Some(has), _) => why.push(RejectionReason::Capability { asked, has }),
+        (None, Some("nvidia") | None) => why.push(RejectionReason::CapabilityUnknown { asked }),
+        (None, Some(vendor)) => why.push(RejectionReason::CapabilityNotApplicable {
             asked,
             vendor: vendor.to_owned(),
         }),
@@ -221,13 +227,13 @@ fn capability(request: &Request, offer: &Offer, why: &mut Vec<Why>) {
 }
 
 /// Checks the links and returns a caveat if the requested ones are not guaranteed.
-fn links(request: &Request, offer: &Offer, why: &mut Vec<Why>) -> Option<String> {
+fn links(request: &Request, offer: &Offer, why: &mut Vec<RejectionReason>) -> Option<String> {
     let asked = request.interconnect;
     if asked == Interconnect::Any {
         return None;
     }
     if offer.shape.is_part() {
-        why.push(Why::LinkOfPartitions { asked });
+        why.push(RejectionReason::PartitionLink { asked });
         return None;
     }
     let suits = |link: &Link| match asked {
@@ -241,9 +247,9 @@ fn links(request: &Request, offer: &Offer, why: &mut Vec<Why>) -> Option<String>
     let suiting: Vec<Link> = traits.links.iter().copied().filter(suits).collect();
     if suiting.is_empty() {
         why.push(if traits.all_links_known && !traits.links.is_empty() {
-            Why::Link { asked }
+            RejectionReason::Link { asked }
         } else {
-            Why::LinkUnknown { asked }
+            RejectionReason::LinkUnknown { asked }
         });
         return None;
     }
@@ -267,26 +273,26 @@ fn price(
     request: &Request,
     offer: &Offer,
     (count, per_hour): (u32, Option<Amount>),
-    why: &mut Vec<Why>,
+    why: &mut Vec<RejectionReason>,
 ) {
-    let Some(ceiling) = request.ceiling else {
+    let Some(ceiling) = request.max_price else {
         return;
     };
     match (per_hour, &offer.price) {
-        (Some(price), Some(of_one)) if price > ceiling => why.push(Why::TooDear {
+        (Some(price), Some(of_one)) if price > ceiling => why.push(RejectionReason::TooExpensive {
             ceiling,
             price,
             currency: of_one.currency.clone(),
             count,
         }),
         (Some(_), Some(_)) => {}
-        (None, _) | (_, None) => why.push(Why::PriceUnknown {
-            option: request.option,
+        (None, _) | (_, None) => why.push(RejectionReason::PriceUnknown {
+            option: request.purchase_option,
         }),
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for RejectionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MemoryUnknown => f.write_str("nobody tells how much memory it has"),
@@ -299,37 +305,37 @@ impl fmt::Display for Why {
             Self::Count {
                 needed,
                 most,
-                is_reach,
-            } => of_count(f, (*needed, *most), *is_reach),
-            Self::AboveMax { needed, max } => of_bound(f, *needed, *max, "most"),
-            Self::BelowMin { needed, min } => of_bound(f, *needed, *min, "least"),
+                is_profile_limit: is_reach,
+            } => fmt_count(f, (*needed, *most), *is_reach),
+            Self::AboveMax { needed, max } => fmt_bound(f, *needed, *max, "most"),
+            Self::BelowMin { needed, min } => fmt_bound(f, *needed, *min, "least"),
             Self::ArchitectureUnknown { asked } => {
                 write!(f, "needs {asked} or newer; its architecture is not known")
             }
-            Self::OtherLine { asked, has } => write!(
+            Self::OtherProductLine { asked, has } => write!(
                 f,
                 "needs {asked} or newer; {has} is of another line of chips, and there is no order between them"
             ),
-            Self::Older { asked, has } => {
+            Self::OlderArchitecture { asked, has } => {
                 write!(f, "needs {asked} or newer; it is {has}, which is older")
             }
             Self::CapabilityUnknown { asked } => {
-                of_capability(f, asked, format_args!("; its own is not known"))
+                fmt_capability(f, asked, format_args!("; its own is not known"))
             }
-            Self::NoCapability { asked, vendor } => of_capability(
+            Self::CapabilityNotApplicable { asked, vendor } => fmt_capability(
                 f,
                 asked,
                 format_args!(", which is NVIDIA's; {vendor} has none"),
             ),
             Self::Capability { asked, has } => {
-                of_capability(f, asked, format_args!("; it has {has}"))
+                fmt_capability(f, asked, format_args!("; it has {has}"))
             }
-            Self::Link { asked } => of_links(f, *asked, "its devices are not linked so"),
+            Self::Link { asked } => fmt_links(f, *asked, "its devices are not linked so"),
             Self::LinkUnknown { asked } => {
-                of_links(f, *asked, "how its devices are linked is not known")
+                fmt_links(f, *asked, "how its devices are linked is not known")
             }
-            Self::LinkOfPartitions { asked } => {
-                of_links(f, *asked, "partitions are not linked with each other")
+            Self::PartitionLink { asked } => {
+                fmt_links(f, *asked, "partitions are not linked with each other")
             }
             Self::Partition => f.write_str("needs whole devices; this is a part of one"),
             Self::Shared {
@@ -342,7 +348,7 @@ impl fmt::Display for Why {
                 f,
                 "has a price ceiling, and nobody says what it costs {option}: the price book has no line for it"
             ),
-            Self::TooDear {
+            Self::TooExpensive {
                 ceiling,
                 price,
                 currency,
@@ -356,7 +362,11 @@ impl fmt::Display for Why {
     }
 }
 
-fn of_count(f: &mut fmt::Formatter<'_>, (needed, most): (u32, u32), is_reach: bool) -> fmt::Result {
+fn fmt_count(
+    f: &mut fmt::Formatter<'_>,
+    (needed, most): (u32, u32),
+    is_reach: bool,
+) -> fmt::Result {
     let node = if is_reach {
         "node that it reaches"
     } else {
@@ -368,11 +378,11 @@ fn of_count(f: &mut fmt::Formatter<'_>, (needed, most): (u32, u32), is_reach: bo
     )
 }
 
-fn of_bound(f: &mut fmt::Formatter<'_>, needed: u32, bound: u64, at: &str) -> fmt::Result {
+fn fmt_bound(f: &mut fmt::Formatter<'_>, needed: u32, bound: u64, at: &str) -> fmt::Result {
     write!(f, "needs {needed}; people can ask it for {bound} at {at}")
 }
 
-fn of_capability(
+fn fmt_capability(
     f: &mut fmt::Formatter<'_>,
     asked: &impl fmt::Display,
     but: fmt::Arguments<'_>,
@@ -380,7 +390,7 @@ fn of_capability(
     write!(f, "needs compute capability {asked} or higher{but}")
 }
 
-fn of_links(f: &mut fmt::Formatter<'_>, asked: Interconnect, but: &str) -> fmt::Result {
+fn fmt_links(f: &mut fmt::Formatter<'_>, asked: Interconnect, but: &str) -> fmt::Result {
     write!(f, "needs {}; {but}", link_words(asked))
 }
 

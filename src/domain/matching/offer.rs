@@ -1,7 +1,7 @@
 //! Offers: units of one kind that a pod can request.
 
 use super::request::Bytes;
-use crate::domain::accelerators::{Facts, LinkKind, catalogue};
+use crate::domain::accelerators::{Facts, LinkKind, products};
 use crate::domain::id::TypeName;
 use crate::domain::price::Price;
 use crate::domain::quantity::ComputeCapability;
@@ -18,13 +18,13 @@ pub struct Offer {
     /// Memory per unit; `None` if unknown.
     pub memory: Option<Bytes>,
     /// Maximum units on one node, free or not.
-    pub most_on_a_node: u32,
+    pub max_per_node: u32,
     /// Units on all nodes.
     pub total: u64,
     /// Free units.
-    pub free: Free,
+    pub free: FreeUnits,
     /// Units available after a change that affects no running workload.
-    pub could_become: Option<Change>,
+    pub after_change: Option<AvailabilityChange>,
     /// Price per unit with the requested purchase option.
     pub price: Option<Price>,
     /// Attributes of the type from the catalog.
@@ -34,17 +34,17 @@ pub struct Offer {
     /// Resource that a pod requests, such as `nvidia.com/gpu`; `None` if only agents report the units.
     pub resource: Option<String>,
     /// The hardware profile that leads to this offer; `None` for plain devices of nodes.
-    pub profile: Option<Picked>,
+    pub profile: Option<ProfileInfo>,
     /// Further types that a unit may have instead.
     pub others: Vec<TypeName>,
     /// Reason why users who choose profiles cannot get this offer, as text; `None` if a profile reaches it or profiles
     /// are not considered.
-    pub lacks_profile: Option<String>,
+    pub no_profile_reason: Option<String>,
 }
 
 /// A hardware profile as users choose it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Picked {
+pub struct ProfileInfo {
     /// Namespace of the object.
     pub namespace: String,
     /// Name of the object.
@@ -72,7 +72,7 @@ pub enum Shape {
 
 /// Number of free units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Free {
+pub enum FreeUnits {
     /// The number is unknown.
     Unknown,
     /// The number is known.
@@ -86,7 +86,7 @@ pub enum Free {
 
 /// A change that would free units without affecting running workloads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct AvailabilityChange {
     /// Units free on one node after the change, including those already free.
     pub on_one_node: u32,
     /// The change and its node, as text: "by repartitioning node-7".
@@ -125,9 +125,9 @@ pub enum Link {
 
 impl Traits {
     /// Looks up a type; all attributes are empty if the catalog does not list it.
-    pub fn of(type_name: &TypeName) -> Self {
+    pub fn from_type(type_name: &TypeName) -> Self {
         let is_one = |facts: &&Facts| facts.type_name == type_name.as_str();
-        let products: Vec<&Facts> = catalogue().iter().filter(is_one).collect();
+        let products: Vec<&Facts> = products().iter().filter(is_one).collect();
         let Some(first) = products.first() else {
             return Self::default();
         };

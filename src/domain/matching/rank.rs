@@ -15,32 +15,32 @@
 use std::cmp::Reverse;
 
 use super::architectures::{Generation, generation};
-use super::fit::{Fit, Why};
-use super::offer::{Free, Offer, Shape, Traits};
+use super::fit::{Fit, RejectionReason};
+use super::offer::{FreeUnits, Offer, Shape, Traits};
 use super::request::{Bytes, Request};
-use super::speed::{Speed, expectation};
-use super::{Match, Standing};
+use super::throughput::{Throughput, compare};
+use super::{Match, OfferAvailability};
 use crate::domain::id::TypeName;
 use crate::domain::price::{Amount, shown};
 
 /// A fitting offer, for comparison with the others.
-struct Beside<'a> {
+struct RankedOffer<'a> {
     offer: &'a Offer,
     count: u32,
-    standing: Standing,
+    standing: OfferAvailability,
 }
 
 /// Returns the fitting offers in order.
-pub(super) fn ranked(
+pub(super) fn rank(
     request: &Request,
     fitting: Vec<(Offer, Fit)>,
-    refused: &[(Offer, Vec<Why>)],
+    refused: &[(Offer, Vec<RejectionReason>)],
 ) -> Vec<Match> {
     let newest = newest(&fitting);
-    let mut ordered: Vec<(Offer, Fit, Standing)> = fitting
+    let mut ordered: Vec<(Offer, Fit, OfferAvailability)> = fitting
         .into_iter()
         .map(|(offer, fit)| {
-            let standing = standing(&offer, fit.count);
+            let standing = availability_of(&offer, fit.count);
             (offer, fit, standing)
         })
         .collect();
@@ -48,17 +48,17 @@ pub(super) fn ranked(
         (
             offer.profile.is_none(),
             *standing,
-            liking(request, offer),
-            behind(offer, &newest),
-            waste(request, offer, fit.count),
+            preference_rank(request, offer),
+            generations_behind(offer, &newest),
+            excess_memory(request, offer, fit.count),
             price(fit),
             offer.shape.clone(),
             offer.name.clone(),
         )
     });
-    let beside: Vec<Beside<'_>> = ordered
+    let beside: Vec<RankedOffer<'_>> = ordered
         .iter()
-        .map(|(offer, fit, standing)| Beside {
+        .map(|(offer, fit, standing)| RankedOffer {
             offer,
             count: fit.count,
             standing: *standing,
@@ -85,24 +85,24 @@ pub(super) fn ranked(
 }
 
 /// Returns when `count` units of an offer are available on one node.
-pub(super) fn standing(offer: &Offer, count: u32) -> Standing {
-    let change = offer.could_become.as_ref();
+pub(super) fn availability_of(offer: &Offer, count: u32) -> OfferAvailability {
+    let change = offer.after_change.as_ref();
     match offer.free {
-        Free::Known { on_one_node, .. } if on_one_node >= count => Standing::Free,
-        Free::Known { .. } | Free::Unknown
+        FreeUnits::Known { on_one_node, .. } if on_one_node >= count => OfferAvailability::Free,
+        FreeUnits::Known { .. } | FreeUnits::Unknown
             if change.is_some_and(|change| change.on_one_node >= count) =>
         {
-            Standing::CouldBecome
+            OfferAvailability::AfterChange
         }
-        Free::Unknown => Standing::Unknown,
-        Free::Known { .. } => Standing::Taken,
+        FreeUnits::Unknown => OfferAvailability::Unknown,
+        FreeUnits::Known { .. } => OfferAvailability::Taken,
     }
 }
 
 /// Returns the newest chip family of each line.
 fn newest(fitting: &[(Offer, Fit)]) -> Vec<Generation> {
     let mut newest: Vec<Generation> = Vec::new();
-    for place in fitting.iter().flat_map(|(offer, _)| places(offer)) {
+    for place in fitting.iter().flat_map(|(offer, _)| generations(offer)) {
         match newest.iter_mut().find(|known| known.line == place.line) {
             Some(known) if known.step < place.step => *known = place,
             Some(_) => {}
@@ -113,11 +113,11 @@ fn newest(fitting: &[(Offer, Fit)]) -> Vec<Generation> {
 }
 
 /// Returns the chip families of an offer's types that belong to a line.
-fn places(offer: &Offer) -> Vec<Generation> {
+fn generations(offer: &Offer) -> Vec<Generation> {
     if offer.others.is_empty() {
         return place(offer).into_iter().collect();
     }
-    let traits = offer.types().map(Traits::of);
+    let traits = offer.types().map(Traits::from_type);
     let names = traits.filter_map(|one| one.architecture);
     names.filter_map(|name| generation(&name)).collect()
 }
@@ -126,14 +126,14 @@ fn place(offer: &Offer) -> Option<Generation> {
     offer.traits.architecture.as_deref().and_then(generation)
 }
 
-fn liking(request: &Request, offer: &Offer) -> usize {
+fn preference_rank(request: &Request, offer: &Offer) -> usize {
     let place = |name| request.preferred.iter().position(|one| one == name);
     let liked = offer.types().map(|name| place(name).unwrap_or(usize::MAX));
     liked.max().unwrap_or(usize::MAX)
 }
 
-fn behind(offer: &Offer, newest: &[Generation]) -> usize {
-    let places = places(offer);
+fn generations_behind(offer: &Offer, newest: &[Generation]) -> usize {
+    let places = generations(offer);
     let known = offer.types().count();
     let behind = places.iter().map(|own| {
         let newest = newest.iter().find(|one| one.line == own.line);
@@ -148,13 +148,13 @@ fn behind(offer: &Offer, newest: &[Generation]) -> usize {
 
 /// Returns the measured throughput of `count` units. `None` for partitions, which no row covers, and for several types,
 /// because the actual one is unknown.
-fn speed<'r>(request: &'r Request, offer: &Offer, count: u32) -> Option<&'r Speed> {
+fn speed<'r>(request: &'r Request, offer: &Offer, count: u32) -> Option<&'r Throughput> {
     let is_sure = offer.shape == Shape::Whole && offer.others.is_empty();
-    let found = is_sure.then(|| request.speeds.get(&offer.type_name, count));
+    let found = is_sure.then(|| request.throughput.get(&offer.type_name, count));
     found.flatten()
 }
 
-fn waste(request: &Request, offer: &Offer, count: u32) -> Bytes {
+fn excess_memory(request: &Request, offer: &Offer, count: u32) -> Bytes {
     let each = request.memory_each.unwrap_or_default().times(count);
     let asked = each.max(request.memory_total.unwrap_or_default());
     let all = offer
@@ -167,7 +167,12 @@ fn price(fit: &Fit) -> (bool, Option<Amount>) {
     (fit.per_hour.is_none(), fit.per_hour)
 }
 
-fn reasons(request: &Request, offer: &Offer, fit: &Fit, standing: Standing) -> Vec<String> {
+fn reasons(
+    request: &Request,
+    offer: &Offer,
+    fit: &Fit,
+    standing: OfferAvailability,
+) -> Vec<String> {
     let mut said = Vec::new();
     if let (Some(needed), Some(has)) = (request.memory_each, offer.memory) {
         said.push(format!("{has} each, {needed} needed"));
@@ -208,20 +213,20 @@ fn reasons(request: &Request, offer: &Offer, fit: &Fit, standing: Standing) -> V
 }
 
 /// Describes the free units.
-fn availability(offer: &Offer, count: u32, standing: Standing) -> String {
+fn availability(offer: &Offer, count: u32, standing: OfferAvailability) -> String {
     let free = match offer.free {
-        Free::Unknown => "how many are free is not known".to_owned(),
-        Free::Known { total: 0, .. } => format!("nothing is free of {}", offer.total),
-        Free::Known { total, on_one_node } if on_one_node >= count => {
+        FreeUnits::Unknown => "how many are free is not known".to_owned(),
+        FreeUnits::Known { total: 0, .. } => format!("nothing is free of {}", offer.total),
+        FreeUnits::Known { total, on_one_node } if on_one_node >= count => {
             format!("{total} of {} free, {on_one_node} on one node", offer.total)
         }
-        Free::Known { total, on_one_node } => format!(
+        FreeUnits::Known { total, on_one_node } => format!(
             "{total} of {} free, but {on_one_node} at most on one node, and {count} are needed there",
             offer.total
         ),
     };
-    match &offer.could_become {
-        Some(change) if standing == Standing::CouldBecome => {
+    match &offer.after_change {
+        Some(change) if standing == OfferAvailability::AfterChange => {
             format!("{free}; could become free {}", change.how)
         }
         Some(_) | None => free,
@@ -230,15 +235,15 @@ fn availability(offer: &Offer, count: u32, standing: Standing) -> String {
 
 fn warnings(
     request: &Request,
-    (own, fit): (&Beside<'_>, &Fit),
-    fitting: &[Beside<'_>],
-    refused: &[(Offer, Vec<Why>)],
+    (own, fit): (&RankedOffer<'_>, &Fit),
+    fitting: &[RankedOffer<'_>],
+    refused: &[(Offer, Vec<RejectionReason>)],
 ) -> Vec<String> {
     let offer = own.offer;
     let mut said: Vec<String> = Vec::new();
-    said.extend(offer.lacks_profile.clone());
-    said.extend(instead(request, own, fitting, refused));
-    said.extend(fallback(request, own, fitting));
+    said.extend(offer.no_profile_reason.clone());
+    said.extend(preferred_type_warning(request, own, fitting, refused));
+    said.extend(newer_chip_warning(request, own, fitting));
     if offer.shape == Shape::Shared {
         said.push(
             "others use the same device by turns: memory is not kept apart, and speed depends on them".to_owned(),
@@ -250,11 +255,11 @@ fn warnings(
 }
 
 /// Returns a warning if the offer is not the most preferred type, with the reason.
-fn instead(
+fn preferred_type_warning(
     request: &Request,
-    own: &Beside<'_>,
-    fitting: &[Beside<'_>],
-    refused: &[(Offer, Vec<Why>)],
+    own: &RankedOffer<'_>,
+    fitting: &[RankedOffer<'_>],
+    refused: &[(Offer, Vec<RejectionReason>)],
 ) -> Option<String> {
     let offer = own.offer;
     let best = request.preferred.first();
@@ -271,12 +276,12 @@ fn instead(
     let refusal = refused.iter().find(|(other, _)| other.type_name == *best);
     let standing = soonest.map(|one| one.standing);
     let but = match (standing, several.first(), refusal) {
-        (Some(Standing::Free), ..) => "which fits and is free too".to_owned(),
-        (Some(Standing::CouldBecome), ..) => {
+        (Some(OfferAvailability::Free), ..) => "which fits and is free too".to_owned(),
+        (Some(OfferAvailability::AfterChange), ..) => {
             "of which nothing is free until something changes".to_owned()
         }
-        (Some(Standing::Unknown), ..) => "of which nobody says what is free".to_owned(),
-        (Some(Standing::Taken), ..) => "of which not enough is free".to_owned(),
+        (Some(OfferAvailability::Unknown), ..) => "of which nobody says what is free".to_owned(),
+        (Some(OfferAvailability::Taken), ..) => "of which not enough is free".to_owned(),
         (None, Some(one), _) => format!("which {} gives among others", one.offer.name),
         (None, None, Some((_, why))) => {
             let why: Vec<String> = why.iter().map(ToString::to_string).collect();
@@ -292,12 +297,16 @@ fn instead(
             types.join(" or ")
         ),
         speed(request, offer, own.count),
-        request.speeds.get(best, count),
+        request.throughput.get(best, count),
     ))
 }
 
 /// Returns a warning if a newer chip also fits but is not available as soon.
-fn fallback(request: &Request, own: &Beside<'_>, fitting: &[Beside<'_>]) -> Option<String> {
+fn newer_chip_warning(
+    request: &Request,
+    own: &RankedOffer<'_>,
+    fitting: &[RankedOffer<'_>],
+) -> Option<String> {
     let offer = own.offer;
     let mine = place(offer)?;
     let newer = fitting.iter().filter_map(|other| {
@@ -324,27 +333,27 @@ fn fallback(request: &Request, own: &Beside<'_>, fitting: &[Beside<'_>]) -> Opti
     ))
 }
 
-fn with_speeds(text: String, own: Option<&Speed>, other: Option<&Speed>) -> String {
+fn with_speeds(text: String, own: Option<&Throughput>, other: Option<&Throughput>) -> String {
     match (own, other) {
-        (Some(own), Some(other)) => format!("{text}: {}", expectation(own, other)),
+        (Some(own), Some(other)) => format!("{text}: {}", compare(own, other)),
         (_, _) => text,
     }
 }
 
 /// Appends to the summary an offer without a profile that would be available sooner.
-fn with_alone(said: String, best: &Match, matches: &[Match]) -> String {
+fn with_sooner_offer(said: String, best: &Match, matches: &[Match]) -> String {
     let sooner = matches
         .iter()
-        .filter(|one| one.offer.lacks_profile.is_some() && one.standing < best.standing);
+        .filter(|one| one.offer.no_profile_reason.is_some() && one.standing < best.standing);
     let first = sooner.min_by_key(|one| one.rank);
-    match first.map(|one| (one, &one.offer.lacks_profile)) {
+    match first.map(|one| (one, &one.offer.no_profile_reason)) {
         Some((one, Some(why))) => {
             let (count, name) = (one.count, &one.offer.name);
             let how = match one.standing {
-                Standing::Free => "is free",
-                Standing::CouldBecome | Standing::Unknown | Standing::Taken => {
-                    "could be had sooner"
-                }
+                OfferAvailability::Free => "is free",
+                OfferAvailability::AfterChange
+                | OfferAvailability::Unknown
+                | OfferAvailability::Taken => "could be had sooner",
             };
             format!("{said}; {count} x {name} {how}, and {why}")
         }
@@ -356,36 +365,38 @@ fn with_alone(said: String, best: &Match, matches: &[Match]) -> String {
 pub(super) fn summary(
     request: &Request,
     matches: &[Match],
-    refused: &[(Offer, Vec<Why>)],
+    refused: &[(Offer, Vec<RejectionReason>)],
     largest: Option<&(String, Bytes)>,
 ) -> String {
     if let Some(best) = matches.first() {
         let (count, name) = (best.count, &best.offer.name);
-        let said = match (best.standing, &best.offer.could_become) {
-            (Standing::Free, _) => format!("{count} x {name} fits and is free"),
-            (Standing::CouldBecome, Some(change)) => {
+        let said = match (best.standing, &best.offer.after_change) {
+            (OfferAvailability::Free, _) => format!("{count} x {name} fits and is free"),
+            (OfferAvailability::AfterChange, Some(change)) => {
                 format!(
                     "{count} x {name} fits, nothing is free, could become free {}",
                     change.how
                 )
             }
-            (Standing::Unknown, _) => {
+            (OfferAvailability::Unknown, _) => {
                 format!("{count} x {name} fits; nobody says whether it is free")
             }
-            (Standing::CouldBecome | Standing::Taken, _) => {
+            (OfferAvailability::AfterChange | OfferAvailability::Taken, _) => {
                 format!("{count} x {name} fits, but not enough is free on one node")
             }
         };
-        return match &best.offer.lacks_profile {
+        return match &best.offer.no_profile_reason {
             Some(why) => format!("{said}; {why}"),
-            None => with_alone(said, best, matches),
+            None => with_sooner_offer(said, best, matches),
         };
     }
     if refused.is_empty() {
         return "there is nothing to match: no node that is known has an accelerator of a known type".to_owned();
     }
-    let too_small =
-        |(_, why): &(Offer, Vec<Why>)| why.iter().any(|one| matches!(one, Why::Memory { .. }));
+    let too_small = |(_, why): &(Offer, Vec<RejectionReason>)| {
+        why.iter()
+            .any(|one| matches!(one, RejectionReason::Memory { .. }))
+    };
     match (request.memory_each, largest) {
         (Some(needed), Some((name, has))) if refused.iter().all(too_small) => {
             format!("needs {needed} or more per device; the largest here is {name} with {has}")

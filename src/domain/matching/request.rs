@@ -6,16 +6,16 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use super::architectures::{self, Generation};
-use super::speed::Speeds;
+use super::throughput::ThroughputTable;
 use crate::domain::accelerators::{Lookup, lookup};
 use crate::domain::id::TypeName;
 use crate::domain::price::{Amount, PurchaseOption};
 use crate::domain::quantity::{ComputeCapability, Mebibytes};
 
 /// Maximum devices per pod.
-pub(super) const MOST_DEVICES: u32 = 1024;
+pub(super) const MAX_DEVICES: u32 = 1024;
 /// Maximum number of preferred types.
-pub(super) const MOST_PREFERRED: usize = 32;
+pub(super) const MAX_PREFERRED: usize = 32;
 
 /// Requirements of one pod.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -37,11 +37,11 @@ pub struct Request {
     /// Required isolation.
     pub isolation: Isolation,
     /// Maximum price of all units per hour.
-    pub ceiling: Option<Amount>,
+    pub max_price: Option<Amount>,
     /// Purchase option.
-    pub option: PurchaseOption,
+    pub purchase_option: PurchaseOption,
     /// Measured throughput by hardware; used in warnings, never for the decision.
-    pub speeds: Speeds,
+    pub throughput: ThroughputTable,
 }
 
 /// An amount of memory in bytes.
@@ -100,11 +100,11 @@ impl Request {
     /// Sets the units per pod.
     pub fn with_count(mut self, count: u64) -> Result<Self, RequestError> {
         let wrong = || {
-            let problem = format!("count must be a whole number from 1 to {MOST_DEVICES}");
+            let problem = format!("count must be a whole number from 1 to {MAX_DEVICES}");
             RequestError::new("count", problem)
         };
         let count = u32::try_from(count).map_err(|_| wrong())?;
-        if count == 0 || count > MOST_DEVICES {
+        if count == 0 || count > MAX_DEVICES {
             return Err(wrong());
         }
         self.count = Some(count);
@@ -113,11 +113,11 @@ impl Request {
 
     /// Sets the oldest acceptable chip family by name.
     pub fn with_architecture(mut self, name: &str) -> Result<Self, RequestError> {
-        let found = architectures::named(name);
+        let found = architectures::parse(name);
         self.architecture = Some(found.ok_or_else(|| {
             let name: String = name.chars().take(40).collect();
             let known = architectures::names();
-            let meant = architectures::near(&name);
+            let meant = architectures::suggest(&name);
             let meant = meant.map_or_else(String::new, |near| format!("did you mean {near}? "));
             let problem =
                 format!("{name:?} is no architecture that is known; {meant}there are {known}");
@@ -129,11 +129,11 @@ impl Request {
     /// Adds a preferred type, by its name or any other name that identifies one type.
     pub fn with_preferred(mut self, name: &str) -> Result<Self, RequestError> {
         let field = "preferred";
-        if self.preferred.len() >= MOST_PREFERRED {
-            let problem = format!("at most {MOST_PREFERRED} types can be preferred");
+        if self.preferred.len() >= MAX_PREFERRED {
+            let problem = format!("at most {MAX_PREFERRED} types can be preferred");
             return Err(RequestError::new(field, problem));
         }
-        let type_name = type_named(name).map_err(|problem| RequestError::new(field, problem))?;
+        let type_name = resolve_type(name).map_err(|problem| RequestError::new(field, problem))?;
         if !self.preferred.contains(&type_name) {
             self.preferred.push(type_name);
         }
@@ -163,7 +163,7 @@ impl Request {
 }
 
 /// Resolves a name to one type: a type name, whether the catalog lists it or not, or a name that the catalog resolves.
-pub fn type_named(name: &str) -> Result<TypeName, String> {
+pub fn resolve_type(name: &str) -> Result<TypeName, String> {
     let short: String = name.chars().take(60).collect();
     let type_of = |sku: &crate::domain::id::Sku| {
         let facts = crate::domain::accelerators::facts(sku);
@@ -209,7 +209,7 @@ impl Bytes {
     }
 
     /// Returns how many units of `each` are needed for the amount.
-    pub fn over(self, each: Self) -> Option<u64> {
+    pub fn units_needed(self, each: Self) -> Option<u64> {
         (each.0 > 0).then(|| self.0.div_ceil(each.0))
     }
 }
@@ -302,7 +302,7 @@ impl FromStr for Interconnect {
 
     fn from_str(text: &str) -> Result<Self, RequestError> {
         let known = Self::ALL.into_iter().find(|one| one.as_str() == text);
-        known.ok_or_else(|| none_of("interconnect", text, &Self::ALL.map(Self::as_str)))
+        known.ok_or_else(|| unknown_value("interconnect", text, &Self::ALL.map(Self::as_str)))
     }
 }
 
@@ -311,11 +311,11 @@ impl FromStr for Isolation {
 
     fn from_str(text: &str) -> Result<Self, RequestError> {
         let known = Self::ALL.into_iter().find(|one| one.as_str() == text);
-        known.ok_or_else(|| none_of("isolation", text, &Self::ALL.map(Self::as_str)))
+        known.ok_or_else(|| unknown_value("isolation", text, &Self::ALL.map(Self::as_str)))
     }
 }
 
-fn none_of(field: &'static str, text: &str, words: &[&str]) -> RequestError {
+fn unknown_value(field: &'static str, text: &str, words: &[&str]) -> RequestError {
     let text: String = text.chars().take(40).collect();
     RequestError::new(field, format!("{text:?} is none of {}", words.join(", ")))
 }

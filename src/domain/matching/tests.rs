@@ -17,20 +17,20 @@ fn offer(type_name: &str, gib: u64, most: u32, free: u32) -> Offer {
         name: type_name.to_string(),
         shape: Shape::Whole,
         memory: Some(Bytes::new(gib * GIB)),
-        most_on_a_node: most,
+        max_per_node: most,
         total: u64::from(most),
-        free: Free::Known {
+        free: FreeUnits::Known {
             total: u64::from(free),
             on_one_node: free,
         },
-        could_become: None,
+        after_change: None,
         price: None,
-        traits: Traits::of(&type_name),
+        traits: Traits::from_type(&type_name),
         notes: Vec::new(),
         resource: None,
         profile: None,
         others: Vec::new(),
-        lacks_profile: None,
+        no_profile_reason: None,
         type_name,
     }
 }
@@ -69,7 +69,7 @@ fn refusal<'a>(answer: &'a Answer, name: &str) -> &'a str {
 }
 
 #[test]
-fn ac_006_what_needs_80_gb_gets_the_newer_h200_before_the_a100_and_never_the_v100() {
+fn ac_006_80_gb_request_prefers_h200_over_a100_and_excludes_v100() {
     let fleet: Vec<Offer> = fleet().into_iter().take(3).collect();
     let answer = answer(&needs("80GB"), fleet);
     assert_eq!(answer.verdict, Verdict::FitsNow);
@@ -82,7 +82,7 @@ fn ac_006_what_needs_80_gb_gets_the_newer_h200_before_the_a100_and_never_the_v10
 }
 
 #[test]
-fn a_fallback_to_what_is_free_is_warned_of() {
+fn fallback_to_a_free_type_has_a_warning() {
     let fleet = vec![
         offer("nvidia-a100-80gb", 80, 8, 8),
         offer("nvidia-h200-141gb", 140, 8, 0),
@@ -100,14 +100,14 @@ fn a_fallback_to_what_is_free_is_warned_of() {
             "nvidia-a100-80gb is Ampere; nvidia-h200-141gb is Hopper, which is newer and fits, but not enough of it is free",
         ]
     );
-    assert_eq!(second.standing, Standing::Taken);
+    assert_eq!(second.standing, OfferAvailability::Taken);
     assert!(
         second.warnings.is_empty() && second.reasons.contains(&"nothing is free of 8".to_owned())
     );
 }
 
 #[test]
-fn where_nothing_fits_the_largest_there_is_is_named() {
+fn summary_names_the_largest_device_if_nothing_fits() {
     let small = vec![
         offer("nvidia-v100-16gb", 16, 8, 8),
         offer("nvidia-t4-16gb", 15, 4, 4),
@@ -128,9 +128,9 @@ fn where_nothing_fits_the_largest_there_is_is_named() {
 }
 
 #[test]
-fn what_could_become_free_comes_after_what_is_and_says_how() {
+fn available_after_change_ranks_after_free() {
     let mut later = offer("nvidia-h200-141gb", 140, 8, 0);
-    later.could_become = Some(Change {
+    later.after_change = Some(AvailabilityChange {
         on_one_node: 2,
         how: "by repartitioning node-7".to_owned(),
     });
@@ -145,7 +145,7 @@ fn what_could_become_free_comes_after_what_is_and_says_how() {
         "2 x nvidia-h200-141gb fits, nothing is free, could become free by repartitioning node-7"
     );
     let found = answer(&request(3), vec![later.clone()]);
-    assert_eq!(found.matches[0].standing, Standing::Taken);
+    assert_eq!(found.matches[0].standing, OfferAvailability::Taken);
     let found = answer(
         &request(2),
         vec![
@@ -161,7 +161,7 @@ fn what_could_become_free_comes_after_what_is_and_says_how() {
 }
 
 #[test]
-fn every_demand_is_refused_in_words_of_its_own() {
+fn every_requirement_has_its_own_refusal_message() {
     let ask = |request: Request| answer(&request, fleet());
     let base = Request::default();
     for (request, name, why) in [
@@ -200,7 +200,7 @@ fn every_demand_is_refused_in_words_of_its_own() {
         ),
         (
             Request {
-                ceiling: Some("5".parse().unwrap()),
+                max_price: Some("5".parse().unwrap()),
                 ..base.clone()
             },
             "nvidia-h200-141gb",
@@ -221,7 +221,7 @@ fn every_demand_is_refused_in_words_of_its_own() {
 }
 
 #[test]
-fn a_price_decides_where_it_is_known_and_only_there() {
+fn price_decides_only_if_known() {
     let priced = |name: &str, price: &str| {
         let mut offer = offer(name, 80, 8, 8);
         offer.price = Some(crate::domain::price::Price {
@@ -244,7 +244,7 @@ fn a_price_decides_where_it_is_known_and_only_there() {
             .contains(&"1 cost 2.99 USD an hour on-demand".to_owned())
     );
     let request = Request {
-        ceiling: Some("5.99".parse().unwrap()),
+        max_price: Some("5.99".parse().unwrap()),
         count: Some(2),
         ..needs("80GB")
     };
@@ -257,7 +257,7 @@ fn a_price_decides_where_it_is_known_and_only_there() {
 }
 
 #[test]
-fn parts_and_turns_are_taken_only_by_who_accepts_them() {
+fn partitions_and_shared_devices_require_lower_isolation() {
     let part = Offer {
         name: "nvidia-a100-80gb/3g.40gb".to_owned(),
         shape: Shape::Mig("3g.40gb".to_owned()),
@@ -266,7 +266,7 @@ fn parts_and_turns_are_taken_only_by_who_accepts_them() {
     let shared = Offer {
         name: "nvidia-a100-80gb/shared".to_owned(),
         shape: Shape::Shared,
-        free: Free::Unknown,
+        free: FreeUnits::Unknown,
         ..offer("nvidia-a100-80gb", 80, 8, 0)
     };
     let offers = || {
@@ -312,7 +312,7 @@ fn parts_and_turns_are_taken_only_by_who_accepts_them() {
 }
 
 #[test]
-fn without_a_count_the_fewest_are_taken_that_have_the_memory() {
+fn missing_count_defaults_to_the_fewest_units_with_enough_memory() {
     let request = Request {
         memory_total: Some("400GB".parse().unwrap()),
         ..Request::default()
@@ -335,7 +335,7 @@ fn without_a_count_the_fewest_are_taken_that_have_the_memory() {
 }
 
 #[test]
-fn a_wrong_request_names_its_field_and_what_would_be_right() {
+fn invalid_request_names_field_and_valid_values() {
     let base = Request::default;
     for (error, field, said) in [
         (base().with_count(0).unwrap_err(), "count", "from 1 to 1024"),

@@ -16,40 +16,42 @@
 //! unchanged layout must not empty a node repeatedly, so a retry evicts only the pods that block a device.
 
 mod attempts;
-mod facts;
+mod blockers;
+mod inputs;
+mod messages;
 mod outcome;
 mod pod;
-mod sight;
-mod words;
 
 use std::time::Duration;
 
 use self::attempts::{Attempts, Choice};
-pub use self::facts::{Answer, Facts, Heard, Policy, Scope, Trouble};
-pub use self::outcome::{Name, News, Orders, Outcome, Stage, Standing, Waiting};
-pub use self::pod::{Kept, Pod, PodId};
-use self::sight::{Sight, is_asked};
+use self::blockers::{Blockers, is_requested};
+pub use self::inputs::{Answer, DrainInputs, ListError, PodObservations, Policy, Scope};
+pub use self::outcome::{
+    Blocker, BlockerName, DrainEvent, DrainOutcome, DrainStatus, PodRequests, Stage,
+};
+pub use self::pod::{EvictionExemption, Pod, PodId};
 
 /// Interval of reconciliation while a drain is active.
-const OFTEN: Duration = Duration::from_secs(1);
+const RECONCILE_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval of listing pods: while some must go, and while nothing can be done.
-const LIST: Duration = Duration::from_secs(2);
-const LIST_SELDOM: Duration = Duration::from_secs(30);
+const LIST_INTERVAL: Duration = Duration::from_secs(2);
+const IDLE_LIST_INTERVAL: Duration = Duration::from_secs(30);
 /// Time after the deadline at which the taint is removed even if a driver call has not returned.
-const STUCK: Duration = Duration::from_mins(5);
+const STUCK_TIMEOUT: Duration = Duration::from_mins(5);
 /// Grace period for a device that is free but not done, for example between two steps.
-const CALM: Duration = Duration::from_secs(5);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Grace period for pods that the API server does not list: most were just created, or disappear shortly.
-const LOOK: Duration = Duration::from_mins(1);
+const UNLISTED_TIMEOUT: Duration = Duration::from_mins(1);
 /// Interval at which a refusal with changed blockers is reported again.
-const REFUSED_AGAIN: Duration = Duration::from_mins(5);
+const REFUSAL_REPORT_INTERVAL: Duration = Duration::from_mins(5);
 /// State machine of a drain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drain {
     policy: Policy,
     phase: Phase,
     attempts: Option<Attempts>,
-    refused: Option<(Choice, Duration, Vec<Waiting>)>,
+    refused: Option<(Choice, Duration, Vec<Blocker>)>,
     /// Start of the time in which only unlisted pods prevent a drain from starting.
     unlisted: Option<Duration>,
 }
@@ -58,15 +60,15 @@ pub struct Drain {
 enum Phase {
     Idle,
     /// The pods of the node are not listed yet.
-    Looking,
+    Listing,
     /// A blocker can never be evicted.
     Refused,
-    /// The taint is requested. The devices were last in use or being changed at `last`.
+    /// The taint is requested. The devices were last in use or being changed at `last_active`.
     Tainting {
         last: Duration,
     },
     /// Pods are being evicted.
-    Emptying {
+    Evicting {
         last: Duration,
     },
     GaveUp,
@@ -74,20 +76,20 @@ enum Phase {
 
 impl Phase {
     /// Returns when devices were last in use or being changed, while a drain is active.
-    fn last(self) -> Option<Duration> {
+    fn last_active(self) -> Option<Duration> {
         match self {
-            Self::Tainting { last } | Self::Emptying { last } => Some(last),
-            Self::Idle | Self::Looking | Self::Refused | Self::GaveUp => None,
+            Self::Tainting { last } | Self::Evicting { last } => Some(last),
+            Self::Idle | Self::Listing | Self::Refused | Self::GaveUp => None,
         }
     }
 
     fn stage(self) -> Option<Stage> {
         Some(match self {
             Self::Idle => return None,
-            Self::Looking => Stage::Looking,
+            Self::Listing => Stage::Listing,
             Self::Refused => Stage::Refused,
             Self::Tainting { .. } => Stage::Tainting,
-            Self::Emptying { .. } => Stage::Emptying,
+            Self::Evicting { .. } => Stage::Evicting,
             Self::GaveUp => Stage::GaveUp,
         })
     }
@@ -106,55 +108,58 @@ impl Drain {
     }
 
     /// Advances the state machine with the current facts.
-    pub fn look(&mut self, now: Duration, facts: &Facts<'_>) -> Outcome {
+    pub fn reconcile(&mut self, now: Duration, facts: &DrainInputs<'_>) -> DrainOutcome {
         let mut news = Vec::new();
         let choice = Choice::of(facts.status);
         if let Some(attempts) = &self.attempts
             && attempts.choice != choice
         {
-            news.extend(self.phase.last().map(|_| News::Withdrawn));
+            news.extend(self.phase.last_active().map(|_| DrainEvent::Withdrawn));
             self.phase = Phase::Idle;
             self.attempts = None;
         }
-        let sight = Sight::new(facts);
-        self.phase = match self.phase.last() {
-            Some(last) => self.after_begun(now, last, (facts, &sight), &mut news),
-            None => self.after_idle(now, choice, (facts, &sight), &mut news),
+        let sight = Blockers::new(facts);
+        self.phase = match self.phase.last_active() {
+            Some(last) => self.step_active(now, last, (facts, &sight), &mut news),
+            None => self.step_idle(now, choice, (facts, &sight), &mut news),
         };
         self.outcome(now, (facts, &sight), news)
     }
 
     /// Suspends the drain, e.g. while the driver does not respond. Time already spent counts towards the deadline.
-    pub fn rest(&mut self) -> Outcome {
-        let was_on = self.phase.last().is_some();
+    pub fn rest(&mut self) -> DrainOutcome {
+        let was_on = self.phase.last_active().is_some();
         self.phase = Phase::Idle;
-        Outcome {
-            news: was_on.then_some(News::Interrupted).into_iter().collect(),
-            ..Outcome::default()
+        DrainOutcome {
+            events: was_on
+                .then_some(DrainEvent::Interrupted)
+                .into_iter()
+                .collect(),
+            ..DrainOutcome::default()
         }
     }
 
-    fn after_idle(
+    fn step_idle(
         &mut self,
         now: Duration,
         choice: Choice,
-        (facts, sight): (&Facts<'_>, &Sight<'_>),
-        news: &mut Vec<News>,
+        (facts, sight): (&DrainInputs<'_>, &Blockers<'_>),
+        news: &mut Vec<DrainEvent>,
     ) -> Phase {
         let unlisted = self.unlisted.take();
-        if !sight.is_held() || !is_asked(facts.status) {
+        if !sight.is_held() || !is_requested(facts.status) {
             return Phase::Idle;
         }
         // Between two attempts nothing is evicted, whatever blocks the devices now.
         let is_waiting = self.retry_at(now).is_some_and(|at| now < at);
-        if is_waiting && (facts.heard.pods.is_none() || sight.may_go()) {
+        if is_waiting && (facts.pod_observations.pods.is_none() || sight.may_go()) {
             return Phase::GaveUp;
         }
-        if facts.heard.trouble == Some(Trouble::Forbidden) {
+        if facts.pod_observations.trouble == Some(ListError::Forbidden) {
             return self.refuse(now, choice, Vec::new(), news);
         }
-        if facts.heard.pods.is_none() {
-            return Phase::Looking;
+        if facts.pod_observations.pods.is_none() {
+            return Phase::Listing;
         }
         if sight.may_begin {
             self.begin(now, choice, sight, news);
@@ -168,14 +173,20 @@ impl Drain {
         }
         let since = unlisted.unwrap_or(now);
         self.unlisted = Some(since);
-        if now.saturating_sub(since) >= LOOK {
+        if now.saturating_sub(since) >= UNLISTED_TIMEOUT {
             return self.refuse(now, choice, sight.unlisted.clone(), news);
         }
-        Phase::Looking
+        Phase::Listing
     }
 
     /// Starts an attempt, or continues one that is within its deadline.
-    fn begin(&mut self, now: Duration, choice: Choice, sight: &Sight<'_>, news: &mut Vec<News>) {
+    fn begin(
+        &mut self,
+        now: Duration,
+        choice: Choice,
+        sight: &Blockers<'_>,
+        news: &mut Vec<DrainEvent>,
+    ) {
         let is_new = self.attempts.is_none() || self.retry_at(now).is_some();
         let attempts = self.attempts.get_or_insert_with(|| Attempts::new(choice));
         if is_new {
@@ -185,10 +196,10 @@ impl Drain {
         }
         attempts.devices.extend(sight.addresses.iter().copied());
         self.refused = None;
-        news.push(News::Began {
+        news.push(DrainEvent::Began {
             scope: self.scope(),
             devices: sight.devices.clone(),
-            pods: sight.in_the_way.keys().map(|id| id.name()).collect(),
+            pods: sight.blocking_pods.keys().map(|id| id.name()).collect(),
         });
     }
 
@@ -213,18 +224,18 @@ impl Drain {
         &mut self,
         now: Duration,
         choice: Choice,
-        waits_for: Vec<Waiting>,
-        news: &mut Vec<News>,
+        waits_for: Vec<Blocker>,
+        news: &mut Vec<DrainEvent>,
     ) -> Phase {
         let is_known = self.refused.as_ref().is_some_and(|(of, at, known)| {
-            let late = now.saturating_sub(*at) >= REFUSED_AGAIN;
+            let late = now.saturating_sub(*at) >= REFUSAL_REPORT_INTERVAL;
             *of == choice && (*known == waits_for || !late)
         });
         if !is_known {
             news.push(if waits_for.is_empty() {
-                News::Forbidden
+                DrainEvent::Forbidden
             } else {
-                News::Refused {
+                DrainEvent::Refused {
                     waits_for: waits_for.clone(),
                 }
             });
@@ -233,24 +244,24 @@ impl Drain {
         Phase::Refused
     }
 
-    fn after_begun(
+    fn step_active(
         &mut self,
         now: Duration,
         last: Duration,
-        (facts, sight): (&Facts<'_>, &Sight<'_>),
-        news: &mut Vec<News>,
+        (facts, sight): (&DrainInputs<'_>, &Blockers<'_>),
+        news: &mut Vec<DrainEvent>,
     ) -> Phase {
         let is_busy = facts.status.is_busy();
-        if !is_busy && !is_asked(facts.status) {
-            news.push(News::Withdrawn);
+        if !is_busy && !is_requested(facts.status) {
+            news.push(DrainEvent::Withdrawn);
             return Phase::Idle;
         }
         let is_waited_for = self.is_waited_for(now, sight);
         let last = if is_busy || is_waited_for { now } else { last };
-        let calm = now.saturating_sub(last) >= CALM;
+        let calm = now.saturating_sub(last) >= SETTLE_TIMEOUT;
         if !is_busy && !is_waited_for && (calm || !sight.is_unfinished) {
             if !sight.is_held() {
-                news.push(News::Ended);
+                news.push(DrainEvent::Ended);
                 if let Some(attempts) = &mut self.attempts {
                     attempts.devices.clear();
                 }
@@ -258,7 +269,7 @@ impl Drain {
             }
             // A process may end shortly.
             if calm || !sight.is_held_by_a_process() {
-                let blockers = sight.waits(facts);
+                let blockers = sight.blockers(facts);
                 return self.refuse(now, Choice::of(facts.status), blockers, news);
             }
         }
@@ -269,15 +280,15 @@ impl Drain {
         // Devices that became blocked during the attempt are withheld too.
         attempts.devices.extend(sight.addresses.iter().copied());
         let spent = now.saturating_sub(attempts.since);
-        let is_forbidden = sight.is_forbidden(facts.heard);
+        let is_forbidden = sight.is_forbidden(facts.pod_observations);
         let is_over = !is_busy && sight.is_held() && (spent >= deadline || is_forbidden);
-        if is_over || spent >= deadline.saturating_add(STUCK) {
-            let blockers = sight.waits(facts);
+        if is_over || spent >= deadline.saturating_add(STUCK_TIMEOUT) {
+            let blockers = sight.blockers(facts);
             attempts.give_up(now, blockers.clone());
             news.push(if is_forbidden {
-                News::Forbidden
+                DrainEvent::Forbidden
             } else {
-                News::GaveUp {
+                DrainEvent::GaveUp {
                     after: spent,
                     retry: attempts.backoff(deadline),
                     waits_for: blockers,
@@ -286,15 +297,15 @@ impl Drain {
             return Phase::GaveUp;
         }
         if facts.is_tainted {
-            Phase::Emptying { last }
+            Phase::Evicting { last }
         } else {
             Phase::Tainting { last }
         }
     }
 
     /// Returns true if a device is blocked by a pod that terminates or may be evicted, or by one not listed yet.
-    fn is_waited_for(&mut self, now: Duration, sight: &Sight<'_>) -> bool {
-        if sight.goes_by_itself() {
+    fn is_waited_for(&mut self, now: Duration, sight: &Blockers<'_>) -> bool {
+        if sight.will_be_released() {
             self.unlisted = None;
             return true;
         }
@@ -304,55 +315,56 @@ impl Drain {
             return sight.is_held() && sight.obstacles.is_empty();
         }
         let since = *self.unlisted.get_or_insert(now);
-        now.saturating_sub(since) < LOOK
+        now.saturating_sub(since) < UNLISTED_TIMEOUT
     }
 
     fn outcome(
         &self,
         now: Duration,
-        (facts, sight): (&Facts<'_>, &Sight<'_>),
-        news: Vec<News>,
-    ) -> Outcome {
+        (facts, sight): (&DrainInputs<'_>, &Blockers<'_>),
+        news: Vec<DrainEvent>,
+    ) -> DrainOutcome {
         let going = match self.scope() {
-            Scope::Affected => sight.affected(),
-            Scope::Node => sight.everybody(facts.heard),
+            Scope::Affected => sight.pods_to_evict(),
+            Scope::Node => sight.all_pods_to_evict(facts.pod_observations),
         };
-        let is_on = self.phase.last().is_some();
-        let looks = matches!(self.phase, Phase::Looking);
+        let is_on = self.phase.last_active().is_some();
+        let looks = matches!(self.phase, Phase::Listing);
         // While one device is being changed, the drain continues for others, but not beyond the deadline.
         let is_late = self.is_late(now);
         let evict = match self.phase {
-            Phase::Emptying { .. } if !is_late && facts.is_current => going.clone(),
-            Phase::Emptying { .. }
+            Phase::Evicting { .. } if !is_late && facts.is_current => going.clone(),
+            Phase::Evicting { .. }
             | Phase::Idle
-            | Phase::Looking
+            | Phase::Listing
             | Phase::Refused
             | Phase::Tainting { .. }
             | Phase::GaveUp => Vec::new(),
         };
-        let is_asked = sight.is_held() && is_asked(facts.status);
+        let is_asked = sight.is_held() && is_requested(facts.status);
         let list = match self.phase {
-            Phase::Looking | Phase::Tainting { .. } | Phase::Emptying { .. } => Some(LIST),
+            Phase::Listing | Phase::Tainting { .. } | Phase::Evicting { .. } => Some(LIST_INTERVAL),
             // Other pods may hold the devices later.
-            Phase::Idle | Phase::Refused | Phase::GaveUp => is_asked.then_some(LIST_SELDOM),
+            Phase::Idle | Phase::Refused | Phase::GaveUp => is_asked.then_some(IDLE_LIST_INTERVAL),
         };
         let retry = self
             .retry_at(now)
             .filter(|_| matches!(self.phase, Phase::GaveUp));
-        let unheard = facts.heard.pods.is_none() && facts.heard.trouble.is_none();
-        Outcome {
+        let unheard =
+            facts.pod_observations.pods.is_none() && facts.pod_observations.trouble.is_none();
+        DrainOutcome {
             is_tainted: is_on,
-            orders: Orders { list, evict },
-            waits_for_pods: (looks && unheard) || (is_on && !sight.in_the_way.is_empty()),
+            pod_requests: PodRequests { list, evict },
+            waits_for_pods: (looks && unheard) || (is_on && !sight.blocking_pods.is_empty()),
             again: (is_on || looks)
-                .then(|| now.saturating_add(OFTEN))
+                .then(|| now.saturating_add(RECONCILE_INTERVAL))
                 .or(retry),
             devices: self
                 .attempts
                 .as_ref()
                 .map(|one| one.devices.clone())
                 .unwrap_or_default(),
-            news,
+            events: news,
             standing: self.standing(facts, sight, &going),
         }
     }
@@ -363,27 +375,32 @@ impl Drain {
         since.is_some_and(|since| now.saturating_sub(since) >= self.policy.deadline)
     }
 
-    fn standing(&self, facts: &Facts<'_>, sight: &Sight<'_>, going: &[PodId]) -> Option<Standing> {
+    fn standing(
+        &self,
+        facts: &DrainInputs<'_>,
+        sight: &Blockers<'_>,
+        going: &[PodId],
+    ) -> Option<DrainStatus> {
         let waits_for = match self.phase {
             Phase::GaveUp => {
-                let waits = sight.waits(facts);
+                let waits = sight.blockers(facts);
                 let attempts = self.attempts.as_ref();
                 attempts.map_or_else(Vec::new, |attempts| attempts.with_reasons(waits))
             }
-            Phase::Emptying { .. } => sight.waits_for(facts, going),
-            Phase::Idle | Phase::Looking | Phase::Refused | Phase::Tainting { .. } => {
-                sight.waits(facts)
+            Phase::Evicting { .. } => sight.blockers_and(facts, going),
+            Phase::Idle | Phase::Listing | Phase::Refused | Phase::Tainting { .. } => {
+                sight.blockers(facts)
             }
         };
         // The blockers describe the state sufficiently.
-        let message = self.phase.message(facts.heard);
+        let message = self.phase.message(facts.pod_observations);
         let is_pause = matches!(self.phase, Phase::GaveUp);
         let says_enough = is_pause && !waits_for.is_empty();
         let attempts = self.attempts.as_ref();
         // An attempt that succeeded or was interrupted did not give up.
         let gave_up = attempts.is_some_and(|one| one.gave_up.is_some());
         let stage = self.phase.stage()?;
-        Some(Standing {
+        Some(DrainStatus {
             policy: self.policy.scope.as_str(),
             phase: if stage == Stage::GaveUp && !gave_up {
                 Stage::Waiting

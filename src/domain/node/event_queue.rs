@@ -7,8 +7,8 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::budget::{Budget, shorten};
-use super::telling::Event;
+use super::event_deduplicator::Event;
+use super::rate_limit::{EventRateLimit, truncate_message};
 use crate::domain::reason::Reason;
 
 /// Events that wait for the API server. A single sender has at most one event in flight.
@@ -42,7 +42,10 @@ pub struct InFlight<S> {
 #[derive(Debug, Clone)]
 enum Rates {
     Unlimited,
-    Limited { passing: Budget, lasting: Budget },
+    Limited {
+        transient: EventRateLimit,
+        other: EventRateLimit,
+    },
 }
 
 /// Maximum number of waiting events; beyond it the oldest are dropped. A node has ten subjects and one for each device
@@ -56,8 +59,8 @@ impl<S: Clone + Ord> EventQueue<S> {
             pending: VecDeque::new(),
             in_flight: None,
             rates: Rates::Limited {
-                passing: Budget::default(),
-                lasting: Budget::default(),
+                transient: EventRateLimit::default(),
+                other: EventRateLimit::default(),
             },
             max_age: Duration::MAX,
         }
@@ -74,7 +77,7 @@ impl<S: Clone + Ord> EventQueue<S> {
 
     /// Adds an event.
     pub fn push(&mut self, now: Duration, subject: S, mut event: Event) {
-        shorten(&mut event.message);
+        truncate_message(&mut event.message);
         self.pending.push_back(Pending {
             subject,
             event,
@@ -181,23 +184,28 @@ impl Rates {
 
     fn spend(&mut self, now: Duration, reason: Reason) {
         if let Some(budget) = self.of(reason) {
-            budget.room(now);
+            budget.available(now);
             budget.spend(1);
         }
     }
 
-    fn of(&mut self, reason: Reason) -> Option<&mut Budget> {
+    fn of(&mut self, reason: Reason) -> Option<&mut EventRateLimit> {
         match self {
             Self::Unlimited => None,
-            Self::Limited { passing, lasting } => {
-                Some(if is_passing(reason) { passing } else { lasting })
-            }
+            Self::Limited {
+                transient: passing,
+                other: lasting,
+            } => Some(if is_transient(reason) {
+                passing
+            } else {
+                lasting
+            }),
         }
     }
 }
 
 /// Returns true if another event of the same subject always follows.
-fn is_passing(reason: Reason) -> bool {
+fn is_transient(reason: Reason) -> bool {
     matches!(
         reason,
         Reason::Pending | Reason::Applying | Reason::OperandsPaused | Reason::DevicePluginRefreshed

@@ -12,42 +12,45 @@
 //! All of it is level-triggered: the desired state is compared with the current state, whatever happened in between. An
 //! outage of the agent or the API server loses no state, and nothing is written while nothing differs.
 
-pub mod budget;
+pub mod debounce;
 pub mod drain;
+pub mod event_deduplicator;
 pub mod event_queue;
-pub mod keep;
+pub mod node_diff;
 pub mod operands;
-pub mod pace;
+pub mod rate_limit;
 pub mod selection;
-pub mod settled;
-pub mod telling;
 pub mod view;
+pub mod write_backoff;
 
-pub use keep::{Decision, Labels, PluginLabel, SHARING_MANAGER, Wanted, Write, Yielded, decide};
-pub use selection::{Compat, Selected, select};
-pub use settled::Settled;
-pub use view::{Owners, Taint, View};
+pub use debounce::Debounced;
+pub use node_diff::{
+    ConflictingKey, DesiredLabels, DesiredNode, NodeChanges, NodeWrite, PluginLabel,
+    SHARING_FIELD_MANAGER, diff_node,
+};
+pub use selection::{Compat, SelectedLayout, select};
+pub use view::{FieldManagers, Taint, View};
 
 /// Field manager of the agent. Source: Kubernetes, "Server-Side Apply", managers.
-pub const MANAGER: &str = "octavo-agent";
+pub const FIELD_MANAGER: &str = "octavo-agent";
 /// Field manager for labels that the agent sets in place of another program, such as mig-manager; takes over their
 /// fields.
-pub const COMPAT_MANAGER: &str = "octavo-agent-compat";
+pub const COMPAT_FIELD_MANAGER: &str = "octavo-agent-compat";
 
 /// Label written by users: the layout of the node.
-pub const LAYOUT: &str = "octavo.dev/layout";
+pub const LAYOUT_LABEL: &str = "octavo.dev/layout";
 /// Annotation written by users: log filter of the agent while the annotation exists.
-pub const LOG_LEVEL: &str = "octavo.dev/log-level";
+pub const LOG_LEVEL_ANNOTATION: &str = "octavo.dev/log-level";
 /// Annotation written by the agent: status of the node.
-pub const STATUS: &str = "octavo.dev/status";
+pub const STATUS_ANNOTATION: &str = "octavo.dev/status";
 /// Taint of the agent: the layout is not applied yet.
-pub const NOT_READY: &str = "octavo.dev/not-ready";
+pub const NOT_READY_TAINT: &str = "octavo.dev/not-ready";
 /// Taint of the agent: pods are being evicted for a layout.
-pub const REPARTITIONING: &str = "octavo.dev/repartitioning";
+pub const REPARTITIONING_TAINT: &str = "octavo.dev/repartitioning";
 /// Effect of the agent's taints.
-pub const EFFECT: &str = "NoSchedule";
+pub const TAINT_EFFECT: &str = "NoSchedule";
 
 /// Label that selects mig-manager's configuration. Source: NVIDIA mig-parted, `deployments/container`, README.
-pub const MIG_CONFIG: &str = "nvidia.com/mig.config";
+pub const MIG_CONFIG_LABEL: &str = "nvidia.com/mig.config";
 /// Status label of mig-manager: `pending`, `rebooting`, `success` or `failed`.
-pub const MIG_CONFIG_STATE: &str = "nvidia.com/mig.config.state";
+pub const MIG_CONFIG_STATE_LABEL: &str = "nvidia.com/mig.config.state";

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::keep::PLUGIN_CONFIG;
+use super::node_diff::PLUGIN_CONFIG_LABEL;
 use super::view::View;
 
 /// Label value of a running operand. Source: NVIDIA GPU Operator, `controllers/state_manager.go`.
@@ -19,12 +19,12 @@ pub const RUNNING: &str = "true";
 pub const PAUSED: &str = "paused-for-octavo";
 
 /// Prefix of operand labels.
-pub const DEPLOY: &str = "nvidia.com/gpu.deploy.";
+pub const DEPLOY_PREFIX: &str = "nvidia.com/gpu.deploy.";
 /// Label of the device plugin.
-pub const PLUGIN: &str = "nvidia.com/gpu.deploy.device-plugin";
+pub const PLUGIN_LABEL: &str = "nvidia.com/gpu.deploy.device-plugin";
 /// Labels of operands that open GPUs. Source: NVIDIA mig-parted, `cmd/nvidia-mig-manager/reconfigure`.
-pub const CLIENTS: [&str; 5] = [
-    PLUGIN,
+pub const CLIENT_LABELS: [&str; 5] = [
+    PLUGIN_LABEL,
     "nvidia.com/gpu.deploy.gpu-feature-discovery",
     "nvidia.com/gpu.deploy.dcgm-exporter",
     "nvidia.com/gpu.deploy.dcgm",
@@ -33,24 +33,24 @@ pub const CLIENTS: [&str; 5] = [
 
 /// Resource of whole GPUs, prefix of partition resources, and suffix of shared resources. Source: NVIDIA
 /// k8s-device-plugin.
-const WHOLE: &str = "nvidia.com/gpu";
-const PARTITION: &str = "nvidia.com/mig-";
-const SHARED: &str = ".shared";
+const GPU_RESOURCE: &str = "nvidia.com/gpu";
+const MIG_RESOURCE_PREFIX: &str = "nvidia.com/mig-";
+const SHARED_SUFFIX: &str = ".shared";
 
 /// Maximum time to pause operands for a device that is not released.
-const CLIENTS_WITHIN: Duration = Duration::from_mins(2);
+const PAUSE_TIMEOUT: Duration = Duration::from_mins(2);
 /// Maximum time to wait until the device plugin has terminated.
-const OFF_WITHIN: Duration = Duration::from_mins(1);
+const PLUGIN_STOP_TIMEOUT: Duration = Duration::from_mins(1);
 /// Maximum time to wait until the node offers its partitions.
-const OFFERS_WITHIN: Duration = Duration::from_mins(3);
+const OFFER_TIMEOUT: Duration = Duration::from_mins(3);
 
 /// Current state of the node.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts<'a> {
+pub struct OperandInputs<'a> {
     /// The Node.
     pub view: &'a View,
     /// True if a process holds a device whose MIG mode must change.
-    pub in_the_way: bool,
+    pub is_device_held: bool,
     /// True if devices are being changed.
     pub busy: bool,
     /// Counter that increases whenever partitions are created or destroyed.
@@ -63,7 +63,7 @@ pub struct Facts<'a> {
 
 /// State machine for pausing operands.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Operands {
+pub struct OperandPauser {
     phase: Phase,
     /// Value of `changes` that the device plugin has observed.
     seen: Option<u64>,
@@ -90,15 +90,15 @@ enum Phase {
 
 /// Desired state and results.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Outcome {
-    /// Labels that must be [`PAUSED`]; all others of [`CLIENTS`] must not.
+pub struct OperandOutcome {
+    /// Labels that must be [`PAUSED`]; all others of [`CLIENT_LABELS`] must not.
     pub paused: BTreeSet<String>,
     /// Current and desired configuration name of the device plugin, if it must change.
     pub plugin_config: Option<(String, String)>,
     /// Latest time of the next reconciliation.
     pub again: Option<Duration>,
     /// The event that just happened.
-    pub news: Option<News>,
+    pub event: Option<OperandEvent>,
 }
 
 /// A resource whose offered count differs from the node's.
@@ -107,20 +107,20 @@ pub struct Mismatch {
     /// The extended resource.
     pub resource: String,
     /// Count on the node.
-    pub there: u64,
+    pub actual: u64,
     /// Count offered by kubelet.
     pub offered: u64,
 }
 
 /// Something to report as an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum News {
+pub enum OperandEvent {
     /// Operands are paused because a client holds a device.
     Paused,
     /// Operands run again, and the device was released.
     Restored,
     /// Operands run again, but the device is still held.
-    StillInTheWay,
+    StillBlocked,
     /// The device plugin was restarted.
     Refreshed,
     /// Kubelet offers the node's partitions.
@@ -129,7 +129,7 @@ pub enum News {
     NotOffered(Vec<Mismatch>),
 }
 
-impl Operands {
+impl OperandPauser {
     /// Creates the state machine; `configs` are two names of one device plugin configuration, if they exist.
     pub fn new(configs: Option<(String, String)>) -> Self {
         Self {
@@ -139,10 +139,10 @@ impl Operands {
     }
 
     /// Advances the state machine with the current facts.
-    pub fn look(&mut self, now: Duration, facts: &Facts<'_>) -> Outcome {
+    pub fn reconcile(&mut self, now: Duration, facts: &OperandInputs<'_>) -> OperandOutcome {
         let seen = match self.seen {
             Some(seen) => seen,
-            None => self.begin(now, facts),
+            None => self.restore(now, facts),
         };
         let before = self.phase.clone();
         self.phase = match before.clone() {
@@ -161,8 +161,8 @@ impl Operands {
         if self.phase != Phase::Running && !facts.busy {
             self.seen = Some(facts.changes);
         }
-        Outcome {
-            news: news(&before, &self.phase, facts),
+        OperandOutcome {
+            event: news(&before, &self.phase, facts),
             ..self.wanted(facts)
         }
     }
@@ -170,23 +170,27 @@ impl Operands {
     /// Restores the state after a restart. A previous agent may have been killed at any point: with operands paused for
     /// a change that continues now, or before the plugin noticed new partitions. Returns the number of changes that the
     /// plugin has observed.
-    fn begin(&mut self, now: Duration, facts: &Facts<'_>) -> u64 {
+    fn restore(&mut self, now: Duration, facts: &OperandInputs<'_>) -> u64 {
         let paused = |key: &&str| facts.view.labels.get(*key).map(String::as_str) == Some(PAUSED);
-        if CLIENTS.iter().any(paused) && (facts.busy || facts.in_the_way) {
+        if CLIENT_LABELS.iter().any(paused) && (facts.busy || facts.is_device_held) {
             self.tried = Some(facts.choice);
             self.phase = Phase::Paused { since: now };
         }
-        let seen = if stale(facts) { u64::MAX } else { 0 };
+        let seen = if offers_removed_partitions(facts) {
+            u64::MAX
+        } else {
+            0
+        };
         self.seen = Some(seen);
         seen
     }
 
-    fn may_pause(&self, facts: &Facts<'_>) -> bool {
-        facts.in_the_way && self.tried != Some(facts.choice)
+    fn may_pause(&self, facts: &OperandInputs<'_>) -> bool {
+        facts.is_device_held && self.tried != Some(facts.choice)
     }
 
-    fn after_running(&mut self, now: Duration, facts: &Facts<'_>, seen: u64) -> Phase {
-        if self.may_pause(facts) && runs(facts.view, &CLIENTS) {
+    fn after_running(&mut self, now: Duration, facts: &OperandInputs<'_>, seen: u64) -> Phase {
+        if self.may_pause(facts) && runs(facts.view, &CLIENT_LABELS) {
             self.tried = Some(facts.choice);
             return Phase::Paused { since: now };
         }
@@ -197,7 +201,7 @@ impl Operands {
             let config = Some(config);
             return Phase::Checking { since: now, config };
         }
-        if runs(facts.view, &[PLUGIN]) {
+        if runs(facts.view, &[PLUGIN_LABEL]) {
             return Phase::PluginOff { since: now };
         }
         self.seen = Some(facts.changes);
@@ -206,7 +210,7 @@ impl Operands {
 
     /// Returns the switch to the configuration name that is not in use.
     fn other_config(&self, view: &View) -> Option<(String, String)> {
-        let now = view.labels.get(PLUGIN_CONFIG)?;
+        let now = view.labels.get(PLUGIN_CONFIG_LABEL)?;
         let (one, other) = self.configs.as_ref()?;
         let to = match now {
             now if now == one => other,
@@ -216,33 +220,33 @@ impl Operands {
         Some((now.clone(), to.clone()))
     }
 
-    fn wanted(&self, facts: &Facts<'_>) -> Outcome {
+    fn wanted(&self, facts: &OperandInputs<'_>) -> OperandOutcome {
         let keys: &[&str] = match &self.phase {
             Phase::Running | Phase::Checking { .. } => &[],
-            Phase::Paused { .. } => &CLIENTS,
-            Phase::PluginOff { .. } => &[PLUGIN],
+            Phase::Paused { .. } => &CLIENT_LABELS,
+            Phase::PluginOff { .. } => &[PLUGIN_LABEL],
         };
         let (plugin_config, deadline) = match &self.phase {
             Phase::Running => (None, None),
-            Phase::Paused { since } => (None, Some(since.saturating_add(CLIENTS_WITHIN))),
-            Phase::PluginOff { since } => (None, Some(since.saturating_add(OFF_WITHIN))),
+            Phase::Paused { since } => (None, Some(since.saturating_add(PAUSE_TIMEOUT))),
+            Phase::PluginOff { since } => (None, Some(since.saturating_add(PLUGIN_STOP_TIMEOUT))),
             Phase::Checking { since, config } => {
-                (config.clone(), Some(since.saturating_add(OFFERS_WITHIN)))
+                (config.clone(), Some(since.saturating_add(OFFER_TIMEOUT)))
             }
         };
         let there = |key: &&&str| facts.view.labels.contains_key(**key);
-        Outcome {
+        OperandOutcome {
             paused: keys.iter().filter(there).map(ToString::to_string).collect(),
             plugin_config,
             again: deadline,
-            news: None,
+            event: None,
         }
     }
 }
 
-fn after_paused(now: Duration, facts: &Facts<'_>, since: Duration) -> Phase {
-    let late = now.saturating_sub(since) >= CLIENTS_WITHIN;
-    if facts.busy || (facts.in_the_way && !late) {
+fn after_paused(now: Duration, facts: &OperandInputs<'_>, since: Duration) -> Phase {
+    let late = now.saturating_sub(since) >= PAUSE_TIMEOUT;
+    if facts.busy || (facts.is_device_held && !late) {
         return Phase::Paused { since };
     }
     Phase::Checking {
@@ -251,13 +255,13 @@ fn after_paused(now: Duration, facts: &Facts<'_>, since: Duration) -> Phase {
     }
 }
 
-fn after_plugin_off(now: Duration, facts: &Facts<'_>, since: Duration) -> Phase {
+fn after_plugin_off(now: Duration, facts: &OperandInputs<'_>, since: Duration) -> Phase {
     let nvidia = |(name, count): (&String, &u64)| {
-        (name.starts_with(WHOLE) || name.starts_with(PARTITION)) && *count > 0
+        (name.starts_with(GPU_RESOURCE) || name.starts_with(MIG_RESOURCE_PREFIX)) && *count > 0
     };
-    let paused = facts.view.labels.get(PLUGIN).map(String::as_str) == Some(PAUSED);
+    let paused = facts.view.labels.get(PLUGIN_LABEL).map(String::as_str) == Some(PAUSED);
     let gone = paused && !facts.view.allocatable.iter().any(nvidia);
-    if !gone && now.saturating_sub(since) < OFF_WITHIN {
+    if !gone && now.saturating_sub(since) < PLUGIN_STOP_TIMEOUT {
         return Phase::PluginOff { since };
     }
     Phase::Checking {
@@ -268,15 +272,15 @@ fn after_plugin_off(now: Duration, facts: &Facts<'_>, since: Duration) -> Phase 
 
 fn after_checking(
     now: Duration,
-    facts: &Facts<'_>,
+    facts: &OperandInputs<'_>,
     since: Duration,
     config: Option<(String, String)>,
 ) -> Phase {
-    let now_called = facts.view.labels.get(PLUGIN_CONFIG);
+    let now_called = facts.view.labels.get(PLUGIN_CONFIG_LABEL);
     let unwritten = config
         .as_ref()
         .is_some_and(|(from, _)| now_called == Some(from));
-    if (offered(facts) && !unwritten) || now.saturating_sub(since) >= OFFERS_WITHIN {
+    if (offers_match(facts) && !unwritten) || now.saturating_sub(since) >= OFFER_TIMEOUT {
         return Phase::Running;
     }
     Phase::Checking { since, config }
@@ -289,56 +293,65 @@ fn runs(view: &View, keys: &[&str]) -> bool {
 }
 
 /// Returns true if kubelet offers partitions that do not exist.
-fn stale(facts: &Facts<'_>) -> bool {
-    mismatches(facts).iter().any(|one| one.there == 0)
+fn offers_removed_partitions(facts: &OperandInputs<'_>) -> bool {
+    mismatches(facts).iter().any(|one| one.actual == 0)
 }
 
 /// Returns true if kubelet offers each partition once, or a multiple if shared.
-fn offered(facts: &Facts<'_>) -> bool {
+fn offers_match(facts: &OperandInputs<'_>) -> bool {
     mismatches(facts).is_empty()
 }
 
 /// Returns the differences; empty if partitions are not offered individually.
-fn mismatches(facts: &Facts<'_>) -> Vec<Mismatch> {
+fn mismatches(facts: &OperandInputs<'_>) -> Vec<Mismatch> {
     let Some(partitions) = facts.partitions else {
         return Vec::new();
     };
     let offers = &facts.view.allocatable;
     let lacking = partitions.iter().filter_map(|(name, count)| {
-        let shared = || offers.get(&format!("{name}{SHARED}")).copied();
+        let shared = || offers.get(&format!("{name}{SHARED_SUFFIX}")).copied();
         let whole = offers.get(name).copied().filter(|count| *count > 0);
         let offered = whole.or_else(shared).unwrap_or_default();
         let right = offered > 0 && offered.checked_rem(*count) == Some(0);
         (!right).then(|| Mismatch {
             resource: name.clone(),
-            there: *count,
+            actual: *count,
             offered,
         })
     });
     let left = offers.iter().filter_map(|(name, count)| {
-        let known = name.strip_suffix(SHARED).unwrap_or(name);
-        let gone = *count > 0 && name.starts_with(PARTITION) && !partitions.contains_key(known);
+        let known = name.strip_suffix(SHARED_SUFFIX).unwrap_or(name);
+        let gone =
+            *count > 0 && name.starts_with(MIG_RESOURCE_PREFIX) && !partitions.contains_key(known);
         gone.then(|| Mismatch {
             resource: name.clone(),
-            there: 0,
+            actual: 0,
             offered: *count,
         })
     });
     lacking.chain(left).collect()
 }
 
-fn news(before: &Phase, now: &Phase, facts: &Facts<'_>) -> Option<News> {
+fn news(before: &Phase, now: &Phase, facts: &OperandInputs<'_>) -> Option<OperandEvent> {
     match (before, now) {
-        (Phase::Running | Phase::Checking { .. }, Phase::Paused { .. }) => Some(News::Paused),
-        (Phase::Paused { .. }, Phase::Checking { .. }) if facts.in_the_way => {
-            Some(News::StillInTheWay)
+        (Phase::Running | Phase::Checking { .. }, Phase::Paused { .. }) => {
+            Some(OperandEvent::Paused)
         }
-        (Phase::Paused { .. }, Phase::Checking { .. }) => Some(News::Restored),
-        (Phase::PluginOff { .. } | Phase::Running, Phase::Checking { .. }) => Some(News::Refreshed),
+        (Phase::Paused { .. }, Phase::Checking { .. }) if facts.is_device_held => {
+            Some(OperandEvent::StillBlocked)
+        }
+        (Phase::Paused { .. }, Phase::Checking { .. }) => Some(OperandEvent::Restored),
+        (Phase::PluginOff { .. } | Phase::Running, Phase::Checking { .. }) => {
+            Some(OperandEvent::Refreshed)
+        }
         // Without individually offered partitions, nothing was checked.
         (Phase::Checking { .. }, Phase::Running) if facts.partitions.is_none() => None,
-        (Phase::Checking { .. }, Phase::Running) if offered(facts) => Some(News::Offered),
-        (Phase::Checking { .. }, Phase::Running) => Some(News::NotOffered(mismatches(facts))),
+        (Phase::Checking { .. }, Phase::Running) if offers_match(facts) => {
+            Some(OperandEvent::Offered)
+        }
+        (Phase::Checking { .. }, Phase::Running) => {
+            Some(OperandEvent::NotOffered(mismatches(facts)))
+        }
         _ => None,
     }
 }

@@ -1,7 +1,7 @@
 //! Reads the layout that a Node's labels select.
 
 use super::view::View;
-use super::{COMPAT_MANAGER, LAYOUT, MIG_CONFIG, MIG_CONFIG_STATE};
+use super::{COMPAT_FIELD_MANAGER, LAYOUT_LABEL, MIG_CONFIG_LABEL, MIG_CONFIG_STATE_LABEL};
 
 /// Labels of other programs to honor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -15,7 +15,7 @@ pub enum Compat {
 
 /// A layout selected by a label.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Selected {
+pub struct SelectedLayout {
     /// Layout name.
     pub layout: String,
     /// Label key.
@@ -23,14 +23,14 @@ pub struct Selected {
 }
 
 /// Returns the layout that the labels of a Node select; the first existing label counts.
-pub fn select(view: &View, compat: Compat) -> Option<Selected> {
+pub fn select(view: &View, compat: Compat) -> Option<SelectedLayout> {
     let keys: &[&'static str] = match compat {
-        Compat::None => &[LAYOUT],
-        Compat::MigManager => &[LAYOUT, MIG_CONFIG],
+        Compat::None => &[LAYOUT_LABEL],
+        Compat::MigManager => &[LAYOUT_LABEL, MIG_CONFIG_LABEL],
     };
     keys.iter().find_map(|key| {
         let layout = view.labels.get(*key).filter(|value| !value.is_empty())?;
-        Some(Selected {
+        Some(SelectedLayout {
             layout: layout.clone(),
             key,
         })
@@ -38,12 +38,12 @@ pub fn select(view: &View, compat: Compat) -> Option<Selected> {
 }
 
 /// Returns the field manager of mig-manager's status label while it reports that it is partitioning this node.
-pub fn at_work(view: &View) -> Option<String> {
-    let state = view.labels.get(MIG_CONFIG_STATE)?;
-    let mut owners = view.owners.labels.get(MIG_CONFIG_STATE)?.iter();
+pub fn active_mig_manager(view: &View) -> Option<String> {
+    let state = view.labels.get(MIG_CONFIG_STATE_LABEL)?;
+    let mut owners = view.owners.labels.get(MIG_CONFIG_STATE_LABEL)?.iter();
     let owner = owners.next()?;
     let busy = matches!(state.as_str(), "pending" | "rebooting");
-    (busy && owner != COMPAT_MANAGER).then(|| owner.clone())
+    (busy && owner != COMPAT_FIELD_MANAGER).then(|| owner.clone())
 }
 
 #[cfg(test)]
@@ -68,30 +68,30 @@ mod tests {
     }
 
     #[test]
-    fn our_label_goes_before_mig_managers_which_counts_only_where_it_is_honoured() {
-        let both = [(LAYOUT, "a"), (MIG_CONFIG, "b")];
-        let theirs = [(MIG_CONFIG, "b")];
-        selects(&both, Compat::MigManager, Some(("a", LAYOUT)));
-        selects(&theirs, Compat::MigManager, Some(("b", MIG_CONFIG)));
+    fn own_label_precedes_mig_managers_if_honored() {
+        let both = [(LAYOUT_LABEL, "a"), (MIG_CONFIG_LABEL, "b")];
+        let theirs = [(MIG_CONFIG_LABEL, "b")];
+        selects(&both, Compat::MigManager, Some(("a", LAYOUT_LABEL)));
+        selects(&theirs, Compat::MigManager, Some(("b", MIG_CONFIG_LABEL)));
         selects(&theirs, Compat::None, None);
-        selects(&[(LAYOUT, "")], Compat::None, None);
+        selects(&[(LAYOUT_LABEL, "")], Compat::None, None);
         selects(&[], Compat::MigManager, None);
     }
 
     #[test]
-    fn a_mig_manager_that_says_it_works_is_seen_and_our_own_answer_is_not_taken_for_one() {
+    fn active_mig_manager_is_detected_and_own_answer_is_ignored() {
         let of = |state: &str, owner: &str| {
-            let mut view = view(&[(MIG_CONFIG_STATE, state)]);
+            let mut view = view(&[(MIG_CONFIG_STATE_LABEL, state)]);
             let owners = [owner.to_owned()].into();
             view.owners
                 .labels
-                .insert(MIG_CONFIG_STATE.to_owned(), owners);
-            at_work(&view)
+                .insert(MIG_CONFIG_STATE_LABEL.to_owned(), owners);
+            active_mig_manager(&view)
         };
         assert_eq!(of("pending", "mig-manager").as_deref(), Some("mig-manager"));
         assert_eq!(of("rebooting", "m").as_deref(), Some("m"));
         assert_eq!(of("success", "m"), None);
-        assert_eq!(of("pending", COMPAT_MANAGER), None);
-        assert_eq!(at_work(&View::default()), None);
+        assert_eq!(of("pending", COMPAT_FIELD_MANAGER), None);
+        assert_eq!(active_mig_manager(&View::default()), None);
     }
 }

@@ -20,7 +20,7 @@ pub struct View {
     /// Capacity of each extended resource, including unhealthy devices.
     pub capacity: BTreeMap<String, u64>,
     /// Field managers of labels and annotations.
-    pub owners: Owners,
+    pub owners: FieldManagers,
 }
 
 /// A taint.
@@ -38,7 +38,7 @@ pub struct Taint {
 
 /// Field managers of a Node's labels and annotations. Source: Kubernetes, `metadata.managedFields`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Owners {
+pub struct FieldManagers {
     /// Managers by label key; Octavo's own only for fields that it applied.
     pub labels: BTreeMap<String, BTreeSet<String>>,
     /// Managers by annotation key.
@@ -62,13 +62,19 @@ fn of(
     owners: &BTreeMap<String, BTreeSet<String>>,
     manager: &str,
 ) -> BTreeMap<String, String> {
-    let owned = values.iter().filter(|(key, _)| has(owners, key, manager));
+    let owned = values
+        .iter()
+        .filter(|(key, _)| is_owned_by(owners, key, manager));
     owned
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect()
 }
 
 /// Returns true if `manager` owns `key`.
-pub(super) fn has(owners: &BTreeMap<String, BTreeSet<String>>, key: &str, manager: &str) -> bool {
+pub(super) fn is_owned_by(
+    owners: &BTreeMap<String, BTreeSet<String>>,
+    key: &str,
+    manager: &str,
+) -> bool {
     owners.get(key).is_some_and(|all| all.contains(manager))
 }

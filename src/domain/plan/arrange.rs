@@ -2,57 +2,60 @@
 
 use std::collections::BTreeMap;
 
-use super::board::{Board, BoardProfile, Place};
-use super::pins::Pin;
+use super::board::{Board, BoardProfile, PlacementMask};
 use super::rules;
-use super::search::{self, Cost, Found, Kind, Slot};
-use super::splits::{self, Present, Resplit};
-use super::work::{TooMuch, Work};
+use super::search::{self, Arrangement, Cost, InstanceKind, Slot};
+use super::splits::{self, ExistingCompute, Resplit};
+use super::usage::PartsInUse;
+use super::work_budget::{BudgetExceeded, WorkBudget};
 use crate::domain::catalog::Placement;
 use crate::domain::inventory::GpuInstance;
 use crate::domain::layout::InstanceTarget;
 use crate::domain::split;
 
 /// An existing GPU instance and its parts in use.
-pub(super) struct Standing<'a> {
+pub(super) struct ExistingInstance<'a> {
     pub(super) instance: &'a GpuInstance,
-    pub(super) pin: Pin,
+    pub(super) pin: PartsInUse,
     /// Its compute instances; `None` if the driver does not report their slices.
-    pub(super) computes: Option<Vec<Present>>,
+    pub(super) computes: Option<Vec<ExistingCompute>>,
 }
 
 /// Input of the search for an arrangement.
-pub(super) struct Wish<'a, 'q> {
+pub(super) struct ArrangementQuery<'a, 'q> {
     pub(super) board: &'a Board<'a>,
-    pub(super) standing: &'a [Standing<'a>],
+    pub(super) standing: &'a [ExistingInstance<'a>],
     pub(super) instances: &'q [InstanceTarget],
     /// Returns true for a profile and placement that the device refused.
     pub(super) refused: &'a dyn Fn(u32, Placement) -> bool,
 }
 
-impl<'q> Wish<'_, 'q> {
+impl<'q> ArrangementQuery<'_, 'q> {
     /// Returns the best arrangement; `None` if there is none, even if all existing instances were destroyed.
-    pub(super) fn best(&self, work: &mut Work) -> Result<Option<Found<'q>>, TooMuch> {
+    pub(super) fn best(
+        &self,
+        work: &mut WorkBudget,
+    ) -> Result<Option<Arrangement<'q>>, BudgetExceeded> {
         let kinds = self.kinds(work)?;
         let room = self.room(work)?;
         search::best(&kinds, &room, work)
     }
 
     /// Returns true if an arrangement exists.
-    pub(super) fn fits(&self, work: &mut Work) -> Result<bool, TooMuch> {
+    pub(super) fn fits(&self, work: &mut WorkBudget) -> Result<bool, BudgetExceeded> {
         let kinds = self.kinds(work)?;
         search::exists(&kinds, work)
     }
 
     /// Returns how an existing GPU instance can be re-split.
-    pub(super) fn resplit(&self, standing: &Standing<'_>, compute: &[u32]) -> Resplit {
+    pub(super) fn resplit(&self, standing: &ExistingInstance<'_>, compute: &[u32]) -> Resplit {
         let profile = self.board.find(standing.instance.profile_id);
         let whole = profile.map_or(0, |(_, profile)| profile.gpu_slices());
         let present = standing.computes.as_deref().unwrap_or_default();
         splits::resplit(present, compute, whole, &standing.pin)
     }
 
-    fn kinds(&self, work: &mut Work) -> Result<Vec<Kind<'q>>, TooMuch> {
+    fn kinds(&self, work: &mut WorkBudget) -> Result<Vec<InstanceKind<'q>>, BudgetExceeded> {
         work.spend(self.instances.len().saturating_mul(8))?;
         let mut counts: BTreeMap<&'q InstanceTarget, usize> = BTreeMap::new();
         for instance in self.instances {
@@ -62,8 +65,8 @@ impl<'q> Wish<'_, 'q> {
         let mut kinds = Vec::new();
         for (instance, count) in counts {
             if let Some((_, profile)) = self.board.find(instance.profile_id) {
-                work.spend(self.effort(profile))?;
-                kinds.push(Kind {
+                work.spend(self.slots_cost(profile))?;
+                kinds.push(InstanceKind {
                     profile_id: instance.profile_id,
                     compute: &instance.compute,
                     count,
@@ -76,13 +79,13 @@ impl<'q> Wish<'_, 'q> {
 
     /// Returns the work that [`Self::slots`] needs. Each existing instance has as many ways to be re-split as it has
     /// subsets of compute instances; these are enumerated once more for the steps.
-    fn effort(&self, profile: &BoardProfile<'_>) -> usize {
+    fn slots_cost(&self, profile: &BoardProfile<'_>) -> usize {
         let id = profile.source.id;
         let same = self.standing.iter();
         let same = same.filter(|standing| standing.instance.profile_id == id);
         let ways = same.map(|standing| {
             let parts = standing.computes.as_ref().map_or(0, Vec::len);
-            8_usize << parts.min(split::MOST)
+            8_usize << parts.min(split::MAX_COMPUTE_INSTANCES)
         });
         let slots = profile.places.len().saturating_mul(8);
         ways.fold(slots, usize::saturating_add)
@@ -100,11 +103,11 @@ impl<'q> Wish<'_, 'q> {
             .collect();
         for (at, standing) in self.standing.iter().enumerate() {
             let instance = standing.instance;
-            let place = Place::of(instance.placement).filter(|_| instance.profile_id == id);
+            let place = PlacementMask::of(instance.placement).filter(|_| instance.profile_id == id);
             if let Some(place) = place {
                 let resplit = self.resplit(standing, &wanted.compute);
                 let slot = Slot {
-                    cost: saved(standing, &wanted.compute, &resplit),
+                    cost: cost_of_keeping(standing, &wanted.compute, &resplit),
                     kept: Some(at),
                     ..Slot::free(place)
                 };
@@ -117,7 +120,7 @@ impl<'q> Wish<'_, 'q> {
     }
 
     /// Returns the placements for one additional instance that the placement-independent rules still allow.
-    fn room(&self, work: &mut Work) -> Result<Vec<u64>, TooMuch> {
+    fn room(&self, work: &mut WorkBudget) -> Result<Vec<u64>, BudgetExceeded> {
         let profiles = self.board.profiles.len();
         work.spend(profiles.saturating_mul(profiles.saturating_add(self.instances.len())))?;
         let profiles = self.board.profiles.iter().enumerate();
@@ -136,11 +139,11 @@ impl<'q> Wish<'_, 'q> {
             if let Some(count) = more.get_mut(*at) {
                 *count = count.saturating_add(1);
             }
-            rules::together(self.board, &more).is_ok()
+            rules::check_counts(self.board, &more).is_ok()
         });
         let places = allowed.flat_map(|(_, profile)| {
             let id = profile.source.id;
-            let given = move |place: &&Place| !(self.refused)(id, place.placement);
+            let given = move |place: &&PlacementMask| !(self.refused)(id, place.placement);
             profile.places.iter().filter(given).map(|place| place.bits)
         });
         Ok(places.collect())
@@ -148,7 +151,7 @@ impl<'q> Wish<'_, 'q> {
 }
 
 impl Slot {
-    fn free(place: Place) -> Self {
+    fn free(place: PlacementMask) -> Self {
         Self {
             placement: place.placement,
             bits: place.bits,
@@ -159,15 +162,15 @@ impl Slot {
 }
 
 /// Returns the cost of keeping an instance, relative to destroying it and creating another one elsewhere.
-fn saved(standing: &Standing<'_>, wanted: &[u32], resplit: &Resplit) -> Cost {
+fn cost_of_keeping(standing: &ExistingInstance<'_>, wanted: &[u32], resplit: &Resplit) -> Cost {
     let count = |items: usize| i32::try_from(items).unwrap_or(i32::MAX);
     let fewer = |now: usize, otherwise: usize| count(now).saturating_sub(count(otherwise));
     let parts = &standing.instance.compute_instances;
     let in_use = parts
         .iter()
-        .filter(|one| standing.pin.holds(one.id))
+        .filter(|one| standing.pin.contains(one.id))
         .count();
-    let in_use = in_use.max(usize::from(standing.pin.is_set()));
+    let in_use = in_use.max(usize::from(standing.pin.has_any()));
     Cost {
         in_use: fewer(resplit.in_use.len(), in_use),
         parts_destroyed: fewer(resplit.destroyed.len(), parts.len()),

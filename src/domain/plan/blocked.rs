@@ -38,12 +38,12 @@ pub enum Cause {
         disruption: Disruption,
     },
     /// The device does not respond, or does not report its state.
-    Untold {
+    StateUnknown {
         /// The missing information, as text.
         reason: String,
     },
     /// The hardware refused every arrangement that its profile tables allow.
-    Refused,
+    HardwareRefused,
 }
 
 impl Cause {
@@ -51,7 +51,7 @@ impl Cause {
     pub(in crate::domain) fn holders_mut(&mut self) -> &mut [Holder] {
         match self {
             Self::InstanceInUse { holders, .. } | Self::DeviceInUse { holders } => holders,
-            Self::NotAllowed { .. } | Self::Untold { .. } | Self::Refused => &mut [],
+            Self::NotAllowed { .. } | Self::StateUnknown { .. } | Self::HardwareRefused => &mut [],
         }
     }
 
@@ -59,7 +59,7 @@ impl Cause {
     pub fn holders(&self) -> &[Holder] {
         match self {
             Self::InstanceInUse { holders, .. } | Self::DeviceInUse { holders } => holders,
-            Self::NotAllowed { .. } | Self::Untold { .. } | Self::Refused => &[],
+            Self::NotAllowed { .. } | Self::StateUnknown { .. } | Self::HardwareRefused => &[],
         }
     }
 }

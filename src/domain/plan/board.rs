@@ -10,10 +10,10 @@ use crate::domain::catalog::{GpuInstanceProfile, Placement};
 use crate::domain::inventory::{MigMode, MigState};
 
 /// Maximum number of profiles; no device has more, as NVML defines 18.
-const MOST_PROFILES: usize = 64;
+const MAX_PROFILES: usize = 64;
 
 /// Maximum number of placements of all profiles; the largest known table has 33.
-const MOST_PLACES: usize = 512;
+const MAX_PLACEMENTS: usize = 512;
 
 /// The profiles and slices of a device.
 pub(super) struct Board<'a> {
@@ -29,15 +29,15 @@ pub(super) struct BoardProfile<'a> {
     pub(super) source: &'a GpuInstanceProfile,
     /// Maximum instances on an empty device: the driver's count where it is reliable, limited by non-overlapping
     /// placements.
-    pub(super) most: u32,
-    pub(super) media: Media,
+    pub(super) max_instances: u32,
+    pub(super) media: MediaEngines,
     /// Unique placements, ordered.
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<PlacementMask>,
 }
 
 /// A possible placement of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct PlacementMask {
     pub(super) placement: Placement,
     pub(super) bits: u64,
 }
@@ -45,7 +45,7 @@ pub(super) struct Place {
 /// A profile's share of the media engines, of which a device has one set. Source: `nvml.h`,
 /// `NVML_GPU_INSTANCE_PROFILE_*`: only the index identifies it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Media {
+pub(super) enum MediaEngines {
     /// The default share, if any.
     Usual,
     /// `+me`: the media extensions, available to one instance.
@@ -57,14 +57,14 @@ pub(super) enum Media {
 }
 
 /// The table exceeds the limits of the search.
-pub(super) struct TooLarge;
+pub(super) struct TableTooLarge;
 
 impl<'a> Board<'a> {
-    pub(super) fn of(state: &'a MigState) -> Result<Self, TooLarge> {
+    pub(super) fn from_state(state: &'a MigState) -> Result<Self, TableTooLarge> {
         let listed = state.catalog.profiles();
         let places: usize = listed.iter().map(|profile| profile.placements.len()).sum();
-        if listed.len() > MOST_PROFILES || places > MOST_PLACES {
-            return Err(TooLarge);
+        if listed.len() > MAX_PROFILES || places > MAX_PLACEMENTS {
+            return Err(TableTooLarge);
         }
         let mut seen = BTreeSet::new();
         let profiles: Vec<BoardProfile<'_>> = listed
@@ -99,20 +99,20 @@ impl<'a> Board<'a> {
 
 impl<'a> BoardProfile<'a> {
     fn of(source: &'a GpuInstanceProfile, mode: MigMode) -> Self {
-        let places: BTreeSet<Place> = source
+        let places: BTreeSet<PlacementMask> = source
             .placements
             .iter()
-            .filter_map(|placement| Place::of(*placement))
+            .filter_map(|placement| PlacementMask::of(*placement))
             .collect();
         Self {
             source,
             // An A30 reports wrong counts while MIG mode is off. On every known board the count follows from
             // placements, slices and media engines, so ignoring the reported count loses nothing.
-            most: match mode {
-                MigMode::Enabled => source.max_count.min(apart(&places)),
-                MigMode::Disabled => apart(&places),
+            max_instances: match mode {
+                MigMode::Enabled => source.max_count.min(max_disjoint(&places)),
+                MigMode::Disabled => max_disjoint(&places),
             },
-            media: Media::of_index(source.index),
+            media: MediaEngines::of_index(source.index),
             places: places.into_iter().collect(),
         }
     }
@@ -122,15 +122,15 @@ impl<'a> BoardProfile<'a> {
     }
 
     /// Returns the fewest memory slices that an instance occupies.
-    pub(super) fn smallest(&self) -> u32 {
+    pub(super) fn min_memory_slices(&self) -> u32 {
         let sizes = self.places.iter().map(|place| place.placement.size);
         sizes.min().unwrap_or(0)
     }
 }
 
 /// Returns the maximum number of non-overlapping placements, by repeatedly choosing the one that ends first.
-fn apart(places: &BTreeSet<Place>) -> u32 {
-    let mut by_end: Vec<&Place> = places.iter().collect();
+fn max_disjoint(places: &BTreeSet<PlacementMask>) -> u32 {
+    let mut by_end: Vec<&PlacementMask> = places.iter().collect();
     by_end.sort_by_key(|place| place.placement.end());
     let (mut taken, mut count) = (0_u64, 0_u32);
     for place in by_end {
@@ -142,7 +142,7 @@ fn apart(places: &BTreeSet<Place>) -> u32 {
     count
 }
 
-impl Place {
+impl PlacementMask {
     /// Converts a placement; `None` without a slice or beyond the 64th, which no device has.
     pub(super) fn of(placement: Placement) -> Option<Self> {
         let end = placement.start.checked_add(placement.size)?;
@@ -157,7 +157,7 @@ impl Place {
     }
 }
 
-impl Media {
+impl MediaEngines {
     fn of_index(index: u32) -> Self {
         match index {
             7 | 8 => Self::Extensions,

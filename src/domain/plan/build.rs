@@ -1,19 +1,23 @@
 //! Converts an arrangement into a change: its steps and the resulting state.
 
-use super::arrange::{Standing, Wish};
+use super::arrange::{ArrangementQuery, ExistingInstance};
 use super::blocked::Cause;
 use super::mode::ModeChange;
-use super::modes;
-use super::pins::Users;
-use super::search::{Found, Laid};
+use super::mode_planning;
+use super::search::{Arrangement, PlacedInstance};
 use super::splits::Resplit;
 use super::step::{InstanceRef, Step};
-use super::{Change, PlannedCompute, PlannedInstance};
+use super::usage::DeviceUsers;
+use super::{DeviceChange, PlannedCompute, PlannedInstance};
 
 /// Returns the change that leads to the arrangement `found`.
-pub(super) fn change(wish: &Wish<'_, '_>, found: &Found<'_>, mode: Option<ModeChange>) -> Change {
-    let mut steps = destroying(wish, found);
-    steps.extend(mode.iter().flat_map(modes::steps));
+pub(super) fn change(
+    wish: &ArrangementQuery<'_, '_>,
+    found: &Arrangement<'_>,
+    mode: Option<ModeChange>,
+) -> DeviceChange {
+    let mut steps = destroy_steps(wish, found);
+    steps.extend(mode.iter().flat_map(mode_planning::steps));
     let (mut new, mut inside) = (Vec::new(), Vec::new());
     let mut after = Vec::new();
     for (at, laid) in found.instances.iter().enumerate() {
@@ -21,22 +25,22 @@ pub(super) fn change(wish: &Wish<'_, '_>, found: &Found<'_>, mode: Option<ModeCh
         let planned = if let Some(kept) = kept {
             let resplit = wish.resplit(kept, laid.compute);
             let gpu_instance = InstanceRef::Existing(kept.instance.id);
-            inside.extend(computes(gpu_instance, &resplit.created));
-            staying(laid, kept, &resplit)
+            inside.extend(create_compute_steps(gpu_instance, &resplit.created));
+            kept_instance(laid, kept, &resplit)
         } else {
             new.push(Step::CreateGpuInstance {
                 instance: at,
                 profile_id: laid.profile_id,
                 placement: laid.placement,
             });
-            new.extend(computes(InstanceRef::Planned(at), laid.compute));
-            created(laid)
+            new.extend(create_compute_steps(InstanceRef::Planned(at), laid.compute));
+            new_instance(laid)
         };
         after.push(planned);
     }
     steps.extend(new);
     steps.extend(inside);
-    Change {
+    DeviceChange {
         steps,
         after,
         mode,
@@ -45,14 +49,18 @@ pub(super) fn change(wish: &Wish<'_, '_>, found: &Found<'_>, mode: Option<ModeCh
 }
 
 /// Returns the instances in use that the arrangement `found` would destroy.
-pub(super) fn in_the_way(wish: &Wish<'_, '_>, found: &Found<'_>, users: &Users) -> Vec<Cause> {
+pub(super) fn blocking_instances(
+    wish: &ArrangementQuery<'_, '_>,
+    found: &Arrangement<'_>,
+    users: &DeviceUsers,
+) -> Vec<Cause> {
     let mut causes = Vec::new();
     for (at, standing) in wish.standing.iter().enumerate() {
         let instance = standing.instance;
         let keeps = found.instances.iter().find(|laid| laid.kept == Some(at));
         let parts = keeps.map(|laid| wish.resplit(standing, laid.compute).in_use);
         let goes = parts.as_ref().is_none_or(|parts| !parts.is_empty());
-        if !standing.pin.is_set() || !goes {
+        if !standing.pin.has_any() || !goes {
             continue;
         }
         let compute_instances = parts.unwrap_or_default();
@@ -75,7 +83,7 @@ pub(super) fn in_the_way(wish: &Wish<'_, '_>, found: &Found<'_>, users: &Users) 
 }
 
 /// Returns the destroying steps, compute instances first: a GPU instance with compute instances cannot be destroyed.
-fn destroying(wish: &Wish<'_, '_>, found: &Found<'_>) -> Vec<Step> {
+fn destroy_steps(wish: &ArrangementQuery<'_, '_>, found: &Arrangement<'_>) -> Vec<Step> {
     let (mut inner, mut outer) = (Vec::new(), Vec::new());
     for (at, standing) in wish.standing.iter().enumerate() {
         let instance = standing.instance;
@@ -100,11 +108,14 @@ fn destroying(wish: &Wish<'_, '_>, found: &Found<'_>) -> Vec<Step> {
     inner
 }
 
-fn standing<'a>(wish: &Wish<'a, '_>, laid: &Laid<'_>) -> Option<&'a Standing<'a>> {
+fn standing<'a>(
+    wish: &ArrangementQuery<'a, '_>,
+    laid: &PlacedInstance<'_>,
+) -> Option<&'a ExistingInstance<'a>> {
     wish.standing.get(laid.kept?)
 }
 
-fn computes(gpu_instance: InstanceRef, slices: &[u32]) -> impl Iterator<Item = Step> {
+fn create_compute_steps(gpu_instance: InstanceRef, slices: &[u32]) -> impl Iterator<Item = Step> {
     slices
         .iter()
         .map(move |slices| Step::CreateComputeInstance {
@@ -113,7 +124,11 @@ fn computes(gpu_instance: InstanceRef, slices: &[u32]) -> impl Iterator<Item = S
         })
 }
 
-fn staying(laid: &Laid<'_>, standing: &Standing<'_>, resplit: &Resplit) -> PlannedInstance {
+fn kept_instance(
+    laid: &PlacedInstance<'_>,
+    standing: &ExistingInstance<'_>,
+    resplit: &Resplit,
+) -> PlannedInstance {
     let mut kept = resplit.kept.clone();
     kept.sort_unstable();
     let kept = kept.into_iter().map(|(id, slices)| PlannedCompute {
@@ -124,20 +139,20 @@ fn staying(laid: &Laid<'_>, standing: &Standing<'_>, resplit: &Resplit) -> Plann
         placement: laid.placement,
         profile_id: laid.profile_id,
         kept: Some(standing.instance.id),
-        compute: kept.chain(fresh(&resplit.created)).collect(),
+        compute: kept.chain(new_computes(&resplit.created)).collect(),
     }
 }
 
-fn created(laid: &Laid<'_>) -> PlannedInstance {
+fn new_instance(laid: &PlacedInstance<'_>) -> PlannedInstance {
     PlannedInstance {
         placement: laid.placement,
         profile_id: laid.profile_id,
         kept: None,
-        compute: fresh(laid.compute).collect(),
+        compute: new_computes(laid.compute).collect(),
     }
 }
 
-fn fresh(slices: &[u32]) -> impl Iterator<Item = PlannedCompute> {
+fn new_computes(slices: &[u32]) -> impl Iterator<Item = PlannedCompute> {
     slices.iter().map(|slices| PlannedCompute {
         kept: None,
         slices: *slices,

@@ -1,13 +1,15 @@
 //! Plans one device.
 
-use super::arrange::{Standing, Wish};
+use super::arrange::{ArrangementQuery, ExistingInstance};
 use super::blocked::{Blocked, Cause};
-use super::board::{Board, Place};
+use super::board::{Board, PlacementMask};
+use super::cache::{DeviceKey, PlanCache};
 use super::infeasible::{HardwareRule, Infeasible};
-use super::memo::{Alike, Memo};
-use super::pins::Users;
-use super::work::TooMuch;
-use super::{Change, Feasible, Question, Refusal, Verdict, build, modes, splits};
+use super::usage::DeviceUsers;
+use super::work_budget::BudgetExceeded;
+use super::{
+    DeviceChange, Feasibility, PlanInput, RefusedPlacement, Verdict, build, mode_planning, splits,
+};
 use crate::domain::catalog::Placement;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{
@@ -17,34 +19,34 @@ use crate::domain::layout::{InstanceTarget, MigTarget};
 use crate::domain::split;
 
 /// Fixed cost of a device before the search: converting the largest table into a board.
-const OVERHEAD: usize = 2_000;
+const DEVICE_WORK: usize = 2_000;
 
 /// Missing information, as text.
-struct Untold(String);
+struct MissingInformation(String);
 
 /// Message for a table or state that no device has, or that takes too long to search.
-const TOO_MUCH: &str = "its list of profiles allows more arrangements than can be compared";
+const WORK_EXCEEDED: &str = "its list of profiles allows more arrangements than can be compared";
 
 /// Returns the verdict on the device at `pci`.
 pub(super) fn verdict<'q>(
-    question: &Question<'q>,
+    question: &PlanInput<'q>,
     pci: PciAddress,
     target: &'q MigTarget,
-    memo: &mut Memo<'q>,
+    memo: &mut PlanCache<'q>,
 ) -> Verdict {
     let mut devices = question.inventory.devices.iter();
     let Some(device) = devices.find(|device| device.pci == pci) else {
-        return untold("this node has no such device now");
+        return blocked_by_unknown_state("this node has no such device now");
     };
-    let state = match told(question, device) {
+    let state = match reported_state(question, device) {
         Ok(state) => state,
-        Err(Untold(reason)) => return untold(reason),
+        Err(MissingInformation(reason)) => return blocked_by_unknown_state(reason),
     };
     match (state, target) {
         (None, MigTarget::Disabled) => Verdict::Unchanged,
         (None, MigTarget::Enabled(_)) => Verdict::Infeasible(Infeasible {
             rule: HardwareRule::NotMigCapable,
-            nearest: Vec::new(),
+            alternatives: Vec::new(),
         }),
         (Some(state), MigTarget::Disabled) => {
             let wanted = (MigMode::Disabled, &[][..]);
@@ -59,76 +61,76 @@ pub(super) fn verdict<'q>(
 
 /// Returns the verdict on a device whose state cannot be read.
 pub(super) fn unverified(reason: &str) -> Verdict {
-    untold(format!("its state cannot be read: {reason}"))
+    blocked_by_unknown_state(format!("its state cannot be read: {reason}"))
 }
 
 /// Checks whether the empty `device` supports `instances`.
 pub(super) fn feasible(
     device: &Device,
     instances: &[InstanceTarget],
-) -> Result<Feasible, Infeasible> {
+) -> Result<Feasibility, Infeasible> {
     let state = match &device.mig {
-        Mig::Unknown => return Ok(Feasible::Untold),
+        Mig::Unknown => return Ok(Feasibility::Unknown),
         Mig::NotCapable => {
             return Err(Infeasible {
                 rule: HardwareRule::NotMigCapable,
-                nearest: Vec::new(),
+                alternatives: Vec::new(),
             });
         }
         Mig::Capable(state) => state,
     };
-    let Ok(board) = Board::of(state) else {
-        return Ok(Feasible::Untold);
+    let Ok(board) = Board::from_state(state) else {
+        return Ok(Feasibility::Unknown);
     };
-    if catalogue(&board, state, instances).is_err() {
-        return Ok(Feasible::Untold);
+    if check_catalog(&board, state, instances).is_err() {
+        return Ok(Feasibility::Unknown);
     }
-    match Memo::new().forbidden(state, &board, instances) {
-        Ok(answer) => answer.map(|()| Feasible::Yes),
-        Err(TooMuch) => Ok(Feasible::Untold),
+    match PlanCache::new().check_feasible(state, &board, instances) {
+        Ok(answer) => answer.map(|()| Feasibility::Feasible),
+        Err(BudgetExceeded) => Ok(Feasibility::Unknown),
     }
 }
 
 fn decide<'q>(
-    question: &Question<'q>,
+    question: &PlanInput<'q>,
     (device, state): (&'q Device, &'q MigState),
     (to, instances): (MigMode, &'q [InstanceTarget]),
-    memo: &mut Memo<'q>,
+    memo: &mut PlanCache<'q>,
 ) -> Verdict {
-    if memo.work.spend(OVERHEAD).is_err() {
-        return untold(TOO_MUCH);
+    if memo.work.spend(DEVICE_WORK).is_err() {
+        return blocked_by_unknown_state(WORK_EXCEEDED);
     }
-    let Ok(board) = Board::of(state) else {
-        return untold("its list of profiles is longer than that of any device");
+    let Ok(board) = Board::from_state(state) else {
+        return blocked_by_unknown_state("its list of profiles is longer than that of any device");
     };
-    if let Err(Untold(reason)) = catalogue(&board, state, instances) {
-        return untold(reason);
+    if let Err(MissingInformation(reason)) = check_catalog(&board, state, instances) {
+        return blocked_by_unknown_state(reason);
     }
-    match memo.forbidden(state, &board, instances) {
+    match memo.check_feasible(state, &board, instances) {
         Ok(Ok(())) => {}
         Ok(Err(infeasible)) => return Verdict::Infeasible(infeasible),
-        Err(TooMuch) => return untold(TOO_MUCH),
+        Err(BudgetExceeded) => return blocked_by_unknown_state(WORK_EXCEEDED),
     }
-    let users = Users::of(question.holders, device);
-    let standing = match standing(&users, &board, state, instances) {
+    let users = DeviceUsers::of(question.holders, device);
+    let standing = match existing_instances(&users, &board, state, instances) {
         Ok(standing) => standing,
-        Err(Untold(reason)) => return untold(reason),
+        Err(MissingInformation(reason)) => return blocked_by_unknown_state(reason),
     };
     let refused = |profile_id: u32, placement: Placement| {
-        question.refused.contains(&Refusal {
+        question.refused.contains(&RefusedPlacement {
             device: device.pci,
             profile_id,
             placement,
         })
     };
-    let wish = Wish {
+    let wish = ArrangementQuery {
         board: &board,
         standing: &standing,
         instances,
         refused: &refused,
     };
     let places = question.refused.iter();
-    let alike = Alike {
+    let alike = DeviceKey {
         state,
         instances,
         pins: standing.iter().map(|one| one.pin.clone()).collect(),
@@ -139,13 +141,15 @@ fn decide<'q>(
     };
     let found = match memo.best(alike, &wish) {
         Ok(Some(found)) => found,
-        Ok(None) => return blocked(vec![Cause::Refused]),
-        Err(TooMuch) => return untold(TOO_MUCH),
+        Ok(None) => return blocked(vec![Cause::HardwareRefused]),
+        Err(BudgetExceeded) => return blocked_by_unknown_state(WORK_EXCEEDED),
     };
-    let mode = modes::change(question.inventory, device, state, to);
-    let mut causes = build::in_the_way(&wish, &found, &users);
+    let mode = mode_planning::change(question.inventory, device, state, to);
+    let mut causes = build::blocking_instances(&wish, &found, &users);
     if let Some(mode) = &mode {
-        causes.extend(modes::in_the_way(question, &users, state, mode));
+        causes.extend(mode_planning::blocking_causes(
+            question, &users, state, mode,
+        ));
     }
     if !causes.is_empty() {
         return blocked(causes);
@@ -154,49 +158,54 @@ fn decide<'q>(
     if change.steps.is_empty() {
         return Verdict::Unchanged;
     }
-    Verdict::Change(off_is_empty(change))
+    Verdict::Change(without_room_if_disabled(change))
 }
 
 /// Sets the room to zero if MIG mode ends up disabled: such a device has no placements.
-fn off_is_empty(change: Change) -> Change {
+fn without_room_if_disabled(change: DeviceChange) -> DeviceChange {
     match &change.mode {
-        Some(mode) if mode.to == MigMode::Disabled => Change { room: 0, ..change },
+        Some(mode) if mode.to == MigMode::Disabled => DeviceChange { room: 0, ..change },
         Some(_) | None => change,
     }
 }
 
 /// Returns the MIG state of a device that reports everything a plan needs; `None` if the device cannot be partitioned.
-fn told<'a>(question: &Question<'a>, device: &'a Device) -> Result<Option<&'a MigState>, Untold> {
+fn reported_state<'a>(
+    question: &PlanInput<'a>,
+    device: &'a Device,
+) -> Result<Option<&'a MigState>, MissingInformation> {
     match &device.condition {
         Condition::Working => {}
         Condition::Failing { reason } => {
-            return Err(Untold(format!(
+            return Err(MissingInformation(format!(
                 "its driver does not answer for it: {reason}"
             )));
         }
         Condition::PciOnly { .. } => {
-            return Err(Untold("no driver library speaks for it".to_owned()));
+            return Err(MissingInformation(
+                "no driver library speaks for it".to_owned(),
+            ));
         }
     }
     match &question.inventory.nvml {
         NvmlState::Stalled { call, .. } => {
-            return Err(Untold(format!(
+            return Err(MissingInformation(format!(
                 "the driver does not return from {call}, and what it said before may no longer hold"
             )));
         }
         NvmlState::Lost { reason } => {
-            return Err(Untold(format!(
+            return Err(MissingInformation(format!(
                 "the driver no longer answers ({reason}), and what it said before may no longer hold"
             )));
         }
         NvmlState::Absent { .. } | NvmlState::Loading | NvmlState::Ready(_) => {}
     }
     match &device.mig {
-        Mig::Unknown => Err(Untold(
+        Mig::Unknown => Err(MissingInformation(
             "the driver does not say whether it can be partitioned".to_owned(),
         )),
         Mig::NotCapable => Ok(None),
-        Mig::Capable(state) if state.geometry == Completeness::Partial => Err(Untold(
+        Mig::Capable(state) if state.geometry == Completeness::Partial => Err(MissingInformation(
             "the driver does not tell all the partitions that it has".to_owned(),
         )),
         Mig::Capable(state) => Ok(Some(state)),
@@ -204,16 +213,16 @@ fn told<'a>(question: &Question<'a>, device: &'a Device) -> Result<Option<&'a Mi
 }
 
 /// Checks that the catalog describes the requested profiles completely.
-fn catalogue(
+fn check_catalog(
     board: &Board<'_>,
     state: &MigState,
     instances: &[InstanceTarget],
-) -> Result<(), Untold> {
+) -> Result<(), MissingInformation> {
     if instances.is_empty() {
         return Ok(());
     }
     if board.profiles.is_empty() {
-        return Err(Untold(match state.current {
+        return Err(MissingInformation(match state.current {
             MigMode::Enabled => "the driver lists no profiles".to_owned(),
             MigMode::Disabled => {
                 "the driver lists no profiles while MIG mode is off, as older ones do: \
@@ -228,7 +237,7 @@ fn catalogue(
         };
         let name = &profile.source.name;
         if profile.places.is_empty() {
-            return Err(Untold(format!(
+            return Err(MissingInformation(format!(
                 "the driver does not say where a {name} may lie"
             )));
         }
@@ -237,14 +246,14 @@ fn catalogue(
 }
 
 /// Returns the existing instances with their parts in use.
-fn standing<'a>(
-    users: &Users,
+fn existing_instances<'a>(
+    users: &DeviceUsers,
     board: &Board<'_>,
     state: &'a MigState,
     instances: &[InstanceTarget],
-) -> Result<Vec<Standing<'a>>, Untold> {
+) -> Result<Vec<ExistingInstance<'a>>, MissingInformation> {
     if state.current == MigMode::Disabled && !state.gpu_instances.is_empty() {
-        return Err(Untold(
+        return Err(MissingInformation(
             "the driver tells of partitions although MIG mode is off".to_owned(),
         ));
     }
@@ -252,10 +261,10 @@ fn standing<'a>(
     for place in state
         .gpu_instances
         .iter()
-        .filter_map(|one| Place::of(one.placement))
+        .filter_map(|one| PlacementMask::of(one.placement))
     {
         if taken & place.bits != 0 {
-            return Err(Untold(
+            return Err(MissingInformation(
                 "the driver tells of two partitions in one place".to_owned(),
             ));
         }
@@ -266,20 +275,20 @@ fn standing<'a>(
         let wanted = instances
             .iter()
             .any(|target| target.profile_id == instance.profile_id);
-        one(users, board, instance, wanted)
+        existing_instance(users, board, instance, wanted)
     })
     .collect()
 }
 
-fn one<'a>(
-    users: &Users,
+fn existing_instance<'a>(
+    users: &DeviceUsers,
     board: &Board<'_>,
     instance: &'a GpuInstance,
     wanted: bool,
-) -> Result<Standing<'a>, Untold> {
+) -> Result<ExistingInstance<'a>, MissingInformation> {
     let id = instance.id;
-    if Place::of(instance.placement).is_none() {
-        return Err(Untold(format!(
+    if PlacementMask::of(instance.placement).is_none() {
+        return Err(MissingInformation(format!(
             "the driver does not say where GPU instance {id} lies"
         )));
     }
@@ -288,23 +297,23 @@ fn one<'a>(
         .map(|(_, profile)| profile.source);
     let all = instance.compute_instances.iter();
     let computes: Option<Vec<_>> = all
-        .map(|compute| splits::present(compute, profile))
+        .map(|compute| splits::existing_compute(compute, profile))
         .collect();
-    let few = instance.compute_instances.len() <= split::MOST;
+    let few = instance.compute_instances.len() <= split::MAX_COMPUTE_INSTANCES;
     if wanted && (computes.is_none() || !few) {
-        return Err(Untold(format!(
+        return Err(MissingInformation(format!(
             "the driver does not say how many slices the compute instances of GPU instance {id} have"
         )));
     }
-    Ok(Standing {
+    Ok(ExistingInstance {
         instance,
-        pin: users.pin(instance),
+        pin: users.parts_in_use(instance),
         computes,
     })
 }
 
-fn untold(reason: impl Into<String>) -> Verdict {
-    blocked(vec![Cause::Untold {
+fn blocked_by_unknown_state(reason: impl Into<String>) -> Verdict {
+    blocked(vec![Cause::StateUnknown {
         reason: reason.into(),
     }])
 }

@@ -8,7 +8,7 @@ pub struct Infeasible {
     /// The violated hardware rule.
     pub rule: HardwareRule,
     /// Alternatives that fit, closest first; at most three.
-    pub nearest: Vec<Offer>,
+    pub alternatives: Vec<Alternative>,
 }
 
 /// A hardware rule.
@@ -64,7 +64,7 @@ pub enum HardwareRule {
 
 /// A set of GPU instances that a device supports.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Offer {
+pub struct Alternative {
     /// The instances, ordered as in [`crate::domain::layout::MigTarget::Enabled`].
     pub instances: Vec<InstanceTarget>,
 }

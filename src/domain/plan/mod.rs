@@ -12,42 +12,42 @@
 //! profile and a placement where one more instance could be created afterwards. The order of placements compares
 //! arrangements instance by instance from the left, by start, size, profile id and split.
 //!
-//! A placement that the hardware refuses is a [`Refusal`]. The caller adds it to the question and plans again. Each
+//! A placement that the hardware refuses is a [`RefusedPlacement`]. The caller adds it to the question and plans again. Each
 //! refusal permanently excludes one placement of one profile, so this terminates: with an arrangement that the hardware
-//! accepts, or with [`Cause::Refused`].
+//! accepts, or with [`Cause::HardwareRefused`].
 
+mod alternatives;
 mod arrange;
 mod blocked;
 mod board;
 mod build;
+mod cache;
 mod device;
-mod fate;
 mod guard;
 mod infeasible;
-mod memo;
+mod instance_effect;
+pub mod messages;
 mod mode;
-mod modes;
-mod offers;
+mod mode_planning;
 mod outcome;
-mod pins;
 mod rules;
 mod search;
 mod splits;
 mod step;
-mod tally;
-pub mod words;
-mod work;
+mod summary;
+mod usage;
+mod work_budget;
 
 use std::collections::BTreeSet;
 
 pub use self::blocked::{Blocked, Cause};
-pub use self::fate::Fate;
-pub use self::guard::{in_the_way, is_in_use};
-pub use self::infeasible::{HardwareRule, Infeasible, Offer};
+pub use self::guard::{blocking_cause, is_in_use};
+pub use self::infeasible::{Alternative, HardwareRule, Infeasible};
+pub use self::instance_effect::InstanceEffect;
 pub use self::mode::{Disruption, ModeChange, ResetScope};
-pub use self::outcome::Outcome;
+pub use self::outcome::PlanOutcome;
 pub use self::step::{InstanceRef, Step};
-pub use self::tally::Tally;
+pub use self::summary::PlanSummary;
 use crate::domain::catalog::Placement;
 use crate::domain::holder::Holder;
 use crate::domain::id::PciAddress;
@@ -56,7 +56,7 @@ use crate::domain::layout::{InstanceTarget, Targets};
 
 /// All inputs of a plan.
 #[derive(Debug, Clone, Copy)]
-pub struct Question<'a> {
+pub struct PlanInput<'a> {
     /// The last known state of the node.
     pub inventory: &'a Inventory,
     /// The desired state.
@@ -66,19 +66,19 @@ pub struct Question<'a> {
     /// Permitted actions.
     pub policy: &'a Policy,
     /// Placements that the hardware refused although its tables allow them.
-    pub refused: &'a BTreeSet<Refusal>,
+    pub refused: &'a BTreeSet<RefusedPlacement>,
 }
 
 /// Permitted actions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     /// Maximum disruption of a mode change.
-    pub most_disruption: Disruption,
+    pub max_disruption: Disruption,
 }
 
 /// A free placement that a device refused nevertheless, as boards with defects do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Refusal {
+pub struct RefusedPlacement {
     /// The device.
     pub device: PciAddress,
     /// The profile.
@@ -109,7 +109,7 @@ pub enum Verdict {
     /// Nothing changes: the device matches its target, or the target does not concern partitions.
     Unchanged,
     /// The device changes.
-    Change(Change),
+    Change(DeviceChange),
     /// Nothing changes now; the change requires that holders release the device, or that the policy allows more.
     Blocked(Blocked),
     /// The hardware does not support the target.
@@ -118,7 +118,7 @@ pub enum Verdict {
 
 /// The change of one device from its current to its desired state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct DeviceChange {
     /// Steps, in order.
     pub steps: Vec<Step>,
     /// The resulting GPU instances, ordered by placement. Empty if MIG mode ends up disabled.
@@ -152,8 +152,8 @@ pub struct PlannedCompute {
 }
 
 /// Calculates the plan for `question`.
-pub fn plan(question: &Question<'_>) -> NodePlan {
-    let mut memo = memo::Memo::new();
+pub fn plan(question: &PlanInput<'_>) -> NodePlan {
+    let mut memo = cache::PlanCache::new();
     let mut devices: Vec<DevicePlan> = question
         .targets
         .devices
@@ -178,15 +178,15 @@ pub fn plan(question: &Question<'_>) -> NodePlan {
 
 /// Feasibility of a target on an empty device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Feasible {
+pub enum Feasibility {
     /// It does.
-    Yes,
+    Feasible,
     /// Unknown: the device does not report enough, or its tables exceed the work budget.
-    Untold,
+    Unknown,
 }
 
 /// Checks whether `device` supports `instances` if it is empty; otherwise returns the violated hardware rule.
-pub fn feasible(device: &Device, instances: &[InstanceTarget]) -> Result<Feasible, Infeasible> {
+pub fn feasible(device: &Device, instances: &[InstanceTarget]) -> Result<Feasibility, Infeasible> {
     device::feasible(device, instances)
 }
 
@@ -194,7 +194,7 @@ impl Default for Policy {
     /// Allows everything except a reboot, which must be requested explicitly.
     fn default() -> Self {
         Self {
-            most_disruption: Disruption::GpuReset,
+            max_disruption: Disruption::GpuReset,
         }
     }
 }

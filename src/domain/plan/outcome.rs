@@ -1,14 +1,14 @@
 //! Overall result of a plan.
 
 use super::mode::Disruption;
-use super::{Change, NodePlan, Verdict};
+use super::{DeviceChange, NodePlan, Verdict};
 
 /// Overall result of a plan, worst last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Outcome {
+pub enum PlanOutcome {
     /// Nothing has to be done.
     #[default]
-    Nothing,
+    Unchanged,
     /// There are changes, and nothing blocks them.
     Changes,
     /// At least one device is blocked.
@@ -19,7 +19,7 @@ pub enum Outcome {
 
 impl NodePlan {
     /// Returns the worst result of all devices.
-    pub fn outcome(&self) -> Outcome {
+    pub fn outcome(&self) -> PlanOutcome {
         let outcomes = self.devices.iter().map(|device| device.verdict.outcome());
         outcomes.max().unwrap_or_default()
     }
@@ -30,23 +30,26 @@ impl NodePlan {
             .devices
             .iter()
             .filter_map(|device| device.verdict.change());
-        changes.map(Change::disruption).max().unwrap_or_default()
+        changes
+            .map(DeviceChange::disruption)
+            .max()
+            .unwrap_or_default()
     }
 }
 
 impl Verdict {
-    /// Returns the result as an [`Outcome`].
-    pub fn outcome(&self) -> Outcome {
+    /// Returns the result as an [`PlanOutcome`].
+    pub fn outcome(&self) -> PlanOutcome {
         match self {
-            Self::Unchanged => Outcome::Nothing,
-            Self::Change(_) => Outcome::Changes,
-            Self::Blocked(_) => Outcome::Blocked,
-            Self::Infeasible(_) => Outcome::Infeasible,
+            Self::Unchanged => PlanOutcome::Unchanged,
+            Self::Change(_) => PlanOutcome::Changes,
+            Self::Blocked(_) => PlanOutcome::Blocked,
+            Self::Infeasible(_) => PlanOutcome::Infeasible,
         }
     }
 
     /// Returns the change, if there is one.
-    pub fn change(&self) -> Option<&Change> {
+    pub fn change(&self) -> Option<&DeviceChange> {
         match self {
             Self::Change(change) => Some(change),
             Self::Unchanged | Self::Blocked(_) | Self::Infeasible(_) => None,
@@ -54,7 +57,7 @@ impl Verdict {
     }
 }
 
-impl Change {
+impl DeviceChange {
     /// Returns the disruption of the change.
     pub fn disruption(&self) -> Disruption {
         self.mode

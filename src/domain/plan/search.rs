@@ -2,13 +2,13 @@
 //!
 //! The placement-independent rules (`rules`) already hold, so the search only assigns non-overlapping placements. It
 //! proceeds depth first, with equal instances in the order of their placements, and prunes a branch that cannot be
-//! better than the best arrangement so far. A work budget (`work`) bounds the search: a fabricated table may have too
+//! better than the best arrangement so far. A work budget (`work_budget`) bounds the search: a fabricated table may have too
 //! many arrangements.
 
 use std::cmp::Reverse;
 use std::ops::Add;
 
-use super::work::{TooMuch, Work};
+use super::work_budget::{BudgetExceeded, WorkBudget};
 use crate::domain::catalog::Placement;
 
 /// Cost of an arrangement, in order of priority, relative to keeping nothing.
@@ -41,7 +41,7 @@ impl Add for Cost {
 }
 
 /// Identical desired instances.
-pub(super) struct Kind<'a> {
+pub(super) struct InstanceKind<'a> {
     pub(super) profile_id: u32,
     pub(super) compute: &'a [u32],
     pub(super) count: usize,
@@ -61,7 +61,7 @@ pub(super) struct Slot {
 
 /// A placed instance. The field order decides between equal arrangements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Laid<'a> {
+pub(super) struct PlacedInstance<'a> {
     pub(super) placement: Placement,
     pub(super) profile_id: u32,
     pub(super) compute: &'a [u32],
@@ -70,35 +70,38 @@ pub(super) struct Laid<'a> {
 
 /// The best arrangement.
 #[derive(Debug, Clone)]
-pub(super) struct Found<'a> {
+pub(super) struct Arrangement<'a> {
     pub(super) cost: Cost,
     /// Number of additional placements still free.
     pub(super) room: u32,
     /// Instances ordered by placement.
-    pub(super) instances: Vec<Laid<'a>>,
+    pub(super) instances: Vec<PlacedInstance<'a>>,
 }
 
 /// Returns the best arrangement of `kinds`, if there is one; free placements in `more` count as room.
 pub(super) fn best<'a>(
-    kinds: &[Kind<'a>],
+    kinds: &[InstanceKind<'a>],
     more: &[u64],
-    work: &mut Work,
-) -> Result<Option<Found<'a>>, TooMuch> {
+    work: &mut WorkBudget,
+) -> Result<Option<Arrangement<'a>>, BudgetExceeded> {
     run(kinds, more, false, work)
 }
 
 /// Returns true if an arrangement of `kinds` exists.
-pub(super) fn exists(kinds: &[Kind<'_>], work: &mut Work) -> Result<bool, TooMuch> {
+pub(super) fn exists(
+    kinds: &[InstanceKind<'_>],
+    work: &mut WorkBudget,
+) -> Result<bool, BudgetExceeded> {
     Ok(run(kinds, &[], true, work)?.is_some())
 }
 
 fn run<'a>(
-    kinds: &[Kind<'a>],
+    kinds: &[InstanceKind<'a>],
     more: &[u64],
     any: bool,
-    work: &mut Work,
-) -> Result<Option<Found<'a>>, TooMuch> {
-    let mut order: Vec<&Kind<'a>> = kinds.iter().filter(|kind| kind.count > 0).collect();
+    work: &mut WorkBudget,
+) -> Result<Option<Arrangement<'a>>, BudgetExceeded> {
+    let mut order: Vec<&InstanceKind<'a>> = kinds.iter().filter(|kind| kind.count > 0).collect();
     work.spend(kinds.iter().map(|kind| kind.slots.len()).sum())?;
     order.sort_by_key(|kind| {
         let size = kind.slots.iter().map(|slot| slot.placement.size).max();
@@ -114,17 +117,17 @@ fn run<'a>(
         kinds: &order,
         bounds: &bounds,
         more,
-        any,
+        first_only: any,
         chosen: Vec::new(),
         best: None,
         work,
     };
-    search.descend(At::default())?;
+    search.descend(SearchPosition::default())?;
     Ok(search.best)
 }
 
 /// Returns a lower bound of the cost of `count` instances of a kind, independent of others.
-fn cheapest(kind: &Kind<'_>, count: usize) -> Cost {
+fn cheapest(kind: &InstanceKind<'_>, count: usize) -> Cost {
     let mut costs: Vec<Cost> = kind.slots.iter().map(|slot| slot.cost).collect();
     costs.sort_unstable();
     costs
@@ -134,20 +137,20 @@ fn cheapest(kind: &Kind<'_>, count: usize) -> Cost {
 }
 
 struct Search<'s, 'a> {
-    kinds: &'s [&'s Kind<'a>],
+    kinds: &'s [&'s InstanceKind<'a>],
     /// Lower bounds of the cost from each kind to the end.
     bounds: &'s [Cost],
     more: &'s [u64],
     /// Stops at the first arrangement.
-    any: bool,
-    chosen: Vec<(&'s Kind<'a>, Slot)>,
-    best: Option<Found<'a>>,
-    work: &'s mut Work,
+    first_only: bool,
+    chosen: Vec<(&'s InstanceKind<'a>, Slot)>,
+    best: Option<Arrangement<'a>>,
+    work: &'s mut WorkBudget,
 }
 
 /// Position of the search.
 #[derive(Clone, Copy, Default)]
-struct At {
+struct SearchPosition {
     kind: usize,
     /// Number of instances of the kind already placed.
     placed: usize,
@@ -158,13 +161,13 @@ struct At {
 }
 
 impl<'a> Search<'_, 'a> {
-    fn descend(&mut self, at: At) -> Result<(), TooMuch> {
+    fn descend(&mut self, at: SearchPosition) -> Result<(), BudgetExceeded> {
         self.work.spend(1)?;
         let Some(kind) = self.kinds.get(at.kind).copied() else {
-            return self.arrived(at);
+            return self.record_arrangement(at);
         };
         if at.placed == kind.count {
-            return self.descend(At {
+            return self.descend(SearchPosition {
                 kind: at.kind.saturating_add(1),
                 placed: 0,
                 slot: 0,
@@ -174,7 +177,7 @@ impl<'a> Search<'_, 'a> {
         // Once for the bound, once for the placements themselves.
         let slots = kind.slots.len().saturating_sub(at.slot);
         self.work.spend(slots.saturating_mul(2))?;
-        if self.hopeless(kind, at) {
+        if self.cannot_improve(kind, at) {
             return Ok(());
         }
         for (slot, place) in kind.slots.iter().enumerate().skip(at.slot) {
@@ -182,7 +185,7 @@ impl<'a> Search<'_, 'a> {
                 continue;
             }
             self.chosen.push((kind, *place));
-            let next = At {
+            let next = SearchPosition {
                 kind: at.kind,
                 placed: at.placed.saturating_add(1),
                 slot: slot.saturating_add(1),
@@ -196,11 +199,11 @@ impl<'a> Search<'_, 'a> {
     }
 
     /// Returns true if no continuation can be as cheap as the best arrangement so far.
-    fn hopeless(&self, kind: &Kind<'_>, at: At) -> bool {
+    fn cannot_improve(&self, kind: &InstanceKind<'_>, at: SearchPosition) -> bool {
         let Some(best) = &self.best else {
             return false;
         };
-        if self.any {
+        if self.first_only {
             return true;
         }
         let rest = self.bounds.get(at.kind.saturating_add(1));
@@ -209,7 +212,7 @@ impl<'a> Search<'_, 'a> {
         bound > best.cost
     }
 
-    fn arrived(&mut self, at: At) -> Result<(), TooMuch> {
+    fn record_arrangement(&mut self, at: SearchPosition) -> Result<(), BudgetExceeded> {
         if self.best.as_ref().is_some_and(|best| at.cost > best.cost) {
             return Ok(());
         }
@@ -222,9 +225,9 @@ impl<'a> Search<'_, 'a> {
         {
             return Ok(());
         }
-        let mut instances: Vec<Laid<'a>> = self.chosen.iter().map(laid).collect();
+        let mut instances: Vec<PlacedInstance<'a>> = self.chosen.iter().map(laid).collect();
         instances.sort_unstable();
-        let found = Found {
+        let found = Arrangement {
             cost: at.cost,
             room,
             instances,
@@ -240,7 +243,7 @@ impl<'a> Search<'_, 'a> {
     }
 }
 
-impl Found<'_> {
+impl Arrangement<'_> {
     fn comes_before(&self, other: &Self) -> bool {
         let key = |found: &Self| (found.cost, Reverse(found.room));
         (key(self), &self.instances) < (key(other), &other.instances)
@@ -248,7 +251,7 @@ impl Found<'_> {
 }
 
 /// Returns a lower bound of the cost of the next `left` instances of a kind, from the remaining slots.
-fn cheapest_left(kind: &Kind<'_>, at: At, left: usize) -> Cost {
+fn cheapest_left(kind: &InstanceKind<'_>, at: SearchPosition, left: usize) -> Cost {
     let slots = kind.slots.iter().skip(at.slot);
     let mut saving: Vec<Cost> = slots
         .filter(|slot| slot.cost < Cost::default() && slot.bits & at.taken == 0)
@@ -261,8 +264,8 @@ fn cheapest_left(kind: &Kind<'_>, at: At, left: usize) -> Cost {
         .fold(Cost::default(), |sum, cost| sum + cost)
 }
 
-fn laid<'a>((kind, slot): &(&Kind<'a>, Slot)) -> Laid<'a> {
-    Laid {
+fn laid<'a>((kind, slot): &(&InstanceKind<'a>, Slot)) -> PlacedInstance<'a> {
+    PlacedInstance {
         placement: slot.placement,
         profile_id: kind.profile_id,
         compute: kind.compute,

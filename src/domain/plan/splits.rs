@@ -1,13 +1,13 @@
 //! Compute instances within one GPU instance: valid splits, and parts that can stay.
 
-use super::pins::Pin;
+use super::usage::PartsInUse;
 use crate::domain::catalog::{GpuInstanceProfile, Placement};
 use crate::domain::inventory::ComputeInstance;
-use crate::domain::split::{MOST, beside};
+use crate::domain::split::{MAX_COMPUTE_INSTANCES, fits_beside};
 
 /// An existing compute instance.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Present {
+pub(super) struct ExistingCompute {
     pub(super) id: u32,
     pub(super) slices: u32,
     pub(super) placement: Option<Placement>,
@@ -27,10 +27,10 @@ pub(super) struct Resplit {
 }
 
 /// Returns a compute instance with its slices; `None` if they are unknown.
-pub(super) fn present(
+pub(super) fn existing_compute(
     compute: &ComputeInstance,
     profile: Option<&GpuInstanceProfile>,
-) -> Option<Present> {
+) -> Option<ExistingCompute> {
     let told = compute.resources.map(|resources| resources.compute_slices);
     let listed = || {
         let profiles = &profile?.compute_profiles;
@@ -40,7 +40,7 @@ pub(super) fn present(
         Some(of.slices)
     };
     let slices = told.filter(|slices| *slices > 0).or_else(listed)?;
-    Some(Present {
+    Some(ExistingCompute {
         id: compute.id,
         slices,
         placement: compute.placement,
@@ -50,9 +50,14 @@ pub(super) fn present(
 /// Returns the best change from the present split to `wanted`: it destroys the fewest instances in use, then the fewest
 /// overall, and keeps those with the lowest ids. If the driver lists a split that these rules cannot arrange, all
 /// compute instances are recreated.
-pub(super) fn resplit(present: &[Present], wanted: &[u32], whole: u32, pin: &Pin) -> Resplit {
-    let subsets = 0_u32..1 << present.len().min(MOST);
-    let ways = subsets.filter_map(|kept| way(present, wanted, whole, pin, kept));
+pub(super) fn resplit(
+    present: &[ExistingCompute],
+    wanted: &[u32],
+    whole: u32,
+    pin: &PartsInUse,
+) -> Resplit {
+    let subsets = 0_u32..1 << present.len().min(MAX_COMPUTE_INSTANCES);
+    let ways = subsets.filter_map(|kept| resplit_keeping(present, wanted, whole, pin, kept));
     let best = ways.min_by_key(|way| {
         let kept: Vec<u32> = way.kept.iter().map(|(id, _)| *id).collect();
         (way.in_use.len(), way.destroyed.len(), kept)
@@ -63,7 +68,7 @@ pub(super) fn resplit(present: &[Present], wanted: &[u32], whole: u32, pin: &Pin
         in_use: present
             .iter()
             .map(|compute| compute.id)
-            .filter(|id| pin.holds(*id))
+            .filter(|id| pin.contains(*id))
             .collect(),
         created: wanted.to_vec(),
     })
@@ -71,7 +76,13 @@ pub(super) fn resplit(present: &[Present], wanted: &[u32], whole: u32, pin: &Pin
 
 /// Returns the change that keeps the compute instances whose bit is set in `kept`, if there is room for the missing
 /// ones.
-fn way(present: &[Present], wanted: &[u32], whole: u32, pin: &Pin, kept: u32) -> Option<Resplit> {
+fn resplit_keeping(
+    present: &[ExistingCompute],
+    wanted: &[u32],
+    whole: u32,
+    pin: &PartsInUse,
+    kept: u32,
+) -> Option<Resplit> {
     let mut missing = wanted.to_vec();
     let (mut stay, mut go) = (Vec::new(), Vec::new());
     for (bit, compute) in present.iter().enumerate() {
@@ -86,13 +97,13 @@ fn way(present: &[Present], wanted: &[u32], whole: u32, pin: &Pin, kept: u32) ->
         stay.push(*compute);
     }
     missing.sort_unstable_by(|a, b| b.cmp(a));
-    let has_room = missing.is_empty() || room_for(&stay, &missing, whole);
+    let has_room = missing.is_empty() || has_room_for(&stay, &missing, whole);
     has_room.then(|| Resplit {
         kept: stay
             .iter()
             .map(|compute| (compute.id, compute.slices))
             .collect(),
-        in_use: go.iter().copied().filter(|id| pin.holds(*id)).collect(),
+        in_use: go.iter().copied().filter(|id| pin.contains(*id)).collect(),
         destroyed: go,
         created: missing,
     })
@@ -102,7 +113,7 @@ fn way(present: &[Present], wanted: &[u32], whole: u32, pin: &Pin, kept: u32) ->
 ///
 /// If the driver does not report placements, only the sum of slices can be checked, which fits whenever the whole split
 /// does.
-fn room_for(stay: &[Present], missing: &[u32], whole: u32) -> bool {
+fn has_room_for(stay: &[ExistingCompute], missing: &[u32], whole: u32) -> bool {
     let taken: Option<Vec<Placement>> = stay.iter().map(|compute| compute.placement).collect();
-    taken.is_none_or(|taken| beside(&taken, missing, whole))
+    taken.is_none_or(|taken| fits_beside(&taken, missing, whole))
 }

@@ -35,7 +35,7 @@ pub enum Step {
     },
     /// Creates a GPU instance at a placement.
     CreateGpuInstance {
-        /// Index in [`super::Change::after`].
+        /// Index in [`super::DeviceChange::after`].
         instance: usize,
         /// The profile.
         profile_id: u32,
@@ -70,6 +70,6 @@ impl Step {
 pub enum InstanceRef {
     /// An existing one, by the driver's id.
     Existing(u32),
-    /// One created by an earlier step, by index in [`super::Change::after`].
+    /// One created by an earlier step, by index in [`super::DeviceChange::after`].
     Planned(usize),
 }

@@ -2,25 +2,30 @@
 
 pub(super) mod sharing;
 
-use super::Kind::{self, Normal, Warning};
+use super::Severity::{self, Normal, Warning};
 
 /// Description of a reason.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) word: &'static str,
     pub(super) event: Option<&'static str>,
-    pub(super) kind: Kind,
+    pub(super) kind: Severity,
     pub(super) meaning: &'static str,
     pub(super) remedy: &'static str,
 }
 
 /// Meaning and recommended action.
-type Said = (&'static str, &'static str);
+type ReasonTexts = (&'static str, &'static str);
 
-const NOTHING: &str = "Nothing.";
+const NO_ACTION: &str = "Nothing.";
 
 /// Creates a row for a reason with a Kubernetes event.
-const fn told(word: &'static str, event: &'static str, kind: Kind, (meaning, remedy): Said) -> Row {
+const fn with_event(
+    word: &'static str,
+    event: &'static str,
+    kind: Severity,
+    (meaning, remedy): ReasonTexts,
+) -> Row {
     Row {
         word,
         event: Some(event),
@@ -31,7 +36,7 @@ const fn told(word: &'static str, event: &'static str, kind: Kind, (meaning, rem
 }
 
 /// Creates a row for a reason without a Kubernetes event.
-const fn untold(word: &'static str, kind: Kind, (meaning, remedy): Said) -> Row {
+const fn without_event(word: &'static str, kind: Severity, (meaning, remedy): ReasonTexts) -> Row {
     Row {
         word,
         event: None,
@@ -41,16 +46,16 @@ const fn untold(word: &'static str, kind: Kind, (meaning, remedy): Said) -> Row 
     }
 }
 
-pub(super) const APPLIED: Row = told(
+pub(super) const APPLIED: Row = with_event(
     "applied",
     "LayoutApplied",
     Normal,
     (
         "Every device has what its layout says, as last read from the hardware.",
-        NOTHING,
+        NO_ACTION,
     ),
 );
-pub(super) const PENDING: Row = told(
+pub(super) const PENDING: Row = with_event(
     "pending",
     "LayoutPlanned",
     Normal,
@@ -59,7 +64,7 @@ pub(super) const PENDING: Row = told(
         "Nothing; where it lasts, the status says what it waits for.",
     ),
 );
-pub(super) const APPLYING: Row = told(
+pub(super) const APPLYING: Row = with_event(
     "applying",
     "LayoutApplying",
     Normal,
@@ -68,7 +73,7 @@ pub(super) const APPLYING: Row = told(
         "Nothing; `octavo watch` shows how far they are.",
     ),
 );
-pub(super) const YIELDED: Row = told(
+pub(super) const YIELDED: Row = with_event(
     "yielded",
     "LayoutYielded",
     Warning,
@@ -77,7 +82,7 @@ pub(super) const YIELDED: Row = told(
         "Let one program partition the node: stop the other, or take the layout away.",
     ),
 );
-pub(super) const DRIFTED: Row = told(
+pub(super) const DRIFTED: Row = with_event(
     "drifted",
     "LayoutDrift",
     Warning,
@@ -86,7 +91,7 @@ pub(super) const DRIFTED: Row = told(
         "Find who changed it; where it is left so, choose the layout again.",
     ),
 );
-pub(super) const BLOCKED: Row = told(
+pub(super) const BLOCKED: Row = with_event(
     "blocked",
     "LayoutBlocked",
     Warning,
@@ -95,7 +100,7 @@ pub(super) const BLOCKED: Row = told(
         "End who is named, or wait: it goes on by itself.",
     ),
 );
-pub(super) const ROLLED_BACK: Row = told(
+pub(super) const ROLLED_BACK: Row = with_event(
     "rolled-back",
     "LayoutRolledBack",
     Warning,
@@ -104,7 +109,7 @@ pub(super) const ROLLED_BACK: Row = told(
         "Read why in the status; it is tried again, at most five minutes later.",
     ),
 );
-pub(super) const NEEDS_RESET: Row = told(
+pub(super) const NEEDS_RESET: Row = with_event(
     "needs-reset",
     "LayoutNeedsReset",
     Warning,
@@ -113,7 +118,7 @@ pub(super) const NEEDS_RESET: Row = told(
         "Reset the device or reboot the node, or let the agent do so.",
     ),
 );
-pub(super) const INFEASIBLE: Row = told(
+pub(super) const INFEASIBLE: Row = with_event(
     "infeasible",
     "LayoutInfeasible",
     Warning,
@@ -122,7 +127,7 @@ pub(super) const INFEASIBLE: Row = told(
         "Choose another layout; `octavo plan` says what would fit.",
     ),
 );
-pub(super) const FAILED: Row = told(
+pub(super) const FAILED: Row = with_event(
     "failed",
     "LayoutFailed",
     Warning,
@@ -131,7 +136,7 @@ pub(super) const FAILED: Row = told(
         "Read the reason in the status; correct the layout's name or file, or check the device.",
     ),
 );
-pub(super) const LAYOUT_NOTICE: Row = told(
+pub(super) const LAYOUT_NOTICE: Row = with_event(
     "layout-notice",
     "LayoutNotice",
     Warning,
@@ -140,7 +145,7 @@ pub(super) const LAYOUT_NOTICE: Row = told(
         "Mend what it names; until then the layout before stays in force.",
     ),
 );
-pub(super) const NO_DRIVER: Row = untold(
+pub(super) const NO_DRIVER: Row = without_event(
     "no-driver",
     Warning,
     (
@@ -148,7 +153,7 @@ pub(super) const NO_DRIVER: Row = untold(
         "Install the driver; the agent waits for it.",
     ),
 );
-pub(super) const NVML_LOST: Row = told(
+pub(super) const NVML_LOST: Row = with_event(
     "nvml-lost",
     "DriverLost",
     Warning,
@@ -157,7 +162,7 @@ pub(super) const NVML_LOST: Row = told(
         "Nothing while it is being replaced; otherwise load it again, and read the kernel's log.",
     ),
 );
-pub(super) const NVML_STALLED: Row = told(
+pub(super) const NVML_STALLED: Row = with_event(
     "nvml-stalled",
     "DriverStalled",
     Warning,
@@ -166,16 +171,16 @@ pub(super) const NVML_STALLED: Row = told(
         "Read the kernel's log for Xid errors; a reboot ends it if nothing else does.",
     ),
 );
-pub(super) const DRIVER_BACK: Row = told(
+pub(super) const DRIVER_BACK: Row = with_event(
     "driver-back",
     "DriverBack",
     Normal,
     (
         "The driver answers again after it was gone or did not return.",
-        NOTHING,
+        NO_ACTION,
     ),
 );
-pub(super) const STALE: Row = untold(
+pub(super) const STALE: Row = without_event(
     "stale",
     Warning,
     (
@@ -183,7 +188,7 @@ pub(super) const STALE: Row = untold(
         "Look whether the node and its agent run and reach the aggregator.",
     ),
 );
-pub(super) const KEYS_LEFT_TO_OTHERS: Row = told(
+pub(super) const KEYS_LEFT_TO_OTHERS: Row = with_event(
     "keys-left-to-others",
     "KeysLeftToOthers",
     Warning,
@@ -192,7 +197,7 @@ pub(super) const KEYS_LEFT_TO_OTHERS: Row = told(
         "Stop the other writer, then take the key off the Node: it is written again.",
     ),
 );
-pub(super) const OPERANDS_PAUSED: Row = told(
+pub(super) const OPERANDS_PAUSED: Row = with_event(
     "operands-paused",
     "OperandsPaused",
     Normal,
@@ -201,13 +206,13 @@ pub(super) const OPERANDS_PAUSED: Row = told(
         "Nothing; they run again in two minutes at most.",
     ),
 );
-pub(super) const OPERANDS_RESTORED: Row = told(
+pub(super) const OPERANDS_RESTORED: Row = with_event(
     "operands-restored",
     "OperandsRestored",
     Normal,
-    ("GPU Operator's operands run again.", NOTHING),
+    ("GPU Operator's operands run again.", NO_ACTION),
 );
-pub(super) const OPERANDS_IN_VAIN: Row = told(
+pub(super) const OPERANDS_PAUSE_INEFFECTIVE: Row = with_event(
     "operands-in-vain",
     "OperandsRestored",
     Warning,
@@ -216,22 +221,25 @@ pub(super) const OPERANDS_IN_VAIN: Row = told(
         "End who is named in the status.",
     ),
 );
-pub(super) const DEVICE_PLUGIN_REFRESHED: Row = told(
+pub(super) const DEVICE_PLUGIN_REFRESHED: Row = with_event(
     "device-plugin-refreshed",
     "DevicePluginRefreshed",
     Normal,
     (
         "NVIDIA's device plugin starts again to see the new partitions.",
-        NOTHING,
+        NO_ACTION,
     ),
 );
-pub(super) const PARTITIONS_OFFERED: Row = told(
+pub(super) const PARTITIONS_OFFERED: Row = with_event(
     "partitions-offered",
     "PartitionsOffered",
     Normal,
-    ("Kubelet offers the partitions that the node has.", NOTHING),
+    (
+        "Kubelet offers the partitions that the node has.",
+        NO_ACTION,
+    ),
 );
-pub(super) const PARTITIONS_NOT_OFFERED: Row = told(
+pub(super) const PARTITIONS_NOT_OFFERED: Row = with_event(
     "partitions-not-offered",
     "PartitionsNotOffered",
     Warning,
@@ -240,7 +248,7 @@ pub(super) const PARTITIONS_NOT_OFFERED: Row = told(
         "Look at the log of NVIDIA's device plugin on that node.",
     ),
 );
-pub(super) const DRAIN_BEGAN: Row = told(
+pub(super) const DRAIN_BEGAN: Row = with_event(
     "drain-began",
     "DrainBegan",
     Normal,
@@ -249,16 +257,16 @@ pub(super) const DRAIN_BEGAN: Row = told(
         "Nothing; the status says who is waited for.",
     ),
 );
-pub(super) const DRAIN_ENDED: Row = told(
+pub(super) const DRAIN_ENDED: Row = with_event(
     "drain-ended",
     "DrainEnded",
     Normal,
     (
         "Nothing is to be evicted any more, and new pods may come.",
-        NOTHING,
+        NO_ACTION,
     ),
 );
-pub(super) const DRAIN_GAVE_UP: Row = told(
+pub(super) const DRAIN_GAVE_UP: Row = with_event(
     "drain-gave-up",
     "DrainGaveUp",
     Warning,
@@ -267,7 +275,7 @@ pub(super) const DRAIN_GAVE_UP: Row = told(
         "Make room for the pods named, such as by another replica.",
     ),
 );
-pub(super) const DRAIN_REFUSED: Row = told(
+pub(super) const DRAIN_REFUSED: Row = with_event(
     "drain-refused",
     "DrainRefused",
     Warning,

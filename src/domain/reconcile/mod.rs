@@ -1,21 +1,21 @@
 //! State machines that execute plans, without I/O: each next action follows from the results of the previous ones.
 
-mod ending;
-mod expect;
-mod job;
+mod expected;
 mod node;
+mod outcome;
 mod record;
+mod request;
 mod state;
 mod status;
 mod transaction;
 
-pub use self::ending::{Ending, Work};
-pub use self::job::{Action, Answer, Job, Limits, Progress, Users};
-pub use self::node::{Decision, Drift, Node, View};
-pub use self::record::{Entry, Record};
-pub use self::state::State;
-pub(in crate::domain) use self::state::{LONGEST_WAIT, wait};
-pub use self::status::{DeviceStatus, InterruptedChange, Past, Status};
+pub use self::node::{Decision, DriftPolicy, NodeReconciler, View};
+pub use self::outcome::{ChangeOutcome, OperationCounts};
+pub use self::record::{ApplyRecord, ApplyRecordEntry};
+pub use self::request::{Answer, ChangeProgress, ChangeRequest, DeviceUsers, Limits, NextAction};
+pub use self::state::ApplyState;
+pub(in crate::domain) use self::state::{MAX_RETRY_DELAY, retry_delay};
+pub use self::status::{ChangeHistory, DeviceStatus, InterruptedChange, NodeLayoutStatus};
 pub use self::transaction::Transaction;
 
 #[cfg(test)]

@@ -7,17 +7,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::ending::Ending;
-use super::state::{State, wait};
+use super::outcome::ChangeOutcome;
+use super::state::{ApplyState, retry_delay};
 use crate::domain::holder::Holder;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Device, Inventory, MigMode};
 use crate::domain::layout::{MigTarget, Targets, standing};
-use crate::domain::plan::{Cause, NodePlan, Outcome, Policy, Question, Step, Verdict, plan};
+use crate::domain::plan::{Cause, NodePlan, PlanInput, PlanOutcome, Policy, Step, Verdict, plan};
 
 /// Policy for changes made by other processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Drift {
+pub enum DriftPolicy {
     /// Undo them, unless the affected partitions are in use.
     #[default]
     Repair,
@@ -35,11 +35,11 @@ pub struct View<'a> {
     /// Holders of its devices, in addition to the processes in the inventory.
     pub holders: &'a [Holder],
     /// Human-readable reason why not all holders are known: kubelet was just started, or does not answer.
-    pub untold: Option<&'a str>,
+    pub holders_unknown: Option<&'a str>,
     /// The permitted operations.
     pub policy: &'a Policy,
     /// Policy for changes made by other processes.
-    pub drift: Drift,
+    pub drift: DriftPolicy,
     /// Devices whose change was interrupted, or could be neither completed nor rolled back.
     pub unfinished: &'a BTreeSet<PciAddress>,
     /// The same for devices that are absent now.
@@ -61,51 +61,51 @@ pub struct Decision {
 }
 
 /// Minimum interval between two attempts, regardless of changes: blockers may come and go continuously.
-const BREATH: Duration = Duration::from_secs(1);
+const MIN_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which holders are queried again while they are unknown.
-pub(super) const UNTOLD_INTERVAL: Duration = Duration::from_secs(5);
+pub(super) const HOLDER_QUERY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// State of each device and its recent attempts.
 #[derive(Debug, Clone, Default)]
-pub struct Node {
-    devices: BTreeMap<PciAddress, Record>,
+pub struct NodeReconciler {
+    devices: BTreeMap<PciAddress, DeviceRecord>,
 }
 
 #[derive(Debug, Clone)]
-struct Record {
-    state: State,
+struct DeviceRecord {
+    state: ApplyState,
     /// Consecutive failed attempts.
     failures: u32,
     /// State of the device after the last failed attempt, and the time of the next attempt.
-    put_off: Option<PutOff>,
+    put_off: Option<Retry>,
     /// The geometry of the device since it reached its target.
     reached: Option<MigTarget>,
 }
 
 /// Backoff after a failed attempt.
 #[derive(Debug, Clone)]
-struct PutOff {
-    looks: Looks,
+struct Retry {
+    looks: DeviceFingerprint,
     /// Earliest time of the next attempt, even if the device changes.
-    soonest: Duration,
+    not_before: Duration,
     /// Time of the next attempt if the device does not change.
     at: Duration,
 }
 
 /// The properties of a device that justify another attempt when they change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Looks {
+struct DeviceFingerprint {
     geometry: Option<MigTarget>,
     pending: Option<MigMode>,
     condition: Condition,
-    users: BTreeSet<User>,
+    users: BTreeSet<UserKey>,
 }
 
 /// A possible blocker: GPU instance, compute instance, process. Memory usage is not included, nor are monitors that
 /// open the device briefly: neither justifies another attempt.
-type User = (Option<u32>, Option<u32>, Option<u32>);
+type UserKey = (Option<u32>, Option<u32>, Option<u32>);
 
-impl Node {
+impl NodeReconciler {
     /// Resets these devices because their desired state has changed: they are tried immediately, and their current
     /// state is not drift.
     pub fn select(&mut self, devices: &BTreeSet<PciAddress>) {
@@ -113,7 +113,7 @@ impl Node {
     }
 
     /// Resets all devices because their desired state has changed.
-    pub fn select_all(&mut self) {
+    pub fn reset_all(&mut self) {
         self.devices.clear();
     }
 
@@ -127,8 +127,8 @@ impl Node {
     }
 
     /// Compares the inventory with the desired state.
-    pub fn look(&mut self, now: Duration, view: &View<'_>) -> Decision {
-        let planned = plan(&Question {
+    pub fn reconcile(&mut self, now: Duration, view: &View<'_>) -> Decision {
+        let planned = plan(&PlanInput {
             inventory: view.inventory,
             targets: view.targets,
             holders: view.holders,
@@ -139,54 +139,62 @@ impl Node {
         // Interrupted changes are completed. They do not prevent changes of the other devices.
         let begun = |pci: PciAddress| view.unfinished.contains(&pci);
         let mut new = planned.devices.iter().filter(|device| !begun(device.pci));
-        let impossible = new.any(|device| device.verdict.outcome() == Outcome::Infeasible);
+        let impossible = new.any(|device| device.verdict.outcome() == PlanOutcome::Infeasible);
         let mut decision = Decision::default();
         let NodePlan { devices } = planned;
         for device in devices {
-            let looks = looks(view.inventory, view.holders, device.pci);
-            let record = self.devices.entry(device.pci).or_insert_with(Record::new);
+            let looks = fingerprint(view.inventory, view.holders, device.pci);
+            let record = self
+                .devices
+                .entry(device.pci)
+                .or_insert_with(DeviceRecord::new);
             match device.verdict {
-                Verdict::Unchanged => record.reached(looks),
+                Verdict::Unchanged => record.mark_applied(looks),
                 Verdict::Change(change) if !impossible => {
                     let due = record.due(now, &looks, view.drift);
                     let needs_idle = change.steps.iter().any(Step::needs_idle);
-                    match view.untold.filter(|_| needs_idle && !begun(device.pci)) {
+                    match view
+                        .holders_unknown
+                        .filter(|_| needs_idle && !begun(device.pci))
+                    {
                         // Known before the plan: otherwise the change would be started and rolled back repeatedly.
                         Some(reason) if matches!(due, Due::Now { .. }) => {
-                            record.state = State::Blocked {
-                                causes: vec![Cause::Untold {
+                            record.state = ApplyState::Blocked {
+                                causes: vec![Cause::StateUnknown {
                                     reason: reason.to_owned(),
                                 }],
                             };
-                            decision.look_again_at(now.saturating_add(UNTOLD_INTERVAL));
+                            decision.look_again_at(now.saturating_add(HOLDER_QUERY_INTERVAL));
                         }
-                        Some(_) | None => decision.take(device.pci, &due),
+                        Some(_) | None => decision.schedule(device.pci, &due),
                     }
                 }
                 // The device must not be left in an intermediate state.
                 Verdict::Change(_) | Verdict::Blocked(_) | Verdict::Infeasible(_)
                     if begun(device.pci) =>
                 {
-                    decision.take(device.pci, &record.due(now, &looks, view.drift));
+                    decision.schedule(device.pci, &record.due(now, &looks, view.drift));
                     decision.finish.push(device.pci);
                 }
                 // The device is not in its previous state, which "blocked" would imply.
-                Verdict::Blocked(_) if view.absent.contains(&device.pci) => record.lost(),
+                Verdict::Blocked(_) if view.absent.contains(&device.pci) => record.mark_lost(),
                 Verdict::Blocked(blocked) => {
-                    record.state = match lost(view, device.pci) {
-                        Some(reason) => State::Failed {
+                    record.state = match unreachable_reason(view, device.pci) {
+                        Some(reason) => ApplyState::Failed {
                             reason,
                             rollback: None,
                         },
-                        None => State::Blocked {
+                        None => ApplyState::Blocked {
                             causes: blocked.causes,
                         },
                     };
                 }
-                Verdict::Infeasible(infeasible) => record.state = State::Infeasible(infeasible),
+                Verdict::Infeasible(infeasible) => {
+                    record.state = ApplyState::Infeasible(infeasible);
+                }
                 // A plan must be feasible as a whole before its first step runs.
                 Verdict::Change(_) => {
-                    record.state = State::Pending {
+                    record.state = ApplyState::Pending {
                         reason: "another device can never have what this layout asks of it"
                             .to_owned(),
                     };
@@ -203,15 +211,15 @@ impl Node {
         self.devices
             .retain(|pci, _| is_planned(pci) || absent.contains(pci));
         for pci in absent.iter().filter(|pci| !is_planned(pci)) {
-            let record = self.devices.entry(*pci).or_insert_with(Record::new);
-            record.lost();
+            let record = self.devices.entry(*pci).or_insert_with(DeviceRecord::new);
+            record.mark_lost();
         }
     }
 
     /// Marks the device as being changed.
-    pub fn began(&mut self, pci: PciAddress) {
-        let record = self.devices.entry(pci).or_insert_with(Record::new);
-        record.state = State::Applying;
+    pub fn change_started(&mut self, pci: PciAddress) {
+        let record = self.devices.entry(pci).or_insert_with(DeviceRecord::new);
+        record.state = ApplyState::Applying;
     }
 
     /// Records the outcome of a change, with the inventory and the holders read after it.
@@ -220,40 +228,40 @@ impl Node {
         now: Duration,
         (inventory, holders): (&Inventory, &[Holder]),
         pci: PciAddress,
-        ending: Ending,
+        ending: ChangeOutcome,
     ) {
-        let looks = looks(inventory, holders, pci);
-        let record = self.devices.entry(pci).or_insert_with(Record::new);
-        if ending == Ending::Applied {
-            record.reached(looks);
+        let looks = fingerprint(inventory, holders, pci);
+        let record = self.devices.entry(pci).or_insert_with(DeviceRecord::new);
+        if ending == ChangeOutcome::Applied {
+            record.mark_applied(looks);
             return;
         }
         record.failures = record.failures.saturating_add(1);
-        record.put_off = Some(PutOff {
+        record.put_off = Some(Retry {
             looks,
-            soonest: now.saturating_add(BREATH),
-            at: now.saturating_add(wait(record.failures)),
+            not_before: now.saturating_add(MIN_RETRY_INTERVAL),
+            at: now.saturating_add(retry_delay(record.failures)),
         });
         record.state = ending.into();
     }
 
     /// The state of each device that has a desired state, in the order of their addresses.
-    pub fn states(&self) -> impl Iterator<Item = (PciAddress, &State)> {
+    pub fn states(&self) -> impl Iterator<Item = (PciAddress, &ApplyState)> {
         let all = self.devices.iter();
         all.map(|(pci, record)| (*pci, &record.state))
     }
 
     /// The state that most needs attention.
-    pub fn worst(&self) -> Option<&State> {
+    pub fn worst(&self) -> Option<&ApplyState> {
         let states = self.devices.values().map(|record| &record.state);
-        states.max_by_key(|state| state.gravity())
+        states.max_by_key(|state| state.severity())
     }
 }
 
-impl Record {
+impl DeviceRecord {
     fn new() -> Self {
         Self {
-            state: State::Pending {
+            state: ApplyState::Pending {
                 reason: "it was not looked at yet".to_owned(),
             },
             failures: 0,
@@ -262,8 +270,8 @@ impl Record {
         }
     }
 
-    fn reached(&mut self, looks: Looks) {
-        self.state = State::Applied;
+    fn mark_applied(&mut self, looks: DeviceFingerprint) {
+        self.state = ApplyState::Applied;
         self.failures = 0;
         self.put_off = None;
         self.reached = looks.geometry;
@@ -271,9 +279,9 @@ impl Record {
 
     /// Marks a device that disappeared during its change as failed. An existing failure is retained, as its reason is
     /// more precise.
-    fn lost(&mut self) {
-        if !matches!(self.state, State::Failed { .. }) {
-            self.state = State::Failed {
+    fn mark_lost(&mut self) {
+        if !matches!(self.state, ApplyState::Failed { .. }) {
+            self.state = ApplyState::Failed {
                 reason: "its change was interrupted, and this node has no such device now"
                     .to_owned(),
                 rollback: None,
@@ -283,12 +291,12 @@ impl Record {
 
     /// Decides when the device can be changed: not during backoff, and not if drift by another process is only to be
     /// reported.
-    fn due(&mut self, now: Duration, looks: &Looks, drift: Drift) -> Due {
+    fn due(&mut self, now: Duration, looks: &DeviceFingerprint, drift: DriftPolicy) -> Due {
         if let Some(then) = &self.put_off {
             let at = if then.looks == *looks {
                 then.at
             } else {
-                then.soonest
+                then.not_before
             };
             if now < at {
                 return Due::At(at);
@@ -296,9 +304,9 @@ impl Record {
         }
         let has = looks.geometry.as_ref();
         let reached = self.reached.as_ref();
-        let drifted = reached.is_some_and(|reached| !is_lost(reached, has));
-        if drifted && drift == Drift::Report {
-            self.state = State::Drifted;
+        let drifted = reached.is_some_and(|reached| !is_reset_loss(reached, has));
+        if drifted && drift == DriftPolicy::Report {
+            self.state = ApplyState::Drifted;
             return Due::Never;
         }
         Due::Now {
@@ -315,7 +323,7 @@ enum Due {
 }
 
 impl Decision {
-    fn take(&mut self, pci: PciAddress, due: &Due) {
+    fn schedule(&mut self, pci: PciAddress, due: &Due) {
         match due {
             Due::Now { drifted } => {
                 self.change.push(pci);
@@ -333,7 +341,7 @@ impl Decision {
 
 /// Returns whether a reset, a driver reload or a reboot removed the instances. These leave no instance at all; a user
 /// usually leaves some, or enables MIG mode.
-fn is_lost(reached: &MigTarget, now: Option<&MigTarget>) -> bool {
+fn is_reset_loss(reached: &MigTarget, now: Option<&MigTarget>) -> bool {
     match (reached, now) {
         (MigTarget::Enabled(_), None | Some(MigTarget::Disabled)) => true,
         (MigTarget::Enabled(had), Some(MigTarget::Enabled(has))) => {
@@ -345,7 +353,7 @@ fn is_lost(reached: &MigTarget, now: Option<&MigTarget>) -> bool {
 
 /// Returns the reason why a device selected by the layout does not respond; `None` for a device that responds but
 /// reports incomplete data.
-fn lost(view: &View<'_>, pci: PciAddress) -> Option<String> {
+fn unreachable_reason(view: &View<'_>, pci: PciAddress) -> Option<String> {
     let mut unverified = view.targets.unverified.iter();
     let unverified = unverified.find(|one| one.pci == pci)?;
     let mut devices = view.inventory.devices.iter();
@@ -353,14 +361,20 @@ fn lost(view: &View<'_>, pci: PciAddress) -> Option<String> {
     (!answers).then(|| format!("its state cannot be read: {}", unverified.reason))
 }
 
-fn looks(inventory: &Inventory, holders: &[Holder], pci: PciAddress) -> Looks {
+fn fingerprint(inventory: &Inventory, holders: &[Holder], pci: PciAddress) -> DeviceFingerprint {
     let mut devices = inventory.devices.iter();
     let device: Option<&Device> = devices.find(|device| device.pci == pci);
     let state = device.and_then(|device| device.mig.state());
     let holders = holders.iter().filter(|holder| holder.device == pci);
     let holders = holders
-        .filter(|holder| holder.gpu_instance.is_some() || holder.who.kind.is_some())
-        .map(|holder| (holder.gpu_instance, holder.compute_instance, holder.who.pid));
+        .filter(|holder| holder.gpu_instance.is_some() || holder.details.kind.is_some())
+        .map(|holder| {
+            (
+                holder.gpu_instance,
+                holder.compute_instance,
+                holder.details.pid,
+            )
+        });
     let processes = device.into_iter().flat_map(|device| &device.processes);
     let processes = processes.map(|process| {
         (
@@ -369,7 +383,7 @@ fn looks(inventory: &Inventory, holders: &[Holder], pci: PciAddress) -> Looks {
             Some(process.pid),
         )
     });
-    Looks {
+    DeviceFingerprint {
         geometry: state.and_then(standing),
         pending: state.map(|state| state.pending),
         condition: device.map_or(

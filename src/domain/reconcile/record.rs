@@ -5,22 +5,22 @@ use std::collections::BTreeSet;
 
 use crate::domain::id::{GpuUuid, PciAddress};
 use crate::domain::inventory::{Condition, Device, GpuInstance, Inventory, NvmlState};
-use crate::domain::layout::{DeviceTarget, MigTarget, Place, Targets, compare, standing};
+use crate::domain::layout::{DeviceTarget, MigTarget, SourcePosition, Targets, compare, standing};
 
 /// An apply that has started.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct ApplyRecord {
     /// The plan's id.
     pub plan: String,
     /// The layout's name.
     pub layout: String,
     /// The devices that are not settled yet, in the order of their addresses, each once.
-    pub devices: Vec<Entry>,
+    pub devices: Vec<ApplyRecordEntry>,
 }
 
 /// One device of an apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct ApplyRecordEntry {
     /// The device.
     pub pci: PciAddress,
     /// Distinguishes the device from another one in the same slot.
@@ -35,12 +35,12 @@ pub struct Entry {
     pub target: MigTarget,
 }
 
-impl Record {
+impl ApplyRecord {
     /// The entry of the device at `pci`, if it is still the same device.
-    pub fn entry(&self, inventory: &Inventory, pci: PciAddress) -> Option<&Entry> {
+    pub fn entry(&self, inventory: &Inventory, pci: PciAddress) -> Option<&ApplyRecordEntry> {
         let device = find(inventory, pci)?;
         let mut entries = self.devices.iter();
-        entries.find(|entry| entry.pci == pci && entry.is_of(device))
+        entries.find(|entry| entry.pci == pci && entry.matches(device))
     }
 
     /// Devices whose change was interrupted and that are present.
@@ -61,7 +61,7 @@ impl Record {
 
     /// Returns `targets` plus the interrupted changes of devices that `targets` does not cover. Absent devices are
     /// left out.
-    pub fn complete(&self, inventory: &Inventory, targets: &Targets) -> Targets {
+    pub fn with_interrupted(&self, inventory: &Inventory, targets: &Targets) -> Targets {
         let mut targets = targets.clone();
         for pci in self.interrupted(inventory) {
             let Some(entry) = self.entry(inventory, pci) else {
@@ -79,10 +79,10 @@ impl Record {
     }
 }
 
-impl Entry {
+impl ApplyRecordEntry {
     /// Returns whether `device` is the one whose change was started. It is a different one only if both UUIDs are
     /// known and differ.
-    pub fn is_of(&self, device: &Device) -> bool {
+    pub fn matches(&self, device: &Device) -> bool {
         let both = self.uuid.as_ref().zip(device.uuid.as_ref());
         both.is_none_or(|(begun, now)| begun == now)
     }
@@ -94,7 +94,7 @@ impl Entry {
         let Some(device) = find(inventory, self.pci).filter(|_| is_ready) else {
             return false;
         };
-        if device.condition != Condition::Working || !device.mig.is_told() {
+        if device.condition != Condition::Working || !device.mig.is_fully_known() {
             return false;
         }
         let Some(state) = device.mig.state() else {
@@ -122,7 +122,7 @@ impl Entry {
     fn as_target(&self) -> DeviceTarget {
         DeviceTarget {
             pci: self.pci,
-            rule: Place::default(),
+            rule: SourcePosition::default(),
             mig: Some(self.target.clone()),
             time_slicing: None,
         }

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::ending::Ending;
+use super::outcome::ChangeOutcome;
 use crate::domain::holder::Holder;
-use crate::domain::plan::words::{Words, holders};
+use crate::domain::plan::messages::{PlanFormatter, holders};
 use crate::domain::plan::{Cause, Infeasible, ResetScope};
 use crate::domain::reason::Reason;
 
 /// State of a device relative to its desired state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
+pub enum ApplyState {
     /// The device is in its desired state.
     Applied,
     /// The change is queued, or waits for a prerequisite.
@@ -55,7 +55,7 @@ pub enum State {
     },
 }
 
-impl State {
+impl ApplyState {
     /// The reason, as it appears in status, metrics and history.
     pub fn reason(&self) -> Reason {
         match self {
@@ -74,11 +74,11 @@ impl State {
 
     /// The reason's word.
     pub fn as_str(&self) -> &'static str {
-        self.reason().word()
+        self.reason().as_str()
     }
 
     /// Severity: how much the state needs attention, in ascending order.
-    pub fn gravity(&self) -> u8 {
+    pub fn severity(&self) -> u8 {
         match self {
             Self::Applied => 0,
             Self::Pending { .. } => 1,
@@ -100,7 +100,7 @@ impl State {
         let mut state = self.clone();
         if let Self::Blocked { causes } | Self::NeedsReset { causes, .. } = &mut state {
             for holder in causes.iter_mut().flat_map(Cause::holders_mut) {
-                if let Some(command) = &mut holder.who.command {
+                if let Some(command) = &mut holder.details.command {
                     let program = command.split(' ').next();
                     *command = program.unwrap_or_default().to_owned();
                 }
@@ -110,17 +110,20 @@ impl State {
     }
 
     /// Human-readable explanation; empty if there is nothing to explain.
-    pub fn message(&self, words: &Words<'_>) -> String {
+    pub fn message(&self, words: &PlanFormatter<'_>) -> String {
         match self {
             Self::Applied | Self::Applying => String::new(),
             Self::Pending { reason } | Self::RolledBack { reason } | Self::Yielded { reason } => {
                 reason.clone()
             }
             Self::Blocked { causes } => {
-                let causes: Vec<String> = causes.iter().map(|cause| told(words, cause)).collect();
+                let causes: Vec<String> = causes
+                    .iter()
+                    .map(|cause| describe_cause(words, cause))
+                    .collect();
                 causes.join("; ")
             }
-            Self::Infeasible(infeasible) => words.impossible(infeasible),
+            Self::Infeasible(infeasible) => words.infeasible(infeasible),
             Self::Failed {
                 reason,
                 rollback: None,
@@ -135,18 +138,18 @@ impl State {
     }
 }
 
-impl State {
+impl ApplyState {
     /// Returns whether a change of MIG mode or a reset is blocked by an open handle of a process that is not a pod
     /// with a kubelet allocation: a client such as a monitor, which can be asked to close the device.
-    pub fn is_held(&self) -> bool {
+    pub fn is_blocked_by_client(&self) -> bool {
         let by_a_client = |cause: &Cause| match cause {
             Cause::DeviceInUse { holders } => {
-                holders.is_empty() || !holders.iter().all(Holder::is_given)
+                holders.is_empty() || !holders.iter().all(Holder::is_kubelet_allocation)
             }
             Cause::InstanceInUse { .. }
             | Cause::NotAllowed { .. }
-            | Cause::Untold { .. }
-            | Cause::Refused => false,
+            | Cause::StateUnknown { .. }
+            | Cause::HardwareRefused => false,
         };
         self.causes().iter().any(by_a_client)
     }
@@ -173,9 +176,9 @@ impl State {
     }
 
     /// Returns whether a device in the state named by this word needs attention; `false` for an unknown word.
-    pub fn wants_a_look(word: &str) -> bool {
+    pub fn needs_attention(word: &str) -> bool {
         matches!(
-            Reason::of(word),
+            Reason::parse(word),
             Some(
                 Reason::Blocked
                     | Reason::Infeasible
@@ -189,26 +192,29 @@ impl State {
 
     /// Every state word, in ascending order of severity.
     pub const WORDS: [&'static str; 10] = [
-        Reason::Applied.word(),
-        Reason::Pending.word(),
-        Reason::Applying.word(),
-        Reason::Yielded.word(),
-        Reason::Drifted.word(),
-        Reason::Blocked.word(),
-        Reason::RolledBack.word(),
-        Reason::NeedsReset.word(),
-        Reason::Infeasible.word(),
-        Reason::Failed.word(),
+        Reason::Applied.as_str(),
+        Reason::Pending.as_str(),
+        Reason::Applying.as_str(),
+        Reason::Yielded.as_str(),
+        Reason::Drifted.as_str(),
+        Reason::Blocked.as_str(),
+        Reason::RolledBack.as_str(),
+        Reason::NeedsReset.as_str(),
+        Reason::Infeasible.as_str(),
+        Reason::Failed.as_str(),
     ];
 }
 
-fn needs_reset(words: &Words<'_>, scope: &ResetScope, causes: &[Cause]) -> String {
+fn needs_reset(words: &PlanFormatter<'_>, scope: &ResetScope, causes: &[Cause]) -> String {
     let what = format!(
         "MIG mode is set and comes into force with a reset of {}; `nvidia-smi --gpu-reset -i {}` does it while no agent runs, or a reboot",
         words.scope(scope),
         scope.device
     );
-    let causes: Vec<String> = causes.iter().map(|cause| told(words, cause)).collect();
+    let causes: Vec<String> = causes
+        .iter()
+        .map(|cause| describe_cause(words, cause))
+        .collect();
     match causes.as_slice() {
         [] => what,
         some => format!("{what}. In the way of the reset: {}", some.join("; ")),
@@ -216,7 +222,7 @@ fn needs_reset(words: &Words<'_>, scope: &ResetScope, causes: &[Cause]) -> Strin
 }
 
 /// A blocker and its holders.
-fn told(words: &Words<'_>, cause: &Cause) -> String {
+fn describe_cause(words: &PlanFormatter<'_>, cause: &Cause) -> String {
     let cause_told = words.cause(cause);
     match cause.holders() {
         [] => cause_told,
@@ -224,26 +230,26 @@ fn told(words: &Words<'_>, cause: &Cause) -> String {
     }
 }
 
-impl From<Ending> for State {
-    fn from(ending: Ending) -> Self {
+impl From<ChangeOutcome> for ApplyState {
+    fn from(ending: ChangeOutcome) -> Self {
         match ending {
-            Ending::Applied => Self::Applied,
-            Ending::Blocked { causes, .. } => Self::Blocked { causes },
-            Ending::Infeasible(infeasible) => Self::Infeasible(infeasible),
-            Ending::RolledBack { reason } => Self::RolledBack { reason },
-            Ending::Failed { reason, rollback } => Self::Failed { reason, rollback },
-            Ending::NeedsReset { scope, causes } => Self::NeedsReset { scope, causes },
-            Ending::Yielded { reason } => Self::Yielded { reason },
+            ChangeOutcome::Applied => Self::Applied,
+            ChangeOutcome::Blocked { causes, .. } => Self::Blocked { causes },
+            ChangeOutcome::Infeasible(infeasible) => Self::Infeasible(infeasible),
+            ChangeOutcome::RolledBack { reason } => Self::RolledBack { reason },
+            ChangeOutcome::Failed { reason, rollback } => Self::Failed { reason, rollback },
+            ChangeOutcome::NeedsReset { scope, causes } => Self::NeedsReset { scope, causes },
+            ChangeOutcome::Yielded { reason } => Self::Yielded { reason },
         }
     }
 }
 
 /// Delay after the first failed attempt; doubled after each further one.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-pub(in crate::domain) const LONGEST_WAIT: Duration = Duration::from_mins(5);
+const INITIAL_RETRY_DELAY: Duration = Duration::from_secs(1);
+pub(in crate::domain) const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
 
 /// Delay after this number of consecutive failed attempts.
-pub(in crate::domain) fn wait(failures: u32) -> Duration {
-    let doubled = FIRST_WAIT.saturating_mul(1 << failures.saturating_sub(1).min(16));
-    doubled.min(LONGEST_WAIT)
+pub(in crate::domain) fn retry_delay(failures: u32) -> Duration {
+    let doubled = INITIAL_RETRY_DELAY.saturating_mul(1 << failures.saturating_sub(1).min(16));
+    doubled.min(MAX_RETRY_DELAY)
 }

@@ -2,32 +2,32 @@
 
 use std::sync::Arc;
 
-use super::job::Progress;
-use super::state::State;
+use super::request::ChangeProgress;
+use super::state::ApplyState;
 use crate::domain::holder::Holder;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::Inventory;
 use crate::domain::layout::Targets;
 use crate::domain::plan::Cause;
-use crate::domain::plan::words::Words;
+use crate::domain::plan::messages::PlanFormatter;
 use crate::domain::sharing::SharingStatus;
 
 /// Status of a node relative to its layout.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Status {
+pub struct NodeLayoutStatus {
     /// Name of the desired layout; `None` if the node has none.
     pub layout: Option<String>,
     /// True if a user selected it manually.
-    pub by_hand: bool,
+    pub is_manual: bool,
     /// The Node label that selected it, if any.
     pub label: Option<&'static str>,
     /// Version of the layouts file: the first digits of its SHA-256.
-    pub layouts: Option<String>,
+    pub layouts_version: Option<String>,
     /// The last selection that was fully reconciled; increases with each selection.
     pub generation: u64,
     /// Increases when the desired state of a device changes or is requested again. Other changes of the file do not
     /// count.
-    pub meaning: u64,
+    pub target_generation: u64,
     /// The id of the last plan that was executed, successfully or not.
     pub plan: Option<String>,
     /// The word of the state that most needs attention; `None` if no device has a desired state.
@@ -42,16 +42,16 @@ pub struct Status {
     /// addresses.
     pub interrupted: Vec<InterruptedChange>,
     /// The desired state of the devices; `None` if there is none.
-    pub asked: Option<Arc<Targets>>,
+    pub targets: Option<Arc<Targets>>,
     /// Status of sharing: whether the offered resources match the desired ones; `None` if not reported.
     pub sharing: Option<SharingStatus>,
     /// Counters since the agent started.
-    pub past: Past,
+    pub history: ChangeHistory,
 }
 
 /// Counters since the agent started.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Past {
+pub struct ChangeHistory {
     /// Number of times partitions were created or destroyed.
     pub changes: u64,
     /// Number of times drift was detected.
@@ -69,16 +69,16 @@ pub struct InterruptedChange {
     pub name: String,
     /// The layout of the interrupted change.
     pub layout: String,
-    /// Word of the state after its last attempt: [`State::as_str`].
+    /// Word of the state after its last attempt: [`ApplyState::as_str`].
     pub state: &'static str,
     /// Human-readable explanation, without command-line arguments; empty if there is nothing to explain.
     pub message: String,
 }
 
-impl Status {
+impl NodeLayoutStatus {
     /// Returns whether any device is being changed.
     pub fn is_busy(&self) -> bool {
-        let applying = State::Applying.as_str();
+        let applying = ApplyState::Applying.as_str();
         self.devices.iter().any(|device| device.state == applying)
     }
 }
@@ -90,7 +90,7 @@ pub struct DeviceStatus {
     pub pci: PciAddress,
     /// Display name: `GPU 3`.
     pub name: String,
-    /// Word of the state: [`State::as_str`].
+    /// Word of the state: [`ApplyState::as_str`].
     pub state: &'static str,
     /// Human-readable explanation, without command-line arguments; empty if there is nothing to explain.
     pub message: String,
@@ -101,20 +101,20 @@ pub struct DeviceStatus {
     /// True if the change can proceed once these holders are gone.
     pub waits_for_holders: bool,
     /// Progress of the change, while it runs.
-    pub progress: Option<Progress>,
+    pub progress: Option<ChangeProgress>,
 }
 
 impl DeviceStatus {
     /// Creates the status of the device at `pci`.
-    pub fn new(inventory: &Inventory, pci: PciAddress, state: &State) -> Self {
-        let words = Words::new(inventory, pci);
+    pub fn new(inventory: &Inventory, pci: PciAddress, state: &ApplyState) -> Self {
+        let words = PlanFormatter::new(inventory, pci);
         let state = state.without_arguments();
         Self {
             pci,
             name: words.device(pci),
             state: state.as_str(),
             message: state.message(&words),
-            is_held: state.is_held(),
+            is_held: state.is_blocked_by_client(),
             holders: state
                 .causes()
                 .iter()

@@ -20,51 +20,53 @@ mod stop;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use self::steps::LONGEST_WAIT;
-use self::stop::Stop;
-use super::ending::{Ending, Work};
-use super::expect::Expected;
-use super::job::{Action, Answer, Job, Progress};
-use crate::domain::call::{Call, Failure, FailureKind};
+use self::steps::MAX_RETRY_DELAY;
+use self::stop::StopReason;
+use super::expected::ExpectedDevice;
+use super::outcome::{ChangeOutcome, OperationCounts};
+use super::request::{Answer, ChangeProgress, ChangeRequest, NextAction};
+use crate::domain::call::{CallFailure, DriverCall, FailureKind};
 use crate::domain::catalog::Placement;
 use crate::domain::holder::Holder;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Device, Inventory};
 use crate::domain::layout::{DeviceTarget, Targets};
-use crate::domain::plan::words::Words;
-use crate::domain::plan::{Cause, PlannedInstance, Question, Refusal, Step, Verdict, plan};
+use crate::domain::plan::messages::PlanFormatter;
+use crate::domain::plan::{
+    Cause, PlanInput, PlannedInstance, RefusedPlacement, Step, Verdict, plan,
+};
 
 /// State machine that changes one device.
 #[derive(Debug, Clone)]
 pub struct Transaction {
-    job: Job,
-    expected: Expected,
+    job: ChangeRequest,
+    expected: ExpectedDevice,
     holders: Vec<Holder>,
-    refused: BTreeSet<Refusal>,
-    aim: Aim,
+    refused: BTreeSet<RefusedPlacement>,
+    aim: Goal,
     pass: Pass,
     /// Executed plans that did not reach their target, since the last one that refused placements explain.
     idle_passes: u32,
     /// The most recent failure, used if there is no better explanation.
-    note: Option<String>,
+    last_failure: Option<String>,
     /// A placement that failed. It counts as refused if the next reading shows it free.
-    doubt: Option<Refusal>,
+    suspect_placement: Option<RefusedPlacement>,
     /// The call that the driver postponed, the time of its first failure, and the number of retries.
-    put_off: Option<(Call, Duration, u32)>,
+    postponed_call: Option<(DriverCall, Duration, u32)>,
     /// The blocker seen immediately before a call, since the last plan that accounted for it.
     obstacle: Option<Cause>,
     /// Start of the rollback.
     back_since: Option<Duration>,
     now: Duration,
-    touched: bool,
-    work: Work,
+    has_changed_device: bool,
+    work: OperationCounts,
 }
 
 #[derive(Debug, Clone)]
-enum Aim {
+enum Goal {
     Target,
     /// Roll back, with the reason.
-    Previous(Stop),
+    Previous(StopReason),
 }
 
 /// The steps of the current plan.
@@ -74,34 +76,34 @@ struct Pass {
     after: Vec<PlannedInstance>,
     at: usize,
     /// The driver's ids of the created instances.
-    made: BTreeMap<usize, u32>,
+    created_ids: BTreeMap<usize, u32>,
 }
 
 /// Maximum number of consecutive plans that are executed without reaching the target.
-const MOST_PASSES: u32 = 3;
+const MAX_IDLE_PASSES: u32 = 3;
 impl Transaction {
     /// Creates the transaction; it does nothing before the first [`Self::next`]. `None` if the node has no such
     /// device.
-    pub fn new(job: Job) -> Option<Self> {
+    pub fn new(job: ChangeRequest) -> Option<Self> {
         let pci = job.target.pci;
         let mut devices = job.inventory.devices.iter();
         let device = devices.find(|device| device.pci == pci)?.clone();
         Some(Self {
-            expected: Expected::new(device),
+            expected: ExpectedDevice::new(device),
             holders: job.holders.clone(),
-            touched: job.resumed,
+            has_changed_device: job.resumed,
             job,
             refused: BTreeSet::new(),
-            aim: Aim::Target,
+            aim: Goal::Target,
             pass: Pass::default(),
             idle_passes: 0,
-            note: None,
-            doubt: None,
-            put_off: None,
+            last_failure: None,
+            suspect_placement: None,
+            postponed_call: None,
             obstacle: None,
             back_since: None,
             now: Duration::ZERO,
-            work: Work::default(),
+            work: OperationCounts::default(),
         })
     }
 
@@ -111,48 +113,48 @@ impl Transaction {
     }
 
     /// Counts of the operations performed so far.
-    pub fn work(&self) -> Work {
+    pub fn work(&self) -> OperationCounts {
         self.work
     }
 
     /// The current progress.
-    pub fn progress(&self) -> Progress {
-        let words = Words::new(&self.job.inventory, self.pci());
+    pub fn progress(&self) -> ChangeProgress {
+        let words = PlanFormatter::new(&self.job.inventory, self.pci());
         let step = self.pass.steps.get(self.pass.at);
-        Progress {
-            doing: step.map_or_else(
+        ChangeProgress {
+            current_step: step.map_or_else(
                 || "read it again".to_owned(),
                 |step| words.step(step, &self.pass.after),
             ),
             done: self.pass.at,
             steps: self.pass.steps.len(),
-            back: matches!(self.aim, Aim::Previous(_)),
+            back: matches!(self.aim, Goal::Previous(_)),
         }
     }
 
     /// Returns the next action; `now` is the time since the transaction began.
-    pub fn next(&mut self, now: Duration, answer: Answer) -> Action {
+    pub fn next(&mut self, now: Duration, answer: Answer) -> NextAction {
         self.now = now;
         match answer {
-            Answer::Begin => self.plan(now),
-            Answer::Looked(Ok(users)) => {
-                self.expected.device.told_processes(users.processes);
+            Answer::Start => self.plan(now),
+            Answer::UsersFound(Ok(users)) => {
+                self.expected.device.set_processes(users.processes);
                 self.holders = users.holders;
                 self.attempt()
             }
-            Answer::Looked(Err(reason)) => self.unlooked(now, reason),
-            Answer::Called(Ok(done)) => self.called(now, &done),
-            Answer::Called(Err(failure)) => self.failed(now, failure),
+            Answer::UsersFound(Err(reason)) => self.user_query_failed(now, reason),
+            Answer::Called(Ok(done)) => self.call_succeeded(now, &done),
+            Answer::Called(Err(failure)) => self.call_failed(now, failure),
             Answer::Waited => self.step(now),
             Answer::Read(Ok(device)) => self.read(now, *device),
-            Answer::Read(Err(failure)) => self.unread(now, failure),
+            Answer::Read(Err(failure)) => self.read_failed(now, failure),
         }
     }
 
-    fn plan(&mut self, now: Duration) -> Action {
+    fn plan(&mut self, now: Duration) -> NextAction {
         let wanted = match &self.aim {
-            Aim::Target => self.job.target.mig.clone(),
-            Aim::Previous(_) => self.job.previous.clone(),
+            Goal::Target => self.job.target.mig.clone(),
+            Goal::Previous(_) => self.job.previous.clone(),
         };
         let targets = Targets {
             devices: vec![DeviceTarget {
@@ -161,8 +163,8 @@ impl Transaction {
             }],
             ..Targets::default()
         };
-        let inventory = self.node();
-        let planned = plan(&Question {
+        let inventory = self.current_inventory();
+        let planned = plan(&PlanInput {
             inventory: &inventory,
             targets: &targets,
             holders: &self.holders,
@@ -171,16 +173,16 @@ impl Transaction {
         });
         let verdict = planned.devices.into_iter().next();
         match verdict.map_or(Verdict::Unchanged, |device| device.verdict) {
-            Verdict::Unchanged => self.settled(),
-            Verdict::Blocked(blocked) => self.stop(Stop::Blocked(blocked.causes)),
-            Verdict::Infeasible(infeasible) => self.stop(Stop::Infeasible(infeasible)),
-            Verdict::Change(_) if self.idle_passes >= MOST_PASSES => {
+            Verdict::Unchanged => self.end_at_target(),
+            Verdict::Blocked(blocked) => self.stop(StopReason::Blocked(blocked.causes)),
+            Verdict::Infeasible(infeasible) => self.stop(StopReason::Infeasible(infeasible)),
+            Verdict::Change(_) if self.idle_passes >= MAX_IDLE_PASSES => {
                 if let Some(cause) = self.obstacle.take() {
-                    return self.stop(Stop::Blocked(vec![cause]));
+                    return self.stop(StopReason::Blocked(vec![cause]));
                 }
                 let nothing = || "the driver says that it is done, and it is not".to_owned();
-                let why = self.note.clone().unwrap_or_else(nothing);
-                self.stop(Stop::Failed(why))
+                let why = self.last_failure.clone().unwrap_or_else(nothing);
+                self.stop(StopReason::Failed(why))
             }
             Verdict::Change(change) => {
                 self.idle_passes = self.idle_passes.saturating_add(1);
@@ -195,7 +197,7 @@ impl Transaction {
     }
 
     /// The node's inventory with the current state of this device.
-    fn node(&self) -> Inventory {
+    fn current_inventory(&self) -> Inventory {
         let mut inventory = Inventory::clone(&self.job.inventory);
         let pci = self.pci();
         for device in &mut inventory.devices {
@@ -206,16 +208,16 @@ impl Transaction {
         inventory
     }
 
-    fn read(&mut self, now: Duration, device: Device) -> Action {
-        if !device.mig.is_told() && now < self.deadline() {
+    fn read(&mut self, now: Duration, device: Device) -> NextAction {
+        if !device.mig.is_fully_known() && now < self.deadline() {
             // A later reading may contain the missing partitions.
             return self.read_again("the driver does not tell all the partitions that it has");
         }
-        let foreign = self.expected.read(device);
+        let foreign = self.expected.observe(device);
         if let Some(reason) = foreign {
-            return Action::End(Ending::Yielded { reason });
+            return NextAction::End(ChangeOutcome::Yielded { reason });
         }
-        if let Some(doubt) = self.doubt.take()
+        if let Some(doubt) = self.suspect_placement.take()
             && self.is_free(&doubt)
         {
             self.refuse(doubt.profile_id, doubt.placement);
@@ -224,7 +226,7 @@ impl Transaction {
     }
 
     /// Returns whether the placement of the refused instance is free.
-    fn is_free(&self, refusal: &Refusal) -> bool {
+    fn is_free(&self, refusal: &RefusedPlacement) -> bool {
         let end = |of: Placement| of.start.saturating_add(of.size);
         let place = refusal.placement;
         let state = self.expected.device.mig.state();
@@ -232,25 +234,25 @@ impl Transaction {
         all.all(|one| end(one.placement) <= place.start || end(place) <= one.placement.start)
     }
 
-    fn read_again(&mut self, why: &str) -> Action {
+    fn read_again(&mut self, why: &str) -> NextAction {
         // Skips to the end of the pass, where the device is read.
         self.pass.at = self.pass.steps.len();
-        self.note = Some(why.to_owned());
-        Action::Wait(LONGEST_WAIT)
+        self.last_failure = Some(why.to_owned());
+        NextAction::Wait(MAX_RETRY_DELAY)
     }
 
-    fn unread(&mut self, now: Duration, failure: Failure) -> Action {
+    fn read_failed(&mut self, now: Duration, failure: CallFailure) -> NextAction {
         match failure.kind {
-            FailureKind::Again | FailureKind::InUse if now < self.deadline() => {
+            FailureKind::Temporary | FailureKind::InUse if now < self.deadline() => {
                 self.read_again(&failure.what)
             }
-            FailureKind::Again
+            FailureKind::Temporary
             | FailureKind::InUse
-            | FailureKind::NoRoom
-            | FailureKind::Gone
+            | FailureKind::InsufficientResources
+            | FailureKind::NotFound
             | FailureKind::DeviceLost
             | FailureKind::DriverLost
-            | FailureKind::Refused => self.lost(failure.what),
+            | FailureKind::Rejected => self.end_device_lost(failure.what),
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::domain::inventory::Inventory;
 
 /// A preferred-allocation request of kubelet.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Question {
+pub struct AllocationRequest {
     /// The ids to choose from.
     pub available: Vec<ShareId>,
     /// Ids that must be chosen; a subset of `available`.
@@ -38,7 +38,7 @@ pub struct Question {
 
 /// Distribution of replicas over units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Policy {
+pub enum AllocationPolicy {
     /// Prefer the unit with the most free replicas.
     #[default]
     Spread,
@@ -48,37 +48,37 @@ pub enum Policy {
 
 /// Returns the preferred ids: `size` of the available ones, or all if there are fewer, each once. The required ids
 /// come first and are all included, even if they exceed `size`. Ids that are not in the offer are taken last.
-pub fn prefer(
-    question: &Question,
-    policy: Policy,
+pub fn preferred_ids(
+    question: &AllocationRequest,
+    policy: AllocationPolicy,
     offer: &Offer,
     inventory: &Inventory,
 ) -> Vec<ShareId> {
     let must: BTreeSet<&ShareId> = question.must_include.iter().collect();
     let available: BTreeSet<&ShareId> = question.available.iter().collect();
     let free: BTreeSet<&ShareId> = available.difference(&must).copied().collect();
-    let table = Table::new(offer, &free, &must);
+    let table = Candidates::new(offer, &free, &must);
     let mut chosen: Vec<ShareId> = must.into_iter().cloned().collect();
     let missing = question.size.saturating_sub(chosen.len());
     let advice = linked::choose(&table.rows, missing, inventory)
         .unwrap_or_else(|| one_by_one(table.rows, missing, policy));
     chosen.extend(advice);
     let missing = question.size.saturating_sub(chosen.len());
-    chosen.extend(table.strangers.into_iter().take(missing).cloned());
+    chosen.extend(table.unoffered.into_iter().take(missing).cloned());
     chosen
 }
 
 /// The candidates of a request.
-struct Table<'a> {
+struct Candidates<'a> {
     /// One for each unit of the offer, ordered by address.
-    rows: Vec<Row<'a>>,
+    rows: Vec<CandidateUnit<'a>>,
     /// Available ids that are not in the offer.
-    strangers: Vec<&'a ShareId>,
+    unoffered: Vec<&'a ShareId>,
 }
 
 /// A unit and its free ids.
 #[derive(Debug)]
-struct Row<'a> {
+struct CandidateUnit<'a> {
     unit: &'a Unit,
     /// Its free ids; the first is taken last.
     free: Vec<&'a ShareId>,
@@ -90,12 +90,12 @@ struct Row<'a> {
 
 /// Allocations of a device.
 #[derive(Debug, Clone, Copy, Default)]
-struct Load {
+struct DeviceLoad {
     chosen: usize,
     taken: u64,
 }
 
-impl<'a> Table<'a> {
+impl<'a> Candidates<'a> {
     fn new(offer: &'a Offer, free: &BTreeSet<&'a ShareId>, must: &BTreeSet<&ShareId>) -> Self {
         let mut by_uuid: BTreeMap<&str, Vec<&ShareId>> = BTreeMap::new();
         for id in free.iter().rev() {
@@ -109,7 +109,7 @@ impl<'a> Table<'a> {
                 by_uuid.insert(&unit.uuid, others);
             }
             let count = u64::from(unit.replicas.unwrap_or(1));
-            rows.push(Row {
+            rows.push(CandidateUnit {
                 unit,
                 must: must.iter().filter(|id| is_of(id, unit)).count(),
                 taken: count.saturating_sub(free.len() as u64),
@@ -117,12 +117,12 @@ impl<'a> Table<'a> {
             });
         }
         rows.sort_by(|a, b| a.place().cmp(&b.place()));
-        let strangers = by_uuid.into_values().flatten().collect();
-        Self { rows, strangers }
+        let unoffered = by_uuid.into_values().flatten().collect();
+        Self { rows, unoffered }
     }
 }
 
-impl<'a> Row<'a> {
+impl<'a> CandidateUnit<'a> {
     fn place(&self) -> (PciAddress, Option<&'a Partition>, &'a str) {
         let unit = self.unit;
         (unit.pci, unit.partition.as_ref(), &unit.uuid)
@@ -139,8 +139,12 @@ fn is_of(id: &ShareId, unit: &Unit) -> bool {
 }
 
 /// Chooses the best id repeatedly, without looking ahead.
-fn one_by_one(mut rows: Vec<Row<'_>>, count: usize, policy: Policy) -> Vec<ShareId> {
-    let mut devices: BTreeMap<PciAddress, Load> = BTreeMap::new();
+fn one_by_one(
+    mut rows: Vec<CandidateUnit<'_>>,
+    count: usize,
+    policy: AllocationPolicy,
+) -> Vec<ShareId> {
+    let mut devices: BTreeMap<PciAddress, DeviceLoad> = BTreeMap::new();
     let mut numa_nodes: BTreeMap<Option<u32>, usize> = BTreeMap::new();
     for row in &rows {
         let device = devices.entry(row.unit.pci).or_default();
@@ -155,8 +159,8 @@ fn one_by_one(mut rows: Vec<Row<'_>>, count: usize, policy: Policy) -> Vec<Share
             let device = devices.get(&row.unit.pci).copied().unwrap_or_default();
             let near = numa_nodes.get(&row.unit.numa_node).copied();
             let least = |taken| match policy {
-                Policy::Spread => taken,
-                Policy::Pack => u64::MAX - taken,
+                AllocationPolicy::Spread => taken,
+                AllocationPolicy::Pack => u64::MAX - taken,
             };
             let load = (least(row.taken), least(device.taken));
             (device.chosen, load, Reverse(near))

@@ -9,14 +9,15 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 pub use self::evidence::{
-    ConfigMap, Evidence, Found, Mismatch, Plugin, PluginPod, is_of_plugin, mismatches,
+    ConfigMap, Evidence, LookupResult, Mismatch, PluginDaemonSet, PluginPod, is_plugin_resource,
+    mismatches,
 };
 use crate::domain::labels::MigStrategy;
-use crate::domain::node::keep::PLUGIN_CONFIG;
+use crate::domain::node::node_diff::PLUGIN_CONFIG_LABEL;
 
 /// The facts to compare.
 #[derive(Debug, Clone, Copy)]
-pub struct Case<'a> {
+pub struct DiagnosisInput<'a> {
     /// Namespace and name of the `ConfigMap`: `gpu-operator/plugin-config`.
     pub config_map: &'a str,
     /// The expected key and its expected content.
@@ -24,7 +25,7 @@ pub struct Case<'a> {
     /// The MIG strategy of the agent.
     pub strategy: MigStrategy,
     /// True if the Node's label has named that key for long enough.
-    pub is_labelled: bool,
+    pub is_labeled: bool,
     /// Resources that differ on the Node.
     pub mismatches: &'a [Mismatch],
     /// The collected evidence.
@@ -33,7 +34,7 @@ pub struct Case<'a> {
 
 /// Cause of missing replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cause {
+pub enum FindingCause {
     /// The `ConfigMap` does not exist.
     ConfigMapMissing,
     /// The `ConfigMap` lacks the key.
@@ -43,32 +44,32 @@ pub enum Cause {
     /// No `DaemonSet` of the plugin mounts the `ConfigMap`.
     NotReferenced,
     /// The plugin's pods have no config-manager to watch the label.
-    NotFollowed,
+    ConfigManagerMissing,
     /// No pod of the plugin runs on this node.
     PluginNotRunning,
     /// The plugin still runs with its previous configuration.
     NotReloaded,
     /// Another writer owns the Node's label.
-    LabelOfAnother,
+    ForeignLabel,
     /// More than one plugin registers the resource.
-    ResourceOfAnother,
+    DuplicateResource,
     /// Partitions are offered under different resource names, or not at all.
-    MigInTheWay,
+    MigStrategyMismatch,
     /// No device is healthy.
     NoneHealthy,
     /// Some devices are unhealthy.
     SomeUnhealthy,
     /// No device plugin is installed.
-    NobodyGivesOut,
+    NoDevicePlugin,
     /// Evidence could not be collected.
-    Unseen,
+    EvidenceUnavailable,
 }
 
 /// A cause and its evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// The cause.
-    pub cause: Cause,
+    pub cause: FindingCause,
     /// The evidence.
     pub proof: String,
     /// The remedy.
@@ -82,7 +83,7 @@ impl fmt::Display for Finding {
 }
 
 /// Returns the causes of missing replicas, the earliest step first; never empty.
-pub fn diagnose(case: &Case<'_>) -> Vec<Finding> {
+pub fn diagnose(case: &DiagnosisInput<'_>) -> Vec<Finding> {
     let evidence = case.evidence;
     let mut found = Vec::new();
     case.config_map(&evidence.config_map, &mut found);
@@ -90,54 +91,62 @@ pub fn diagnose(case: &Case<'_>) -> Vec<Finding> {
     pods(&evidence.pods, plugins, &mut found);
     case.resources(plugins, &mut found);
     // Missing evidence explains nothing.
-    if found.iter().all(|one| one.cause == Cause::Unseen) {
+    if found
+        .iter()
+        .all(|one| one.cause == FindingCause::EvidenceUnavailable)
+    {
         found.push(case.not_reloaded(&evidence.pods));
     }
     found
 }
 
-impl Case<'_> {
-    fn config_map(&self, found: &Found<ConfigMap>, findings: &mut Vec<Finding>) {
+impl DiagnosisInput<'_> {
+    fn config_map(&self, found: &LookupResult<ConfigMap>, findings: &mut Vec<Finding>) {
         let (name, (key, text)) = (self.config_map, self.key);
         let writes = "The aggregator writes it, with --plugin-config-map: look at its log.";
         findings.extend(match found {
-            Found::Missing => Some(finding(
-                Cause::ConfigMapMissing,
+            LookupResult::Missing => Some(finding(
+                FindingCause::ConfigMapMissing,
                 format!("There is no ConfigMap {name}"),
                 writes,
             )),
-            Found::Unknown(why) => Some(unseen(&format!("ConfigMap {name}"), why)),
-            Found::There(map) if !map.keys.contains(key) => Some(finding(
-                Cause::KeyMissing,
+            LookupResult::Unknown(why) => {
+                Some(evidence_unavailable(&format!("ConfigMap {name}"), why))
+            }
+            LookupResult::Present(map) if !map.keys.contains(key) => Some(finding(
+                FindingCause::KeyMissing,
                 format!("ConfigMap {name} has no key {key}"),
                 writes,
             )),
-            Found::There(map) if map.content.as_deref() != Some(text) => Some(finding(
-                Cause::KeyDiffers,
+            LookupResult::Present(map) if map.content.as_deref() != Some(text) => Some(finding(
+                FindingCause::KeyDiffers,
                 format!("ConfigMap {name} says something else under {key} than was asked for"),
                 "Delete that key: the aggregator writes it anew.",
             )),
-            Found::There(_) => None,
+            LookupResult::Present(_) => None,
         });
     }
 
     fn plugins<'e>(
         &self,
-        found: &'e Found<Vec<Plugin>>,
+        found: &'e LookupResult<Vec<PluginDaemonSet>>,
         findings: &mut Vec<Finding>,
-    ) -> &'e [Plugin] {
+    ) -> &'e [PluginDaemonSet] {
         let (namespace, name) = self.config_map.split_once('/').unwrap_or_default();
         let plugins = match found {
-            Found::There(plugins) => plugins.as_slice(),
-            Found::Missing => &[],
-            Found::Unknown(why) => {
-                findings.push(unseen(&format!("the DaemonSets of {namespace}"), why));
+            LookupResult::Present(plugins) => plugins.as_slice(),
+            LookupResult::Missing => &[],
+            LookupResult::Unknown(why) => {
+                findings.push(evidence_unavailable(
+                    &format!("the DaemonSets of {namespace}"),
+                    why,
+                ));
                 return &[];
             }
         };
         if plugins.is_empty() {
             findings.push(finding(
-                Cause::NobodyGivesOut,
+                FindingCause::NoDevicePlugin,
                 format!("No DaemonSet of {namespace} runs NVIDIA's device plugin"),
                 "Install it there, name its namespace in --plugin-config-map, or use --sharing embedded.",
             ));
@@ -146,16 +155,16 @@ impl Case<'_> {
         let told: Vec<&str> = plugins.iter().map(|one| one.name.as_str()).collect();
         let told = told.join(", ");
         let mut referring = plugins.iter().filter(|one| one.config_maps.contains(name));
-        if let Some(plugin) = referring.clone().find(|one| !one.follows) {
+        if let Some(plugin) = referring.clone().find(|one| !one.has_config_manager) {
             findings.push(finding(
-                Cause::NotFollowed,
+                FindingCause::ConfigManagerMissing,
                 format!("DaemonSet {} has no config-manager, which follows the Node's label", plugin.name),
                 "Let its own installer set it up: GPU Operator's devicePlugin.config.name, Helm's config.name.",
             ));
         }
         if referring.next().is_none() {
             findings.push(finding(
-                Cause::NotReferenced,
+                FindingCause::NotReferenced,
                 format!("No volume of DaemonSet {told} is ConfigMap {name}"),
                 format!(
                     "Set GPU Operator's devicePlugin.config.name, or Helm's config.name, to {name}."
@@ -165,7 +174,7 @@ impl Case<'_> {
         plugins
     }
 
-    fn resources(&self, plugins: &[Plugin], findings: &mut Vec<Finding>) {
+    fn resources(&self, plugins: &[PluginDaemonSet], findings: &mut Vec<Finding>) {
         let ours = strategy(self.strategy);
         let others = plugins.iter().find_map(|one| {
             let said = one.mig_strategy.as_deref()?;
@@ -182,7 +191,7 @@ impl Case<'_> {
             .find(|one| one.wanted == 0 && one.offered > 0 && lacks(!is_mig(&one.resource)));
         if let Some((name, said)) = others {
             findings.push(finding(
-                Cause::MigInTheWay,
+                FindingCause::MigStrategyMismatch,
                 format!(
                     "MIG_STRATEGY of DaemonSet {name} is {said}, and --mig-strategy here is {ours}"
                 ),
@@ -190,12 +199,12 @@ impl Case<'_> {
             ));
         } else if let Some(wrong) = wrong {
             findings.push(finding(
-                Cause::MigInTheWay,
+                FindingCause::MigStrategyMismatch,
                 format!(
                     "The Node offers {} of {}, which nobody asked for, and lacks what was ({})",
                     wrong.offered,
                     wrong.resource,
-                    listed(self.mismatches)
+                    join_mismatches(self.mismatches)
                 ),
                 format!(
                     "The plugin's MIG strategy is not {ours}, or it has not seen the partitions: restart its pod, and see that \
@@ -205,32 +214,32 @@ impl Case<'_> {
         }
         let is_down = findings
             .iter()
-            .any(|one| one.cause == Cause::PluginNotRunning);
+            .any(|one| one.cause == FindingCause::PluginNotRunning);
         if !is_down {
-            findings.extend(self.mismatches.iter().find_map(unfit));
+            findings.extend(self.mismatches.iter().find_map(unhealthy_finding));
         }
     }
 
     /// The finding if everything checked is correct but the Node still differs.
-    fn not_reloaded(&self, pods: &Found<Vec<PluginPod>>) -> Finding {
-        let differs = listed(self.mismatches);
+    fn not_reloaded(&self, pods: &LookupResult<Vec<PluginPod>>) -> Finding {
+        let differs = join_mismatches(self.mismatches);
         // Contains no times, so that an unchanged finding has an unchanged text.
         let proof = match pods {
-            Found::There(pods) if self.is_labelled => {
-                let said = pods.iter().filter(|pod| pod.runs.is_some());
+            LookupResult::Present(pods) if self.is_labeled => {
+                let said = pods.iter().filter(|pod| pod.running_for.is_some());
                 let said: Vec<String> = said.map(|pod| format!("pod {} runs", pod.name)).collect();
                 format!(
-                    "The label {PLUGIN_CONFIG} is {}, {}, and the Node differs ({differs})",
+                    "The label {PLUGIN_CONFIG_LABEL} is {}, {}, and the Node differs ({differs})",
                     self.key.0,
                     said.join(", ")
                 )
             }
-            Found::There(_) | Found::Missing | Found::Unknown(_) => {
+            LookupResult::Present(_) | LookupResult::Missing | LookupResult::Unknown(_) => {
                 format!("The Node differs ({differs})")
             }
         };
         finding(
-            Cause::NotReloaded,
+            FindingCause::NotReloaded,
             proof,
             "Its plugin was not told, or cannot do it: delete the pod, and look at its log.",
         )
@@ -238,12 +247,12 @@ impl Case<'_> {
 }
 
 /// A resource that the Node has but offers less of: the difference is unhealthy.
-fn unfit(mismatch: &Mismatch) -> Option<Finding> {
+fn unhealthy_finding(mismatch: &Mismatch) -> Option<Finding> {
     let Mismatch {
         resource,
         wanted,
         offered,
-        there,
+        capacity: there,
     } = mismatch;
     let (cause, proof) = if *wanted == 0 || offered >= wanted || *there == 0 {
         return None;
@@ -251,11 +260,11 @@ fn unfit(mismatch: &Mismatch) -> Option<Finding> {
         let proof = format!(
             "The Node has {there} of {resource}, and none of them is healthy to the plugin"
         );
-        (Cause::NoneHealthy, proof)
+        (FindingCause::NoneHealthy, proof)
     } else if there >= wanted {
         let ill = there.saturating_sub(*offered);
         let proof = format!("{ill} of {there} of {resource} are not healthy to the plugin");
-        (Cause::SomeUnhealthy, proof)
+        (FindingCause::SomeUnhealthy, proof)
     } else {
         return None;
     };
@@ -266,12 +275,16 @@ fn unfit(mismatch: &Mismatch) -> Option<Finding> {
     ))
 }
 
-fn pods(found: &Found<Vec<PluginPod>>, plugins: &[Plugin], findings: &mut Vec<Finding>) {
+fn pods(
+    found: &LookupResult<Vec<PluginPod>>,
+    plugins: &[PluginDaemonSet],
+    findings: &mut Vec<Finding>,
+) {
     let pods = match found {
-        Found::There(pods) => pods.as_slice(),
-        Found::Missing => &[],
-        Found::Unknown(why) => {
-            findings.push(unseen("the plugin's pods on this node", why));
+        LookupResult::Present(pods) => pods.as_slice(),
+        LookupResult::Missing => &[],
+        LookupResult::Unknown(why) => {
+            findings.push(evidence_unavailable("the plugin's pods on this node", why));
             return;
         }
     };
@@ -280,26 +293,26 @@ fn pods(found: &Found<Vec<PluginPod>>, plugins: &[Plugin], findings: &mut Vec<Fi
     if pods.is_empty() && !plugins.is_empty() {
         let named: Vec<&str> = plugins.iter().map(|one| one.name.as_str()).collect();
         let proof = format!("No pod of DaemonSet {} is on this node", named.join(", "));
-        findings.push(finding(Cause::PluginNotRunning, proof, remedy));
+        findings.push(finding(FindingCause::PluginNotRunning, proof, remedy));
     }
     for pod in pods {
         let name = &pod.name;
-        let proof = match (&pod.trouble, pod.runs) {
+        let proof = match (&pod.trouble, pod.running_for) {
             (Some(trouble), _) => format!("Pod {name}: {trouble}"),
             (None, None) => format!("Pod {name} does not run yet"),
             (None, Some(_)) => continue,
         };
-        findings.push(finding(Cause::PluginNotRunning, proof, remedy));
+        findings.push(finding(FindingCause::PluginNotRunning, proof, remedy));
     }
     let givers: BTreeSet<&str> = pods
         .iter()
-        .filter(|pod| pod.runs.is_some())
-        .map(|pod| pod.plugin.as_str())
+        .filter(|pod| pod.running_for.is_some())
+        .map(|pod| pod.daemon_set.as_str())
         .collect();
     if givers.len() > 1 {
         let givers: Vec<&str> = givers.into_iter().collect();
         findings.push(finding(
-            Cause::ResourceOfAnother,
+            FindingCause::DuplicateResource,
             format!("Pods of {} both run on this node", givers.join(" and ")),
             "Stop one of them: the last to register with kubelet wins.",
         ));
@@ -307,23 +320,23 @@ fn pods(found: &Found<Vec<PluginPod>>, plugins: &[Plugin], findings: &mut Vec<Fi
 }
 
 /// The finding for a label owned by another writer.
-pub fn label_of_another(value: &str, owner: &str) -> Finding {
+pub fn foreign_label(value: &str, owner: &str) -> Finding {
     finding(
-        Cause::LabelOfAnother,
-        format!("The label {PLUGIN_CONFIG} says {value}, and {owner} writes it"),
+        FindingCause::ForeignLabel,
+        format!("The label {PLUGIN_CONFIG_LABEL} says {value}, and {owner} writes it"),
         format!(
-            "It is left alone; take it away (kubectl label node NODE {PLUGIN_CONFIG}-) to have it as the layout says."
+            "It is left alone; take it away (kubectl label node NODE {PLUGIN_CONFIG_LABEL}-) to have it as the layout says."
         ),
     )
 }
 
 /// The finding for a Node without NVIDIA's device plugin.
-pub fn nobody_gives_out() -> Finding {
+pub fn no_device_plugin() -> Finding {
     finding(
-        Cause::NobodyGivesOut,
+        FindingCause::NoDevicePlugin,
         format!(
-            "The Node has neither {}=true nor {PLUGIN_CONFIG}, and offers no nvidia.com/gpu",
-            crate::domain::node::operands::PLUGIN
+            "The Node has neither {}=true nor {PLUGIN_CONFIG_LABEL}, and offers no nvidia.com/gpu",
+            crate::domain::node::operands::PLUGIN_LABEL
         ),
         "Install NVIDIA's device plugin, or use --sharing embedded.",
     )
@@ -335,20 +348,20 @@ pub fn said(findings: &[Finding]) -> String {
     all.join(" ")
 }
 
-fn listed(mismatches: &[Mismatch]) -> String {
+fn join_mismatches(mismatches: &[Mismatch]) -> String {
     let all: Vec<String> = mismatches.iter().map(ToString::to_string).collect();
     all.join("; ")
 }
 
-fn unseen(what: &str, why: &str) -> Finding {
+fn evidence_unavailable(what: &str, why: &str) -> Finding {
     finding(
-        Cause::Unseen,
+        FindingCause::EvidenceUnavailable,
         format!("Not looked at: {what}: {why}"),
         "docs/permissions.md says which rights that takes.",
     )
 }
 
-fn finding(cause: Cause, proof: String, remedy: impl Into<String>) -> Finding {
+fn finding(cause: FindingCause, proof: String, remedy: impl Into<String>) -> Finding {
     Finding {
         cause,
         proof,

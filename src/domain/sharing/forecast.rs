@@ -6,14 +6,14 @@ use crate::domain::inventory::{
     ComputeInstance, Device, GpuInstance, Inventory, MigMode, MigState,
 };
 use crate::domain::layout::{MigTarget, Targets};
-use crate::domain::plan::{Change, NodePlan, PlannedInstance, Verdict};
+use crate::domain::plan::{DeviceChange, NodePlan, PlannedInstance, Verdict};
 
 /// Prefix of the placeholder UUIDs of partitions that do not exist yet. No driver assigns such UUIDs.
-const UNMADE: &str = "MIG-00000000-0000-0000-0000-";
+const PLACEHOLDER_UUID_PREFIX: &str = "MIG-00000000-0000-0000-0000-";
 
 /// The number of a planned partition, from its placeholder UUID.
-pub fn unmade(uuid: &str) -> Option<u64> {
-    let number = uuid.strip_prefix(UNMADE)?;
+pub fn placeholder_number(uuid: &str) -> Option<u64> {
+    let number = uuid.strip_prefix(PLACEHOLDER_UUID_PREFIX)?;
     u64::from_str_radix(number, 16).ok()
 }
 
@@ -29,13 +29,13 @@ pub fn forecast(inventory: &Inventory, targets: &Targets, plan: &NodePlan) -> In
         let mig = target.and_then(|target| target.mig.as_ref());
         if let (Some(device), Some(mig), Verdict::Change(change)) = (device, mig, &planned.verdict)
         {
-            carried_out(device, mig, change, &mut made);
+            apply_change(device, mig, change, &mut made);
         }
     }
     after
 }
 
-fn carried_out(device: &mut Device, target: &MigTarget, change: &Change, number: &mut u64) {
+fn apply_change(device: &mut Device, target: &MigTarget, change: &DeviceChange, number: &mut u64) {
     let crate::domain::inventory::Mig::Capable(state) = &mut device.mig else {
         return;
     };
@@ -106,7 +106,7 @@ fn compute(
             ..whole
         }
     });
-    let uuid = format!("{UNMADE}{number:012x}");
+    let uuid = format!("{PLACEHOLDER_UUID_PREFIX}{number:012x}");
     ComputeInstance {
         id,
         profile_id: listed.map_or_else(|| slices.saturating_sub(1), |listed| listed.id),

@@ -2,7 +2,7 @@
 //! It only reports.
 //!
 //! * A container is over its share when it uses more than the fair share of all its replicas, and within it again
-//!   below `WITHIN` percent. The hysteresis makes fluctuation around the limit a single event.
+//!   below `WITHIN_SHARE_PERCENT` percent. The hysteresis makes fluctuation around the limit a single event.
 //! * A shared unit is nearly exhausted when less than 5 % or 1 GiB of its memory is free, whichever is less. A CUDA
 //!   context and its first libraries take about 1 GiB, so below it no program can start; for a small partition 1 GiB
 //!   would be too much, so there the 5 % applies. The condition ends when twice that is free.
@@ -16,29 +16,29 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use self::slope::Slope;
+use self::slope::GrowthRate;
 use super::usage::{DeviceUsage, MemoryUse, Tenant, UnitUsage, Usage};
-use crate::domain::node::budget::{Budget, shorten};
+use crate::domain::node::rate_limit::{EventRateLimit, truncate_message};
 use crate::domain::quantity::Mebibytes;
 use crate::domain::reason::Reason;
 
 /// Percentage of its share below which a container is within it again.
-const WITHIN: u64 = 95;
+const WITHIN_SHARE_PERCENT: u64 = 95;
 /// Minimum interval between two identical alarms.
-const SAME_AGAIN: Duration = Duration::from_mins(5);
+const ALARM_REPEAT_INTERVAL: Duration = Duration::from_mins(5);
 
 /// The state of earlier checks, for the tenants and units that still exist.
 #[derive(Debug, Clone, Default)]
 pub struct Guard {
-    over: BTreeSet<Who>,
+    over: BTreeSet<TenantKey>,
     /// UUIDs of units that are nearly exhausted.
-    full: BTreeSet<String>,
-    slopes: BTreeMap<String, Slope>,
+    nearly_exhausted: BTreeSet<String>,
+    slopes: BTreeMap<String, GrowthRate>,
     /// Conditions that were reported and whose end was not reported yet.
-    said: BTreeSet<Subject>,
+    reported: BTreeSet<Condition>,
     /// Time of each recent alarm, until it may be repeated.
-    told: BTreeMap<(Reason, Subject), Duration>,
-    budget: Budget,
+    last_alarms: BTreeMap<(Reason, Condition), Duration>,
+    budget: EventRateLimit,
 }
 
 /// A pod that an alarm concerns.
@@ -64,7 +64,7 @@ pub struct Alarm {
 }
 
 /// A container on a unit.
-type Who = (
+type TenantKey = (
     String,
     Option<String>,
     Option<String>,
@@ -74,16 +74,16 @@ type Who = (
 
 /// The condition that an alarm reports.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Subject {
+enum Condition {
     /// A container is over its share.
-    Share(Who),
+    OverShare(TenantKey),
     /// The units that share this memory are nearly exhausted; the UUID of the first.
-    Room(String),
+    NearlyExhausted(String),
 }
 
 /// A condition that has begun or ended since it was reported.
-struct News {
-    subject: Subject,
+struct ConditionChange {
+    subject: Condition,
     is_so: bool,
     /// The alarm; `None` if the change is not reported.
     alarm: Option<Alarm>,
@@ -92,7 +92,7 @@ struct News {
 impl Guard {
     /// Marks tenants over their share, estimates how long memory lasts, and returns new alarms. `now` is the time
     /// since the program started.
-    pub fn look(&mut self, now: Duration, usage: &mut Usage) -> Vec<Alarm> {
+    pub fn check(&mut self, now: Duration, usage: &mut Usage) -> Vec<Alarm> {
         let mut news = Vec::new();
         let mut over = BTreeSet::new();
         let mut full = BTreeSet::new();
@@ -106,64 +106,69 @@ impl Guard {
                 } else {
                     place(&name, unit)
                 };
-                news.extend(self.shares(&place, unit, &mut over));
+                news.extend(self.check_shares(&place, unit, &mut over));
                 let mut slope = self.slopes.remove(&unit.uuid).unwrap_or_default();
                 if let Some(memory) = unit.memory {
                     slope.add(now, memory.used);
-                    unit.exhausted_in = slope.lasts(memory.free());
+                    unit.exhausted_in = slope.seconds_until_exhausted(memory.free());
                 }
                 slopes.insert(unit.uuid.clone(), slope);
             }
-            news.extend(self.rooms(device, &mut full));
+            news.extend(self.check_memories(device, &mut full));
         }
-        (self.over, self.full, self.slopes) = (over, full, slopes);
-        self.afford(now, news)
+        (self.over, self.nearly_exhausted, self.slopes) = (over, full, slopes);
+        self.limit_alarms(now, news)
     }
 
     /// Applies the marks of the last check if there is no new reading.
-    pub fn mark(&self, usage: &mut Usage) {
+    pub fn apply_marks(&self, usage: &mut Usage) {
         for unit in usage.devices.iter_mut().flat_map(|one| &mut one.units) {
-            unit.is_nearly_exhausted = self.full.contains(&unit.uuid);
+            unit.is_nearly_exhausted = self.nearly_exhausted.contains(&unit.uuid);
             for tenant in &mut unit.tenants {
-                tenant.is_over = self.over.contains(&who(&unit.uuid, tenant));
+                tenant.is_over_share = self.over.contains(&tenant_key(&unit.uuid, tenant));
             }
         }
     }
 
     /// Marks tenants over their share and returns changes since the last report. A tenant with unknown usage retains
     /// its mark.
-    fn shares(&self, place: &str, unit: &mut UnitUsage, over: &mut BTreeSet<Who>) -> Vec<News> {
+    fn check_shares(
+        &self,
+        place: &str,
+        unit: &mut UnitUsage,
+        over: &mut BTreeSet<TenantKey>,
+    ) -> Vec<ConditionChange> {
         let mut news = Vec::new();
         let Some(share) = unit.fair_share else {
             return news;
         };
         let (uuid, replicas) = (unit.uuid.clone(), unit.replicas.unwrap_or(1));
         for tenant in &mut unit.tenants {
-            let who = who(&uuid, tenant);
+            let who = tenant_key(&uuid, tenant);
             let was = self.over.contains(&who);
-            tenant.is_over = was;
+            tenant.is_over_share = was;
             let known = tenant.memory.filter(|_| !tenant.ids.is_empty());
             if let Some(used) = known {
                 let share = share_of(tenant, share);
-                let hundredths = if was { WITHIN } else { 100 };
-                tenant.is_over = used.get() > share.get().saturating_mul(hundredths) / 100;
-                let subject = Subject::Share(who.clone());
-                if tenant.is_over != self.said.contains(&subject) {
+                let hundredths = if was { WITHIN_SHARE_PERCENT } else { 100 };
+                tenant.is_over_share = used.get() > share.get().saturating_mul(hundredths) / 100;
+                let subject = Condition::OverShare(who.clone());
+                if tenant.is_over_share != self.reported.contains(&subject) {
                     let message = format!(
                         "{} uses {} of {} shared by {replicas}; fair share {} ({place})",
                         container(tenant),
                         gib(used),
-                        size(unit.memory, unit.partition.is_some()),
+                        describe_size(unit.memory, unit.partition.is_some()),
                         gib(share)
                     );
-                    news.push(News {
+                    news.push(ConditionChange {
                         subject,
-                        is_so: tenant.is_over,
+                        is_so: tenant.is_over_share,
                         alarm: Some(share_alarm(tenant, message)),
                     });
                 }
             }
-            if tenant.is_over {
+            if tenant.is_over_share {
                 over.insert(who);
             }
         }
@@ -171,20 +176,26 @@ impl Guard {
     }
 
     /// Marks nearly exhausted units and returns changes since the last report, one for each memory.
-    fn rooms(&self, device: &mut DeviceUsage, full: &mut BTreeSet<String>) -> Vec<News> {
+    fn check_memories(
+        &self,
+        device: &mut DeviceUsage,
+        full: &mut BTreeSet<String>,
+    ) -> Vec<ConditionChange> {
         let mut news = Vec::new();
         let instance = |unit: &UnitUsage| unit.partition.map(|(gi, _)| gi);
         let all: BTreeSet<Option<u32>> = device.units.iter().map(instance).collect();
         for one in all {
             let units = device.units.iter().filter(|unit| instance(unit) == one);
             let units: Vec<&UnitUsage> = units.collect();
-            let was = units.iter().any(|unit| self.full.contains(&unit.uuid));
-            let is_so = is_full(&units, was);
+            let was = units
+                .iter()
+                .any(|unit| self.nearly_exhausted.contains(&unit.uuid));
+            let is_so = is_nearly_exhausted(&units, was);
             let first = units.iter().map(|unit| &unit.uuid).min();
-            let subject = Subject::Room(first.cloned().unwrap_or_default());
-            if is_so != self.said.contains(&subject) {
+            let subject = Condition::NearlyExhausted(first.cloned().unwrap_or_default());
+            if is_so != self.reported.contains(&subject) {
                 let alarm = alarm(&device.name, &units).filter(|_| is_so);
-                news.push(News {
+                news.push(ConditionChange {
                     subject,
                     is_so,
                     alarm,
@@ -203,35 +214,35 @@ impl Guard {
 
     /// Limits the alarms by repetition and by the event budget. A suppressed alarm is reported later if its condition
     /// persists.
-    fn afford(&mut self, now: Duration, news: Vec<News>) -> Vec<Alarm> {
-        self.told
-            .retain(|_, at| now.saturating_sub(*at) < SAME_AGAIN);
-        let room = self.budget.room(now);
+    fn limit_alarms(&mut self, now: Duration, news: Vec<ConditionChange>) -> Vec<Alarm> {
+        self.last_alarms
+            .retain(|_, at| now.saturating_sub(*at) < ALARM_REPEAT_INTERVAL);
+        let room = self.budget.available(now);
         let mut told = Vec::new();
         let mut waiting = BTreeSet::new();
         for one in news {
             if let Some(mut alarm) = one.alarm {
                 let key = (alarm.reason, one.subject.clone());
-                if told.len() >= room || self.told.contains_key(&key) {
+                if told.len() >= room || self.last_alarms.contains_key(&key) {
                     waiting.insert(one.subject);
                     continue;
                 }
-                self.told.insert(key, now);
-                shorten(&mut alarm.message);
+                self.last_alarms.insert(key, now);
+                truncate_message(&mut alarm.message);
                 told.push(alarm);
             }
             if one.is_so {
-                self.said.insert(one.subject);
+                self.reported.insert(one.subject);
             } else {
-                self.said.remove(&one.subject);
+                self.reported.remove(&one.subject);
             }
         }
         // Drop conditions whose tenant or unit is gone.
-        let (over, full) = (&self.over, &self.full);
-        self.said.retain(|subject| match subject {
+        let (over, full) = (&self.over, &self.nearly_exhausted);
+        self.reported.retain(|subject| match subject {
             _ if waiting.contains(subject) => true,
-            Subject::Share(who) => over.contains(who),
-            Subject::Room(uuid) => full.contains(uuid),
+            Condition::OverShare(who) => over.contains(who),
+            Condition::NearlyExhausted(uuid) => full.contains(uuid),
         });
         self.budget.spend(told.len());
         told
@@ -246,7 +257,7 @@ fn share_of(tenant: &Tenant, share: Mebibytes) -> Mebibytes {
 
 fn share_alarm(tenant: &Tenant, message: String) -> Alarm {
     Alarm {
-        reason: if tenant.is_over {
+        reason: if tenant.is_over_share {
             Reason::MemoryOverShare
         } else {
             Reason::MemoryWithinShare
@@ -257,17 +268,18 @@ fn share_alarm(tenant: &Tenant, message: String) -> Alarm {
 }
 
 /// Total number of replicas of these units, which share their memory.
-fn sharers(units: &[&UnitUsage]) -> u32 {
+fn replica_count(units: &[&UnitUsage]) -> u32 {
     let each = units.iter().map(|unit| unit.replicas.unwrap_or(1));
     each.fold(0, u32::saturating_add)
 }
 
-fn is_full(units: &[&UnitUsage], was: bool) -> bool {
+fn is_nearly_exhausted(units: &[&UnitUsage], was: bool) -> bool {
     let Some(memory) = units.iter().find_map(|unit| unit.memory) else {
         return was;
     };
     let times = if was { 2 } else { 1 };
-    sharers(units) > 1 && memory.free().get() < line(memory).saturating_mul(times)
+    replica_count(units) > 1
+        && memory.free().get() < low_memory_threshold(memory).saturating_mul(times)
 }
 
 /// One alarm for a shared memory that became nearly exhausted. It names all tenants, the largest first.
@@ -309,7 +321,7 @@ fn alarm(device: &str, units: &[&UnitUsage]) -> Option<Alarm> {
             "{} of {} are left of {place}, shared by {}: {}{}",
             gib(memory.free()),
             gib(memory.total),
-            sharers(units),
+            replica_count(units),
             all.join(", "),
             rest.unwrap_or_default()
         ),
@@ -317,7 +329,7 @@ fn alarm(device: &str, units: &[&UnitUsage]) -> Option<Alarm> {
 }
 
 /// Free memory below which a shared unit is nearly exhausted, in MiB.
-fn line(memory: MemoryUse) -> u64 {
+fn low_memory_threshold(memory: MemoryUse) -> u64 {
     (memory.total.get() / 20).min(1024)
 }
 
@@ -331,7 +343,7 @@ fn place(device: &str, unit: &UnitUsage) -> String {
     }
 }
 
-fn who(uuid: &str, tenant: &Tenant) -> Who {
+fn tenant_key(uuid: &str, tenant: &Tenant) -> TenantKey {
     (
         uuid.to_owned(),
         tenant.namespace.clone(),
@@ -379,7 +391,7 @@ fn gib(memory: Mebibytes) -> String {
 }
 
 /// Size of the shared unit, with its article: `an 80 GiB GPU`.
-fn size(memory: Option<MemoryUse>, is_partition: bool) -> String {
+fn describe_size(memory: Option<MemoryUse>, is_partition: bool) -> String {
     let kind = if is_partition { "partition" } else { "GPU" };
     let Some(memory) = memory else {
         return format!("a {kind}");

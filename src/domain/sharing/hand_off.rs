@@ -5,7 +5,7 @@
 //! else is rejected here, so that no configuration is reported as applied that cannot be. Source: NVIDIA
 //! k8s-device-plugin v0.20.0, `api/config/v1`: `rename` and `devices` of a resource are parsed and ignored.
 
-pub mod course;
+pub mod rollout;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use super::offer::{Offer, Offers, Unit};
 use super::resource::ResourceName;
 use crate::domain::id::PciAddress;
 use crate::domain::labels::MigStrategy;
-use crate::domain::layout::{SliceLength, Targets};
+use crate::domain::layout::{Targets, TimeSlice};
 use crate::domain::profile::ProfileName;
 
 /// Sharing configuration of NVIDIA's plugin.
@@ -28,12 +28,12 @@ pub struct PluginConfig {
     /// True if a container that requests more than one is rejected.
     pub fail_requests_greater_than_one: bool,
     /// The shared resources, ordered by name, each once; empty if nothing is shared.
-    pub resources: Vec<Replicated>,
+    pub resources: Vec<ReplicatedResource>,
 }
 
 /// A shared resource.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Replicated {
+pub struct ReplicatedResource {
     /// Its name before renaming.
     pub name: ResourceName,
     /// Replicas of each unit; at least two.
@@ -42,7 +42,7 @@ pub struct Replicated {
 
 /// Error when NVIDIA's plugin cannot be configured as requested.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum CannotExpress {
+pub enum HandOffError {
     /// Units of one resource have different numbers of replicas.
     #[error(
         "NVIDIA's device plugin shares all of {resource} alike, and here {one} is shared by {by} and {other} by {by_other}"
@@ -121,63 +121,63 @@ pub enum CannotExpress {
         /// The device.
         pci: PciAddress,
         /// The requested length.
-        length: SliceLength,
+        length: TimeSlice,
     },
 }
 
 /// Checks that no shared device has a time slice length, which is not part of the offers.
-pub fn has_no_lengths(targets: &Targets) -> Result<(), CannotExpress> {
+pub fn check_no_slice_length(targets: &Targets) -> Result<(), HandOffError> {
     let mut all = targets.devices.iter();
     let found = all.find_map(|target| {
         let sharing = target.time_slicing.as_ref()?;
-        let length = sharing.slice.filter(|_| sharing.shares_anything())?;
+        let length = sharing.slice.filter(|_| sharing.is_sharing())?;
         Some((target.pci, length))
     });
     match found {
-        Some((pci, length)) => Err(CannotExpress::Length { pci, length }),
+        Some((pci, length)) => Err(HandOffError::Length { pci, length }),
         None => Ok(()),
     }
 }
 
 /// Returns the plugin configuration that produces `offers`.
-pub fn render(offers: &Offers, strategy: MigStrategy) -> Result<PluginConfig, CannotExpress> {
+pub fn render(offers: &Offers, strategy: MigStrategy) -> Result<PluginConfig, HandOffError> {
     if strategy == MigStrategy::Single {
-        are_alike(offers)?;
+        check_uniform(offers)?;
     }
     let mut by_name: BTreeMap<ResourceName, Vec<(&Offer, &Unit)>> = BTreeMap::new();
     for (offer, unit) in offers.units() {
         let name = plain_name(unit, strategy);
         by_name.entry(name).or_default().push((offer, unit));
     }
-    let mut shared = Shared::default();
+    let mut shared = SharedResources::default();
     for (name, units) in by_name {
         if let Some(replicas) = replicas(&name, &units)? {
             for (offer, _) in &units {
-                shared.put(&name, offer)?;
+                shared.add(&name, offer)?;
             }
-            shared.resources.push(Replicated { name, replicas });
+            shared.resources.push(ReplicatedResource { name, replicas });
         }
     }
     shared.finish(strategy)
 }
 
 #[derive(Default)]
-struct Shared {
-    resources: Vec<Replicated>,
+struct SharedResources {
+    resources: Vec<ReplicatedResource>,
     renamed: BTreeSet<ResourceName>,
     kept: BTreeSet<ResourceName>,
     strict: BTreeSet<ResourceName>,
     lax: BTreeSet<ResourceName>,
 }
 
-impl Shared {
-    fn put(&mut self, name: &ResourceName, offer: &Offer) -> Result<(), CannotExpress> {
+impl SharedResources {
+    fn add(&mut self, name: &ResourceName, offer: &Offer) -> Result<(), HandOffError> {
         let called = if offer.name == *name {
             &mut self.kept
         } else if offer.name == name.shared() {
             &mut self.renamed
         } else {
-            return Err(CannotExpress::Renamed {
+            return Err(HandOffError::Renamed {
                 resource: name.clone(),
                 wanted: offer.name.clone(),
             });
@@ -192,17 +192,17 @@ impl Shared {
         Ok(())
     }
 
-    fn finish(self, strategy: MigStrategy) -> Result<PluginConfig, CannotExpress> {
+    fn finish(self, strategy: MigStrategy) -> Result<PluginConfig, HandOffError> {
         let (renamed, kept) = (self.renamed.first(), self.kept.first());
         if let Some((renamed, kept)) = renamed.zip(kept) {
-            return Err(CannotExpress::SomeRenamed {
+            return Err(HandOffError::SomeRenamed {
                 renamed: renamed.clone(),
                 kept: kept.clone(),
             });
         }
         let (strict, lax) = (self.strict.first(), self.lax.first());
         if let Some((strict, lax)) = strict.zip(lax) {
-            return Err(CannotExpress::SomeFail {
+            return Err(HandOffError::SomeFail {
                 strict: strict.clone(),
                 lax: lax.clone(),
             });
@@ -225,13 +225,13 @@ fn plain_name(unit: &Unit, strategy: MigStrategy) -> ResourceName {
 }
 
 /// Number of replicas of each of these units; `None` if they are not shared.
-fn replicas(name: &ResourceName, units: &[(&Offer, &Unit)]) -> Result<Option<u32>, CannotExpress> {
+fn replicas(name: &ResourceName, units: &[(&Offer, &Unit)]) -> Result<Option<u32>, HandOffError> {
     let mut shared: Option<(PciAddress, u32)> = None;
     let mut whole: Option<PciAddress> = None;
     for (offer, unit) in units {
         match (unit.replicas, shared) {
             (None, _) if offer.name != *name => {
-                return Err(CannotExpress::Renamed {
+                return Err(HandOffError::Renamed {
                     resource: name.clone(),
                     wanted: offer.name.clone(),
                 });
@@ -239,7 +239,7 @@ fn replicas(name: &ResourceName, units: &[(&Offer, &Unit)]) -> Result<Option<u32
             (None, _) => whole = whole.or(Some(unit.pci)),
             (Some(by), None) => shared = Some((unit.pci, by)),
             (Some(by_other), Some((one, by))) if by != by_other => {
-                return Err(CannotExpress::Replicas {
+                return Err(HandOffError::Replicas {
                     resource: name.clone(),
                     one,
                     by,
@@ -251,7 +251,7 @@ fn replicas(name: &ResourceName, units: &[(&Offer, &Unit)]) -> Result<Option<u32
         }
     }
     match (shared, whole) {
-        (Some((shared, _)), Some(whole)) => Err(CannotExpress::SomeShared {
+        (Some((shared, _)), Some(whole)) => Err(HandOffError::SomeShared {
             resource: name.clone(),
             shared,
             whole,
@@ -262,7 +262,7 @@ fn replicas(name: &ResourceName, units: &[(&Offer, &Unit)]) -> Result<Option<u32
 
 /// Checks that all units are of one kind. Source: NVIDIA k8s-device-plugin, `internal/rm`: with `single` it offers
 /// nothing if GPUs are partitioned differently.
-fn are_alike(offers: &Offers) -> Result<(), CannotExpress> {
+fn check_uniform(offers: &Offers) -> Result<(), HandOffError> {
     let kinds: BTreeSet<Option<&ProfileName>> = offers
         .units()
         .map(|(_, unit)| unit.partition.as_ref().map(|one| &one.profile))
@@ -271,7 +271,7 @@ fn are_alike(offers: &Offers) -> Result<(), CannotExpress> {
         kind.map_or_else(|| "whole GPUs".to_owned(), ToString::to_string)
     };
     match (kinds.first(), kinds.last()) {
-        (Some(one), Some(other)) if one != other => Err(CannotExpress::Unlike {
+        (Some(one), Some(other)) if one != other => Err(HandOffError::Unlike {
             one: said(*one),
             other: said(*other),
         }),

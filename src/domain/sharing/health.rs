@@ -12,7 +12,7 @@
 //! intermittent fault does not make it healthy each time. If a fault returns soon after it ended, that time doubles,
 //! up to an hour. Reading the inventory is the probe: no fault ends without a successful reading.
 
-mod patient;
+mod device_health;
 mod xid;
 
 #[cfg(test)]
@@ -21,9 +21,9 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use xid::{Class, Ignored, IgnoredError, Table, Xid};
+pub use xid::{IgnoredXids, IgnoredXidsError, Xid, XidClass, XidTable};
 
-use self::patient::{FORGET, Patient, Sight};
+use self::device_health::{DeviceHealth, DeviceObservation, RECURRENCE_WINDOW};
 use super::offer::Unit;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Inventory, NvmlState, Vendor};
@@ -34,10 +34,10 @@ use crate::domain::inventory::{Inventory, NvmlState, Vendor};
 /// tens of seconds during a reset or repartitioning. So health is unchanged at first, or one slow call would prevent
 /// pods from starting. But a driver that hangs permanently also hangs each starting container, so new pods are better
 /// kept away.
-const HOLD: Duration = Duration::from_mins(2);
+const DRIVER_SILENCE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Maximum number of absent devices to remember. Present devices are always remembered.
-const REMEMBERED: usize = 256;
+const MAX_ABSENT_DEVICES: usize = 256;
 
 /// Health of a unit.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -61,23 +61,23 @@ impl Health {
 
 /// Health of a node's devices. Times are relative to the start of the program.
 #[derive(Debug, Default)]
-pub struct Monitor {
-    table: Table,
-    patients: BTreeMap<PciAddress, Patient>,
-    silence: Option<Silence>,
+pub struct HealthMonitor {
+    table: XidTable,
+    patients: BTreeMap<PciAddress, DeviceHealth>,
+    silence: Option<DriverSilence>,
 }
 
 /// A period in which no device can be read.
 #[derive(Debug, Clone, Copy)]
-struct Silence {
+struct DriverSilence {
     since: Duration,
     /// The last attempt to read in this period.
     until: Duration,
 }
 
-impl Monitor {
+impl HealthMonitor {
     /// Creates a monitor that classifies errors by `table`.
-    pub fn new(table: Table) -> Self {
+    pub fn new(table: XidTable) -> Self {
         Self {
             table,
             ..Self::default()
@@ -85,7 +85,7 @@ impl Monitor {
     }
 
     /// Records errors reported by devices, without an inventory. This ends no fault.
-    pub fn hear(&mut self, now: Duration, xids: &[Xid]) {
+    pub fn record_errors(&mut self, now: Duration, xids: &[Xid]) {
         for xid in xids {
             // Ignore reports of unknown devices.
             if let Some(patient) = self.patients.get_mut(&xid.pci) {
@@ -95,32 +95,35 @@ impl Monitor {
     }
 
     /// Records an inventory, and the errors reported since the last one.
-    pub fn see(&mut self, now: Duration, inventory: &Inventory, xids: &[Xid]) {
+    pub fn record_inventory(&mut self, now: Duration, inventory: &Inventory, xids: &[Xid]) {
         let ours = inventory.devices.iter();
         let ours = ours.filter(|device| device.vendor == Vendor::Nvidia);
         for device in ours.clone() {
             self.patients.entry(device.pci).or_default();
         }
-        self.hear(now, xids);
+        self.record_errors(now, xids);
         let driver = match &inventory.nvml {
-            NvmlState::Loading => return self.hear_nothing(now, "it is being started"),
+            NvmlState::Loading => return self.record_silence(now, "it is being started"),
             NvmlState::Stalled { call, .. } => {
-                return self.hear_nothing(now, &format!("{call} does not return"));
+                return self.record_silence(now, &format!("{call} does not return"));
             }
             NvmlState::Absent { reason } | NvmlState::Lost { reason } => Some(reason.as_str()),
             NvmlState::Ready(_) => None,
         };
         self.silence = None;
-        let mut devices: BTreeMap<PciAddress, Sight<'_>> = BTreeMap::new();
+        let mut devices: BTreeMap<PciAddress, DeviceObservation<'_>> = BTreeMap::new();
         for device in ours {
-            let sight = driver.map_or(Sight::Device(device), Sight::NoDriver);
+            let sight = driver.map_or(
+                DeviceObservation::Device(device),
+                DeviceObservation::NoDriver,
+            );
             devices.insert(device.pci, sight);
         }
         for (pci, patient) in &mut self.patients {
-            let sight = devices.remove(pci).unwrap_or(Sight::Gone);
-            patient.look(now, sight);
+            let sight = devices.remove(pci).unwrap_or(DeviceObservation::Gone);
+            patient.observe(now, sight);
         }
-        self.forget(now);
+        self.evict_absent(now);
     }
 
     /// The health of `unit`.
@@ -139,33 +142,39 @@ impl Monitor {
     /// Time of the next change that happens without an event, at which a reading is due; `None` if there is none.
     pub fn again(&self) -> Option<Duration> {
         if let Some(silence) = self.silence {
-            let end = silence.since.saturating_add(HOLD);
+            let end = silence.since.saturating_add(DRIVER_SILENCE_TIMEOUT);
             return (end > silence.until).then_some(end);
         }
-        self.patients.values().filter_map(Patient::due).min()
+        self.patients
+            .values()
+            .filter_map(DeviceHealth::next_end)
+            .min()
     }
 
-    fn hear_nothing(&mut self, now: Duration, why: &str) {
+    fn record_silence(&mut self, now: Duration, why: &str) {
         let since = self.silence.map_or(now, |silence| silence.since);
-        self.silence = Some(Silence { since, until: now });
-        if now.saturating_sub(since) >= HOLD {
+        self.silence = Some(DriverSilence { since, until: now });
+        if now.saturating_sub(since) >= DRIVER_SILENCE_TIMEOUT {
             for patient in self.patients.values_mut() {
-                patient.look(now, Sight::Silent(why));
+                patient.observe(now, DeviceObservation::Silent(why));
             }
         }
     }
 
     /// Forgets devices that are permanently gone, and the longest absent ones beyond the limit.
-    fn forget(&mut self, now: Duration) {
-        self.patients
-            .retain(|_, patient| patient.gone_for(now).is_none_or(|time| time < FORGET));
+    fn evict_absent(&mut self, now: Duration) {
+        self.patients.retain(|_, patient| {
+            patient
+                .gone_for(now)
+                .is_none_or(|time| time < RECURRENCE_WINDOW)
+        });
         let mut gone: Vec<(Duration, PciAddress)> = self
             .patients
             .iter()
             .filter_map(|(pci, patient)| Some((patient.gone_for(now)?, *pci)))
             .collect();
         gone.sort_unstable();
-        let excess = gone.len().saturating_sub(REMEMBERED);
+        let excess = gone.len().saturating_sub(MAX_ABSENT_DEVICES);
         for (_, pci) in gone.into_iter().rev().take(excess) {
             self.patients.remove(&pci);
         }

@@ -10,7 +10,7 @@
 //!
 //! * A process belongs to the unit that the driver reports for it: GPU and compute instance, or the whole device.
 //! * Its control group contains the UID of its pod, while kubelet's list contains names. Kubelet's checkpoint maps
-//!   one to the other. If the checkpoint cannot be read, a UID with a single possible pod is assigned to it (`kin`).
+//!   one to the other. If the checkpoint cannot be read, a UID with a single possible pod is assigned to it (`attribution`).
 //! * It belongs to the container of its pod that holds an id of that unit. If several containers of the pod do, they
 //!   cannot be distinguished: the tenant is the pod, with all their ids. If none does, the process is a tenant with
 //!   the known identity: its UID and its container's id.
@@ -24,100 +24,105 @@
 //!   read a moment later, use more than the device reported, their sum counts: usage is never less than that of the
 //!   tenants.
 
-mod kin;
-mod sight;
-mod spot;
+mod attribution;
+mod site;
+mod visibility;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use self::kin::{Kin, Origin};
-use self::kin::{Names, identify};
-use self::sight::{is_told, may_have_more, unasked, unseen};
-use self::spot::{Spot, by_uuid, pod, spots, uuid_of};
+pub use self::attribution::{PodAttribution, ProcessOrigin};
+use self::attribution::{PodNames, identify};
+use self::site::{AllocationSite, by_uuid, pod, sites, uuid_of};
+use self::visibility::{is_usage_known, pods_with_unattributed, report_hidden, report_uninspected};
 use super::offer::Offers;
 use super::resource::ShareId;
 use super::usage::{DeviceUsage, Percent, Tenant, UnitUsage, Usage};
-use crate::domain::holder::PodDevice;
+use crate::domain::holder::DeviceAllocation;
 use crate::domain::quantity::Mebibytes;
 use crate::domain::reading::Reading;
 
 /// Data of a node at one moment.
 #[derive(Debug, Clone, Copy)]
-pub struct Scene<'a> {
+pub struct UsageInput<'a> {
     /// Readings of the driver.
     pub readings: &'a [Reading],
     /// The offered resources.
     pub offers: &'a Offers,
     /// Allocations of containers.
-    pub given: &'a [Given],
+    pub given: &'a [Allocation],
     /// True if the allocations are current. With older ones, no UID is assigned by elimination: other pods may have
     /// started since.
     pub is_current: bool,
     /// The pod of each process.
-    pub kin: &'a Kin,
+    pub kin: &'a PodAttribution,
 }
 
 /// An allocation of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Given {
+pub struct Allocation {
     /// The allocation in kubelet's list.
-    pub device: PodDevice,
+    pub device: DeviceAllocation,
     /// UID of the pod, if known.
     pub uid: Option<String>,
 }
 
 /// Maximum number of lines about missing data.
-const MOST_MISSING: usize = 16;
+const MAX_MISSING_LINES: usize = 16;
 
 /// Identity of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
+enum TenantKey {
     /// A holder of the unit, by its index.
     Holder(usize),
     /// A container of a pod that does not hold the unit, or whose allocations are unknown.
-    Stranger {
+    Unallocated {
         uid: String,
         container: Option<String>,
     },
     /// A process outside any pod.
-    Alone(u32),
+    NonPodProcess(u32),
 }
 
 /// Returns the usage by pod.
-pub fn join(scene: &Scene<'_>) -> Usage {
+pub fn join(scene: &UsageInput<'_>) -> Usage {
     let mut missing = Vec::new();
     let given = by_uuid(scene.given);
     let readings = scene.readings.iter();
-    let spots: Vec<Vec<Spot<'_>>> = readings.map(|reading| spots(reading, &given)).collect();
+    let spots: Vec<Vec<AllocationSite<'_>>> =
+        readings.map(|reading| sites(reading, &given)).collect();
     let names = identify(scene, &spots);
-    unplaced(scene, &spots, &mut missing);
+    report_unknown_allocations(scene, &spots, &mut missing);
     let both = scene.readings.iter().zip(&spots);
     for (reading, spots) in both.clone() {
-        lacking(reading, &mut missing);
-        missing.extend(unasked(reading, spots, scene.kin));
+        report_missing_data(reading, &mut missing);
+        missing.extend(report_uninspected(reading, spots, scene.kin));
     }
-    missing.extend(unseen(both, scene.kin));
+    missing.extend(report_hidden(both, scene.kin));
     let both = scene.readings.iter().zip(spots);
     let mut devices: Vec<DeviceUsage> = both
         .map(|(reading, spots)| device(reading, spots, scene, &names))
         .collect();
     devices.sort_by_key(|device| device.pci);
-    missing.extend(names.untold());
-    bound(&mut missing);
+    missing.extend(names.unresolved());
+    truncate_missing(&mut missing);
     Usage { devices, missing }
 }
 
-fn bound(missing: &mut Vec<String>) {
-    let surplus = missing.len().saturating_sub(MOST_MISSING);
+fn truncate_missing(missing: &mut Vec<String>) {
+    let surplus = missing.len().saturating_sub(MAX_MISSING_LINES);
     if surplus > 0 {
-        missing.truncate(MOST_MISSING);
+        missing.truncate(MAX_MISSING_LINES);
         missing.push(format!("and {surplus} more"));
     }
 }
 
 /// Reports allocations that do not belong to any of these devices.
-fn unplaced(scene: &Scene<'_>, spots: &[Vec<Spot<'_>>], missing: &mut Vec<String>) {
+fn report_unknown_allocations(
+    scene: &UsageInput<'_>,
+    spots: &[Vec<AllocationSite<'_>>],
+    missing: &mut Vec<String>,
+) {
     let known: BTreeSet<(&str, &str)> = spots
         .iter()
         .flatten()
@@ -131,7 +136,7 @@ fn unplaced(scene: &Scene<'_>, spots: &[Vec<Spot<'_>>], missing: &mut Vec<String
     if scene.readings.is_empty() {
         return;
     }
-    for Given { device, .. } in scene.given {
+    for Allocation { device, .. } in scene.given {
         let place = (device.pod.as_str(), uuid_of(&device.device_id));
         if is_of_gpus(&device.resource) && !known.contains(&place) {
             missing.push(format!(
@@ -150,7 +155,7 @@ fn is_of_gpus(resource: &str) -> bool {
 }
 
 /// Reports missing driver data of a device.
-fn lacking(reading: &Reading, missing: &mut Vec<String>) {
+fn report_missing_data(reading: &Reading, missing: &mut Vec<String>) {
     let name = name(reading);
     if reading.processes.is_none() {
         missing.push(format!("{name}: the driver does not tell its processes"));
@@ -166,12 +171,12 @@ fn name(reading: &Reading) -> String {
 
 fn device(
     reading: &Reading,
-    spots: Vec<Spot<'_>>,
-    scene: &Scene<'_>,
-    names: &Names<'_>,
+    spots: Vec<AllocationSite<'_>>,
+    scene: &UsageInput<'_>,
+    names: &PodNames<'_>,
 ) -> DeviceUsage {
     let busy: BTreeMap<u32, Percent> = reading
-        .busy
+        .process_utilization
         .iter()
         .map(|busy| (busy.pid, busy.compute))
         .collect();
@@ -180,7 +185,7 @@ fn device(
         .map(|spot| unit(spot, scene, names, &busy))
         .collect();
     units.sort_by(|a, b| (a.partition, &a.uuid).cmp(&(b.partition, &b.uuid)));
-    settle(&mut units);
+    set_unattributed(&mut units);
     let mut memory = reading.memory;
     if let Some(memory) = &mut memory {
         let mut instances = BTreeMap::new();
@@ -195,13 +200,13 @@ fn device(
         pci: reading.pci,
         name: name(reading),
         memory,
-        utilization: reading.vitals.compute,
+        utilization: reading.metrics.compute,
         units,
     }
 }
 
 /// Sets used memory that belongs to no tenant, over all units that share their memory.
-fn settle(units: &mut [UnitUsage]) {
+fn set_unattributed(units: &mut [UnitUsage]) {
     let mut sums: BTreeMap<Option<u32>, u64> = BTreeMap::new();
     let instance = |unit: &UnitUsage| unit.partition.map(|(gi, _)| gi);
     for unit in units.iter() {
@@ -220,9 +225,9 @@ fn settle(units: &mut [UnitUsage]) {
 }
 
 fn unit(
-    spot: Spot<'_>,
-    scene: &Scene<'_>,
-    names: &Names<'_>,
+    spot: AllocationSite<'_>,
+    scene: &UsageInput<'_>,
+    names: &PodNames<'_>,
     busy: &BTreeMap<u32, Percent>,
 ) -> UnitUsage {
     let offered = scene.offers.unit(&spot.uuid);
@@ -243,31 +248,31 @@ fn unit(
 }
 
 fn tenants(
-    spot: &Spot<'_>,
-    kin: &Kin,
-    names: &Names<'_>,
+    spot: &AllocationSite<'_>,
+    kin: &PodAttribution,
+    names: &PodNames<'_>,
     busy: &BTreeMap<u32, Percent>,
 ) -> Vec<Tenant> {
-    let mut on: BTreeMap<Key, Vec<u32>> = (0..spot.holders.len())
-        .map(|place| (Key::Holder(place), Vec::new()))
+    let mut on: BTreeMap<TenantKey, Vec<u32>> = (0..spot.holders.len())
+        .map(|place| (TenantKey::Holder(place), Vec::new()))
         .collect();
     for pid in spot.processes.keys() {
         if let Some(key) = key(spot, *pid, kin, names) {
             on.entry(key).or_default().push(*pid);
         }
     }
-    let is_told = is_told(spot, kin);
-    let open = may_have_more(spot, kin, names);
+    let is_told = is_usage_known(spot, kin);
+    let open = pods_with_unattributed(spot, kin, names);
     let mut tenants: Vec<Tenant> = on
         .into_iter()
         .map(|(key, processes)| {
             // A tenant that cannot be distinguished from others may use any part of it.
             let is_told = match &key {
-                Key::Holder(place) => {
+                TenantKey::Holder(place) => {
                     let mut holder = spot.holders.get(*place).into_iter();
                     is_told && holder.all(|holder| !open.contains(&pod(holder.device)))
                 }
-                Key::Stranger { .. } | Key::Alone(_) => true,
+                TenantKey::Unallocated { .. } | TenantKey::NonPodProcess(_) => true,
             };
             let memory = processes
                 .iter()
@@ -281,10 +286,11 @@ fn tenants(
             let shares: Vec<u32> = shares.map(|share| u32::from(share.0)).collect();
             Tenant {
                 memory,
-                utilization: (!shares.is_empty())
-                    .then(|| Percent::of(shares.into_iter().fold(0, u32::saturating_add))),
+                utilization: (!shares.is_empty()).then(|| {
+                    Percent::saturating_from(shares.into_iter().fold(0, u32::saturating_add))
+                }),
                 processes,
-                ..who(&key, spot, names)
+                ..tenant(&key, spot, names)
             }
         })
         .collect();
@@ -299,13 +305,18 @@ fn order(tenant: &Tenant) -> impl Ord {
 }
 
 /// The tenant of a process; `None` if it cannot be determined.
-fn key(spot: &Spot<'_>, pid: u32, kin: &Kin, names: &Names<'_>) -> Option<Key> {
-    match kin.of(pid) {
-        None => spot.only().map(Key::Holder),
-        Some(Origin::Gone | Origin::Unknown) => None,
-        Some(Origin::NoPod) => Some(Key::Alone(pid)),
-        Some(Origin::Pod { uid, container }) => {
-            let stranger = Key::Stranger {
+fn key(
+    spot: &AllocationSite<'_>,
+    pid: u32,
+    kin: &PodAttribution,
+    names: &PodNames<'_>,
+) -> Option<TenantKey> {
+    match kin.origin(pid) {
+        None => spot.sole_holder().map(TenantKey::Holder),
+        Some(ProcessOrigin::Gone | ProcessOrigin::Unknown) => None,
+        Some(ProcessOrigin::NoPod) => Some(TenantKey::NonPodProcess(pid)),
+        Some(ProcessOrigin::Pod { uid, container }) => {
+            let stranger = TenantKey::Unallocated {
                 uid: uid.clone(),
                 container: container.clone(),
             };
@@ -313,15 +324,15 @@ fn key(spot: &Spot<'_>, pid: u32, kin: &Kin, names: &Names<'_>) -> Option<Key> {
                 return Some(stranger);
             };
             let place = spot.places.get(&name);
-            Some(place.map_or(stranger, |place| Key::Holder(*place)))
+            Some(place.map_or(stranger, |place| TenantKey::Holder(*place)))
         }
     }
 }
 
 /// A tenant with everything known about its identity.
-fn who(key: &Key, spot: &Spot<'_>, names: &Names<'_>) -> Tenant {
+fn tenant(key: &TenantKey, spot: &AllocationSite<'_>, names: &PodNames<'_>) -> Tenant {
     match key {
-        Key::Holder(place) => spot.holders.get(*place).map(|holder| Tenant {
+        TenantKey::Holder(place) => spot.holders.get(*place).map(|holder| Tenant {
             namespace: Some(holder.device.namespace.clone()),
             pod: Some(holder.device.pod.clone()),
             uid: holder
@@ -332,7 +343,7 @@ fn who(key: &Key, spot: &Spot<'_>, names: &Names<'_>) -> Tenant {
             ids: holder.ids.clone(),
             ..Tenant::default()
         }),
-        Key::Stranger { uid, container } => {
+        TenantKey::Unallocated { uid, container } => {
             let (namespace, pod) = names.of(uid).unzip();
             Some(Tenant {
                 namespace: namespace.map(ToOwned::to_owned),
@@ -342,7 +353,7 @@ fn who(key: &Key, spot: &Spot<'_>, names: &Names<'_>) -> Tenant {
                 ..Tenant::default()
             })
         }
-        Key::Alone(_) => None,
+        TenantKey::NonPodProcess(_) => None,
     }
     .unwrap_or_default()
 }

@@ -7,35 +7,35 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::resource::{ResourceName, ShareId};
-use crate::domain::holder::PodDevice;
+use crate::domain::holder::DeviceAllocation;
 
 /// Time after which an allocated id that kubelet does not report is free again: another component of kubelet has
 /// rejected the pod, or it ended immediately. Kubelet records allocations within milliseconds, and reports nothing at
 /// all while it is stalled.
-pub const UNSEEN: Duration = Duration::from_secs(15);
+pub const UNREPORTED_TIMEOUT: Duration = Duration::from_secs(15);
 /// The same for an id allocated before a restart of kubelet, which must first receive its pods from the API server.
-pub const UNHEARD: Duration = Duration::from_mins(1);
+pub const RESTART_TIMEOUT: Duration = Duration::from_mins(1);
 /// Placeholder for the pod of a new allocation.
-const BEING_ADMITTED: &str = "(being admitted)";
+const ADMISSION_PLACEHOLDER: &str = "(being admitted)";
 
 /// All allocations.
 #[derive(Debug, Clone, Default)]
-pub struct Ledger {
+pub struct AllocationLedger {
     /// True if kubelet has reported all allocations since it was last unavailable.
-    is_all: bool,
+    is_complete: bool,
     entries: BTreeMap<(String, String), Entry>,
 }
 
 #[derive(Debug, Clone)]
 struct Entry {
-    by: PodDevice,
+    by: DeviceAllocation,
     /// `None` if kubelet reports it.
-    unseen: Option<Unseen>,
+    unseen: Option<Unreported>,
 }
 
 /// An allocation that kubelet does not report yet.
 #[derive(Debug, Clone, Copy)]
-struct Unseen {
+struct Unreported {
     /// A report requested before this time is no evidence about it.
     since: Duration,
     /// A report requested after this time and without the id frees it.
@@ -44,21 +44,21 @@ struct Unseen {
     is_admission: bool,
 }
 
-impl Ledger {
+impl AllocationLedger {
     /// Records new allocations.
-    pub fn give(&mut self, now: Duration, resource: &ResourceName, ids: &[ShareId]) {
+    pub fn record_allocation(&mut self, now: Duration, resource: &ResourceName, ids: &[ShareId]) {
         for id in ids {
             let key = (resource.to_string(), id.to_string());
-            let by = PodDevice {
+            let by = DeviceAllocation {
                 namespace: String::new(),
-                pod: BEING_ADMITTED.to_owned(),
+                pod: ADMISSION_PLACEHOLDER.to_owned(),
                 container: String::new(),
                 resource: key.0.clone(),
                 device_id: key.1.clone(),
             };
-            let unseen = Some(Unseen {
+            let unseen = Some(Unreported {
                 since: now,
-                until: now.saturating_add(UNSEEN),
+                until: now.saturating_add(UNREPORTED_TIMEOUT),
                 is_admission: true,
             });
             self.entries.insert(key, Entry { by, unseen });
@@ -66,20 +66,20 @@ impl Ledger {
     }
 
     /// Records a restart of kubelet, which reports none of its pods for a while.
-    pub fn restarted(&mut self, now: Duration) {
+    pub fn kubelet_restarted(&mut self, now: Duration) {
         for entry in self.entries.values_mut() {
             let since = entry.unseen.map_or(now, |unseen| unseen.since);
             let is_admission = entry.unseen.is_some_and(|unseen| unseen.is_admission);
-            entry.unseen = Some(Unseen {
+            entry.unseen = Some(Unreported {
                 since,
-                until: now.saturating_add(UNHEARD),
+                until: now.saturating_add(RESTART_TIMEOUT),
                 is_admission,
             });
         }
     }
 
-    /// Records kubelet's complete report `given`, requested at `asked`.
-    pub fn told(&mut self, asked: Duration, given: Vec<PodDevice>) {
+    /// Records kubelet's complete report `allocations`, requested at `asked`.
+    pub fn told(&mut self, asked: Duration, given: Vec<DeviceAllocation>) {
         let told: BTreeSet<(String, String)> = given
             .iter()
             .map(|one| (one.resource.clone(), one.device_id.clone()))
@@ -96,7 +96,7 @@ impl Ledger {
             let unseen = unseen.filter(|unseen| unseen.since > asked);
             self.entries.insert(key, Entry { by, unseen });
         }
-        self.is_all = true;
+        self.is_complete = true;
     }
 
     /// Frees an id.
@@ -106,17 +106,17 @@ impl Ledger {
     }
 
     /// Records that kubelet does not report its allocations.
-    pub fn untold(&mut self) {
-        self.is_all = false;
+    pub fn mark_incomplete(&mut self) {
+        self.is_complete = false;
     }
 
     /// Returns whether all allocations are known.
-    pub fn is_all(&self) -> bool {
-        self.is_all
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
     }
 
     /// All allocations.
-    pub fn given(&self) -> Vec<PodDevice> {
+    pub fn allocations(&self) -> Vec<DeviceAllocation> {
         let all = self.entries.values();
         all.map(|entry| entry.by.clone()).collect()
     }
@@ -129,7 +129,7 @@ impl Ledger {
     }
 
     /// Allocations that kubelet does not report yet.
-    pub fn unseen(&self) -> Vec<PodDevice> {
+    pub fn unreported(&self) -> Vec<DeviceAllocation> {
         let all = self.entries.values();
         let unseen = all.filter(|entry| entry.unseen.is_some());
         unseen.map(|entry| entry.by.clone()).collect()
@@ -146,8 +146,8 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    fn told(pod: &str) -> Vec<PodDevice> {
-        vec![PodDevice {
+    fn told(pod: &str) -> Vec<DeviceAllocation> {
+        vec![DeviceAllocation {
             namespace: "team-a".to_owned(),
             pod: pod.to_owned(),
             container: "main".to_owned(),
@@ -156,65 +156,65 @@ mod tests {
         }]
     }
 
-    fn given(now: u64) -> Ledger {
-        let mut ledger = Ledger::default();
+    fn given(now: u64) -> AllocationLedger {
+        let mut ledger = AllocationLedger::default();
         ledger.told(at(0), Vec::new());
-        ledger.give(at(now), &ResourceName::gpu(), &[ShareId::whole(GPU)]);
+        ledger.record_allocation(at(now), &ResourceName::gpu(), &[ShareId::whole(GPU)]);
         ledger
     }
 
     #[test]
-    fn what_was_given_is_somebodys_until_kubelet_has_had_time_to_tell_of_it() {
+    fn new_allocation_is_held_until_report_timeout() {
         let mut ledger = given(10);
         for asked in [5, 10, 24] {
             ledger.told(at(asked), Vec::new());
-            assert_eq!(ledger.given().len(), 1, "{asked}");
+            assert_eq!(ledger.allocations().len(), 1, "{asked}");
         }
         ledger.told(at(25), Vec::new());
-        assert_eq!(ledger.given(), []);
+        assert_eq!(ledger.allocations(), []);
     }
 
     #[test]
-    fn once_told_it_is_the_pods_and_nobodys_as_soon_as_kubelet_says_so() {
+    fn reported_allocation_is_freed_when_kubelet_drops_it() {
         let mut ledger = given(10);
         ledger.told(at(11), told("train-0"));
-        assert_eq!(ledger.given(), told("train-0"));
-        assert_eq!(ledger.unseen(), []);
+        assert_eq!(ledger.allocations(), told("train-0"));
+        assert_eq!(ledger.unreported(), []);
         ledger.told(at(12), Vec::new());
-        assert_eq!(ledger.given(), []);
+        assert_eq!(ledger.allocations(), []);
     }
 
     #[test]
-    fn an_answer_begun_before_it_was_given_again_does_not_confirm_it() {
+    fn report_requested_before_allocation_does_not_confirm_it() {
         let mut ledger = given(10);
         ledger.told(at(9), told("the-one-before"));
-        assert_eq!(ledger.unseen().len(), 1);
+        assert_eq!(ledger.unreported().len(), 1);
         ledger.told(at(11), Vec::new());
-        assert_eq!(ledger.given().len(), 1);
+        assert_eq!(ledger.allocations().len(), 1);
     }
 
     #[test]
-    fn only_what_was_just_allocated_is_being_admitted_and_not_all_after_a_restart_of_kubelet() {
+    fn only_new_allocations_are_being_admitted() {
         let (gpu, id) = (ResourceName::gpu(), ShareId::whole(GPU));
         let mut ledger = given(10);
         ledger.told(at(9), told("the-one-before"));
         assert!(ledger.is_being_admitted(&gpu, &id));
         ledger.told(at(11), told("train-0"));
         assert!(!ledger.is_being_admitted(&gpu, &id));
-        ledger.restarted(at(20));
+        ledger.kubelet_restarted(at(20));
         assert!(!ledger.is_being_admitted(&gpu, &id));
-        assert_eq!(ledger.unseen().len(), 1);
+        assert_eq!(ledger.unreported().len(), 1);
     }
 
     #[test]
-    fn a_kubelet_that_was_started_again_may_know_of_nobody_for_a_while() {
+    fn allocations_survive_kubelet_restart() {
         let mut ledger = given(10);
         ledger.told(at(11), told("train-0"));
-        ledger.restarted(at(20));
+        ledger.kubelet_restarted(at(20));
         ledger.told(at(79), Vec::new());
-        assert_eq!(ledger.given(), told("train-0"));
+        assert_eq!(ledger.allocations(), told("train-0"));
         ledger.told(at(80), told("train-0"));
         ledger.told(at(81), Vec::new());
-        assert_eq!(ledger.given(), []);
+        assert_eq!(ledger.allocations(), []);
     }
 }

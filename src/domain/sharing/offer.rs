@@ -71,7 +71,7 @@ pub struct Partition {
 
 /// Offers and their warnings.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Compiled {
+pub struct CompiledOffers {
     /// The offers.
     pub offers: Offers,
     /// Human-readable reasons for units that are not offered.

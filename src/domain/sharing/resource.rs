@@ -166,7 +166,7 @@ mod tests {
     const GPU: &str = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
 
     #[test]
-    fn names_are_those_that_nvidias_plugin_gives() {
+    fn resource_names_match_nvidia_device_plugin() {
         let mig = |name: &str| ResourceName::mig(&name.parse().unwrap()).to_string();
         assert_eq!(ResourceName::gpu().as_str(), "nvidia.com/gpu");
         assert_eq!(
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn i12_what_kubernetes_would_refuse_is_no_name() {
+    fn i12_invalid_resource_names_are_rejected() {
         let long = format!("nvidia.com/{}", "a".repeat(64));
         for text in [
             "gpu",
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_read_as_they_are_written() {
+    fn share_ids_round_trip() {
         for id in [
             ShareId::whole(GPU),
             ShareId::replica(GPU, 0),

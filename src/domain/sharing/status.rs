@@ -2,18 +2,18 @@
 
 use super::health::Health;
 use super::resource::{ResourceName, ShareId};
-use crate::domain::holder::PodDevice;
+use crate::domain::holder::DeviceAllocation;
 
 /// Provider of devices to kubelet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum SharingMode {
     /// NVIDIA's device plugin, configured by Octavo.
     HandOff,
     /// The agent's built-in device plugin.
     Embedded,
 }
 
-impl Mode {
+impl SharingMode {
     /// The value of `--sharing`.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -27,7 +27,7 @@ impl Mode {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharingStatus {
     /// Provider of devices.
-    pub mode: Mode,
+    pub mode: SharingMode,
     /// One of the words of `domain::reason` for sharing: `sharing-in-force`, `sharing-pending`, `sharing-held`,
     /// `sharing-not-in-force`, `sharing-refused`, `device-plugin-conflict`.
     pub state: &'static str,
@@ -36,7 +36,7 @@ pub struct SharingStatus {
     /// Ordered by name.
     pub resources: Vec<ResourceStatus>,
     /// Ids that differ from the desired offers and stay offered because pods hold them.
-    pub kept: Vec<Kept>,
+    pub retained: Vec<RetainedId>,
     /// Desired configuration of NVIDIA's plugin; absent if it is not configured by us.
     pub hand_off: Option<HandOff>,
     /// The key that the Node's label names now, if we own the label: the plugin does not start without this key,
@@ -70,11 +70,11 @@ pub struct UnitStatus {
 
 /// An id that differs from the desired offers and stays offered because a pod holds it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Kept {
+pub struct RetainedId {
     /// The id.
     pub id: ShareId,
     /// The pod that holds it.
-    pub by: PodDevice,
+    pub by: DeviceAllocation,
 }
 
 /// Desired configuration of NVIDIA's plugin.

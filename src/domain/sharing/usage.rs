@@ -95,22 +95,22 @@ pub struct Tenant {
     /// Its process ids, as reported by the driver.
     pub processes: Vec<u32>,
     /// True if it exceeds its fair share.
-    pub is_over: bool,
+    pub is_over_share: bool,
 }
 
 /// Number of UID characters that identify a pod within its node.
-const SHORT_UID: usize = 8;
+const SHORT_UID_CHARS: usize = 8;
 
 impl Tenant {
     /// The shortened UID of a pod that kubelet does not report by name; `None` for a pod with a name, and for a
     /// process outside any pod.
-    pub fn unnamed(&self) -> Option<String> {
+    pub fn unnamed_pod_uid(&self) -> Option<String> {
         self.short_uid().filter(|_| self.pod.is_none())
     }
 
     /// The shortened UID of its pod, if known: sufficient to distinguish it from an earlier pod of the same name.
     pub fn short_uid(&self) -> Option<String> {
         let uid = self.uid.as_deref()?;
-        Some(uid.chars().take(SHORT_UID).collect())
+        Some(uid.chars().take(SHORT_UID_CHARS).collect())
     }
 }

@@ -11,19 +11,19 @@ use std::time::Duration;
 use crate::domain::id::PciAddress;
 use crate::domain::layout::MigTarget;
 use crate::domain::reason::Reason;
-use crate::domain::reconcile::{DeviceStatus, Status};
+use crate::domain::reconcile::{DeviceStatus, NodeLayoutStatus};
 
 /// Decides which devices are withheld. Times are relative to the start of the program.
 #[derive(Debug, Clone)]
 pub struct Withholding {
     /// Time for which a device must be blocked first; `None` withholds only devices for which pods were evicted.
     after: Option<Duration>,
-    devices: BTreeMap<PciAddress, Wait>,
+    devices: BTreeMap<PciAddress, BlockedDevice>,
 }
 
 /// A device whose layout is blocked by pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Wait {
+struct BlockedDevice {
     asked: MigTarget,
     since: Duration,
     is_withheld: bool,
@@ -31,7 +31,7 @@ struct Wait {
 
 /// State of a device's layout, as far as withholding depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Progress {
+enum LayoutProgress {
     /// The layout is applied, or emptying the device would not help.
     Settled,
     /// The layout is being applied, or its state is not known yet.
@@ -50,12 +50,17 @@ impl Withholding {
     }
 
     /// Records the node's status and the devices for which pods were evicted.
-    pub fn look(&mut self, now: Duration, status: Option<&Status>, drained: &BTreeSet<PciAddress>) {
+    pub fn update(
+        &mut self,
+        now: Duration,
+        status: Option<&NodeLayoutStatus>,
+        drained: &BTreeSet<PciAddress>,
+    ) {
         let Some(status) = status else {
             self.devices.clear();
             return;
         };
-        let Some(asked) = status.asked.as_deref() else {
+        let Some(asked) = status.targets.as_deref() else {
             // A layout that is not resolved yet is no evidence about the devices.
             if status.layout.is_none() {
                 self.devices.clear();
@@ -74,11 +79,11 @@ impl Withholding {
             };
             let wait = known.remove(&target.pci).filter(|wait| wait.asked == *mig);
             let device = status.devices.iter().find(|one| one.pci == target.pci);
-            let wait = match device.map_or(Progress::Moving, progress) {
-                Progress::Settled => None,
-                Progress::Moving => wait,
-                Progress::Blocked => {
-                    let mut wait = wait.unwrap_or_else(|| Wait {
+            let wait = match device.map_or(LayoutProgress::Moving, progress) {
+                LayoutProgress::Settled => None,
+                LayoutProgress::Moving => wait,
+                LayoutProgress::Blocked => {
+                    let mut wait = wait.unwrap_or_else(|| BlockedDevice {
                         asked: mig.clone(),
                         since: now,
                         is_withheld: false,
@@ -109,11 +114,13 @@ impl Withholding {
     }
 }
 
-fn progress(device: &DeviceStatus) -> Progress {
-    match Reason::of(device.state) {
-        Some(Reason::Blocked | Reason::NeedsReset) if device.waits_for_holders => Progress::Blocked,
-        Some(Reason::Blocked | Reason::Pending | Reason::Applying) => Progress::Moving,
-        Some(_) | None => Progress::Settled,
+fn progress(device: &DeviceStatus) -> LayoutProgress {
+    match Reason::parse(device.state) {
+        Some(Reason::Blocked | Reason::NeedsReset) if device.waits_for_holders => {
+            LayoutProgress::Blocked
+        }
+        Some(Reason::Blocked | Reason::Pending | Reason::Applying) => LayoutProgress::Moving,
+        Some(_) | None => LayoutProgress::Settled,
     }
 }
 

@@ -103,47 +103,53 @@ fn a_partitioned_device_shows_its_instances_and_each_free_slice() {
     ];
     for (slices, instances, expected, free) in cases {
         let device = device(MigMode::Enabled, slices, instances);
-        let found = Slices::of(&device);
+        let found = Slices::from_device(&device);
         assert_eq!(told(&found), expected, "{instances:?}");
         assert_eq!(found.free(), Some(free), "{instances:?}");
     }
 }
 
 #[test]
-fn a_device_with_mig_off_is_one_whole_gpu_whatever_instances_are_told() {
+fn device_without_mig_mode_is_one_whole_gpu() {
     for instances in [&[][..], &[(1, 0, 2)]] {
         let device = device(MigMode::Disabled, 8, instances);
-        let found = Slices::of(&device);
+        let found = Slices::from_device(&device);
         assert_eq!(found, Slices::Whole { slices: 8 });
         assert_eq!(found.free(), None);
     }
 }
 
 #[test]
-fn slices_that_the_driver_does_not_tell_are_not_drawn() {
+fn unreported_slices_are_not_drawn() {
     for mode in [MigMode::Disabled, MigMode::Enabled] {
         for (device, why) in [
-            (device(mode, 0, &[]), Untold::NoSlices),
-            (partial(device(mode, 0, &[])), Untold::NoSlices),
-            (device(mode, 25, &[]), Untold::TooMany(25)),
-            (partial(device(mode, 25, &[])), Untold::TooMany(25)),
+            (device(mode, 0, &[]), UndrawableReason::NoSlices),
+            (partial(device(mode, 0, &[])), UndrawableReason::NoSlices),
+            (device(mode, 25, &[]), UndrawableReason::TooMany(25)),
+            (
+                partial(device(mode, 25, &[])),
+                UndrawableReason::TooMany(25),
+            ),
             (
                 device(mode, 8, &[(1, u32::MAX, 4)]),
-                Untold::TooMany(u32::MAX),
+                UndrawableReason::TooMany(u32::MAX),
             ),
-            (partial(device(mode, 8, &[(1, 0, 4)])), Untold::Geometry),
+            (
+                partial(device(mode, 8, &[(1, 0, 4)])),
+                UndrawableReason::Geometry,
+            ),
         ] {
-            let found = Slices::of(&device);
-            assert_eq!(found, Slices::Untold(why));
+            let found = Slices::from_device(&device);
+            assert_eq!(found, Slices::Undrawable(why));
             assert_eq!(found.free(), None);
         }
         let most = device(mode, 24, &[]);
-        assert!(!matches!(Slices::of(&most), Slices::Untold(_)));
+        assert!(!matches!(Slices::from_device(&most), Slices::Undrawable(_)));
     }
 }
 
 #[test]
-fn a_device_that_has_no_slices_or_does_not_answer_is_not_partitionable() {
+fn device_without_slices_or_response_is_not_partitionable() {
     let mut incapable = gpu();
     incapable.mig = Mig::NotCapable;
     let mut unknown = gpu();
@@ -157,14 +163,14 @@ fn a_device_that_has_no_slices_or_does_not_answer_is_not_partitionable() {
         kernel_driver: None,
     };
     for device in [incapable, unknown, failing, bus_only] {
-        let found = Slices::of(&device);
+        let found = Slices::from_device(&device);
         assert_eq!(found, Slices::NotPartitionable);
         assert_eq!(found.free(), None);
     }
 }
 
 #[test]
-fn an_instance_is_called_by_its_profile_and_by_a_number_where_that_is_not_offered() {
+fn instance_name_is_profile_or_number() {
     let device = device(MigMode::Enabled, 8, &[(1, 0, 1)]);
     let state = device.mig.state().unwrap();
     let mut instance = gpu_instance(1, 0, 1);
@@ -175,15 +181,15 @@ fn an_instance_is_called_by_its_profile_and_by_a_number_where_that_is_not_offere
 
 proptest! {
     #[test]
-    fn regions_tile_the_slices_once_whatever_the_driver_says(
+    fn regions_cover_each_slice_once(
         offered in 0_u32..30,
         // Few ids, so that some repeat; occasionally one far outside.
         instances in vec((0_u32..8, prop_oneof![20 => 0_u32..20, 1 => any::<u32>()], 0_u32..10), 0..10),
     ) {
         let device = device(MigMode::Enabled, offered, &instances);
-        let found = Slices::of(&device);
+        let found = Slices::from_device(&device);
         let Slices::Partitioned { slices, regions, hidden } = &found else {
-            let refused = matches!(found, Slices::Untold(Untold::NoSlices | Untold::TooMany(_)));
+            let refused = matches!(found, Slices::Undrawable(UndrawableReason::NoSlices | UndrawableReason::TooMany(_)));
             prop_assert!(refused, "{:?}", found);
             return Ok(());
         };

@@ -1,7 +1,7 @@
 //! Texts about slices and instances, shared by the terminal and the web page.
 
-use super::Untold;
-use crate::domain::inventory::{GpuInstance, InstanceUse, MigMode, MigState, Usage};
+use super::UndrawableReason;
+use crate::domain::inventory::{DeviceProcesses, GpuInstance, InstanceUse, MigMode, MigState};
 
 /// Legend of the ids in a picture.
 pub const LEGEND: &str =
@@ -18,23 +18,25 @@ pub fn mode(state: &MigState) -> &'static str {
 }
 
 /// Text for slices that cannot be drawn.
-pub fn untold(why: Untold) -> String {
+pub fn undrawable(why: UndrawableReason) -> String {
     match why {
-        Untold::NoSlices => "The driver does not say which slices this GPU has.".to_owned(),
-        Untold::TooMany(slices) => {
+        UndrawableReason::NoSlices => {
+            "The driver does not say which slices this GPU has.".to_owned()
+        }
+        UndrawableReason::TooMany(slices) => {
             format!("The driver claims {slices} slices, too many to draw.")
         }
-        Untold::Geometry => "The driver does not tell the partitions.".to_owned(),
+        UndrawableReason::Geometry => "The driver does not tell the partitions.".to_owned(),
     }
 }
 
 /// Usage of a whole GPU.
-pub fn whole(usage: Usage<'_>) -> String {
+pub fn whole_gpu_usage(usage: DeviceProcesses<'_>) -> String {
     match usage {
-        Usage::Unknown => "use unknown".to_owned(),
-        Usage::Known([]) => "idle".to_owned(),
-        Usage::Known([_]) => "in use by 1 process".to_owned(),
-        Usage::Known(processes) => format!("in use by {} processes", processes.len()),
+        DeviceProcesses::Unknown => "use unknown".to_owned(),
+        DeviceProcesses::Known([]) => "idle".to_owned(),
+        DeviceProcesses::Known([_]) => "in use by 1 process".to_owned(),
+        DeviceProcesses::Known(processes) => format!("in use by {} processes", processes.len()),
     }
 }
 
@@ -73,7 +75,7 @@ pub fn ids(instance: &GpuInstance) -> String {
 }
 
 /// Position: `slice 3`, `slices 4-7`.
-pub fn place(start: u32, slices: u32) -> String {
+pub fn slice_range(start: u32, slices: u32) -> String {
     match slices {
         0 | 1 => format!("slice {start}"),
         _ => format!(
@@ -84,11 +86,11 @@ pub fn place(start: u32, slices: u32) -> String {
 }
 
 /// The line for a hidden instance. The profile name comes from the driver and may contain any character.
-pub fn covered(instance: &GpuInstance, state: &MigState) -> String {
+pub fn hidden_instance(instance: &GpuInstance, state: &MigState) -> String {
     format!(
         "gi {} ({}) lies in {}, where another instance is",
         instance.id,
         state.profile_name(instance),
-        place(instance.placement.start, instance.placement.size)
+        slice_range(instance.placement.start, instance.placement.size)
     )
 }

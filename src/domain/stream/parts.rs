@@ -43,11 +43,11 @@ pub struct Change {
 
 /// A text that is not a valid part key.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{0:?} is not a part's key: 1 to {LONGEST_KEY} printable ASCII characters")]
+#[error("{0:?} is not a part's key: 1 to {MAX_KEY_BYTES} printable ASCII characters")]
 pub struct PartKeyError(String);
 
 /// Maximum length of a key, longer than every key in use. Keys are stored for each node, so they must be bounded.
-const LONGEST_KEY: usize = 64;
+const MAX_KEY_BYTES: usize = 64;
 
 impl PartKey {
     /// Key of the machine and its NVML link.
@@ -106,11 +106,11 @@ impl FromStr for PartKey {
 
     fn from_str(text: &str) -> Result<Self, PartKeyError> {
         let printable = text.bytes().all(|byte| byte.is_ascii_graphic());
-        if (1..=LONGEST_KEY).contains(&text.len()) && printable {
+        if (1..=MAX_KEY_BYTES).contains(&text.len()) && printable {
             Ok(Self(text.into()))
         } else {
             // Truncated, because the sender controls its length.
-            Err(PartKeyError(text.chars().take(LONGEST_KEY).collect()))
+            Err(PartKeyError(text.chars().take(MAX_KEY_BYTES).collect()))
         }
     }
 }
@@ -125,7 +125,7 @@ impl Content {
     /// Content of these bytes.
     pub fn new(bytes: impl Into<Arc<[u8]>>) -> Self {
         let bytes = bytes.into();
-        let digest = Digest::of(&bytes);
+        let digest = Digest::from_bytes(&bytes);
         Self { bytes, digest }
     }
 
@@ -149,7 +149,7 @@ impl Digest {
     const START: Self = Self(0xcbf2_9ce4_8422_2325);
 
     /// The hash of `bytes`.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn from_bytes(bytes: &[u8]) -> Self {
         Self::START.with(bytes)
     }
 
@@ -238,7 +238,7 @@ impl Parts {
 
     /// Applies `change`. Removing a missing part has no effect.
     #[must_use]
-    pub fn with(&self, change: &Change) -> Self {
+    pub fn apply(&self, change: &Change) -> Self {
         let removed: BTreeSet<&PartKey> = change.removed.iter().collect();
         let kept = self.0.iter();
         let kept = kept.filter(|(key, _)| !removed.contains(key));

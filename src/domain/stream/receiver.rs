@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Change, Digest, Hello, Parts, Run, ToAgent};
+use super::{AggregatorMessage, Change, Digest, Hello, Parts, Run};
 
 /// The status of one node, and the run of its agent.
 #[derive(Debug, Clone)]
@@ -11,11 +11,11 @@ pub struct Receiver {
     /// Sequence number of the last accepted status; 0 before the first.
     seq: u64,
     parts: Parts,
-    sync: Sync,
+    sync: SyncState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sync {
+enum SyncState {
     /// `parts` is what the agent sent as `seq`.
     Same,
     /// `parts` differs or may differ from the agent's status; only a snapshot restores it.
@@ -26,25 +26,25 @@ enum Sync {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Greeting {
     /// This agent represents the node from now on; send the answer.
-    Welcome(ToAgent),
+    Welcome(AggregatorMessage),
     /// Another agent represents the node; send the answer and close the connection.
-    Refused(ToAgent),
+    Refused(AggregatorMessage),
 }
 
 /// Result of a status message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Offer {
+pub enum StatusOffer {
     /// A new status to validate, and then to accept with [`Receiver::take`].
-    Status(Status),
+    Status(OfferedStatus),
     /// The agent has confirmed the known status; send the answer.
-    Confirmed(ToAgent),
+    Confirmed(AggregatorMessage),
     /// The message has no effect: a replay or a gap; send the answer.
-    Nothing(ToAgent),
+    Nothing(AggregatorMessage),
 }
 
 /// A status that would replace the known one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Status {
+pub struct OfferedStatus {
     seq: u64,
     parts: Parts,
 }
@@ -52,7 +52,7 @@ pub struct Status {
 /// Delay before a rejected agent retries while another one represents its node.
 const CLAIMED_RETRY: Duration = Duration::from_secs(30);
 
-impl Status {
+impl OfferedStatus {
     /// Its parts.
     pub fn parts(&self) -> &Parts {
         &self.parts
@@ -61,14 +61,14 @@ impl Status {
 
 impl Receiver {
     /// Creates the receiver of an unknown node for its first greeting; the answer requests a snapshot.
-    pub fn new(hello: &Hello) -> (Self, ToAgent) {
+    pub fn new(hello: &Hello) -> (Self, AggregatorMessage) {
         let mut receiver = Self {
             run: hello.run.clone(),
             seq: 0,
             parts: Parts::default(),
-            sync: Sync::Lost,
+            sync: SyncState::Lost,
         };
-        let answer = receiver.lost("this node is not known here yet");
+        let answer = receiver.request_resync("this node is not known here yet");
         (receiver, answer)
     }
 
@@ -77,68 +77,68 @@ impl Receiver {
     ///
     /// After a welcome, only messages of this connection may be passed to `self`: messages do not identify their run,
     /// and those still in flight on an older connection belong to another run.
-    pub fn greeted(&mut self, hello: &Hello, alive: bool) -> Greeting {
+    pub fn handle_hello(&mut self, hello: &Hello, alive: bool) -> Greeting {
         let same_run = hello.run == self.run;
         if alive && !same_run && hello.run.epoch <= self.run.epoch {
-            return Greeting::Refused(ToAgent::HoldOff {
+            return Greeting::Refused(AggregatorMessage::HoldOff {
                 retry_after: CLAIMED_RETRY,
                 reason: "another agent, which started later, speaks for this node".to_owned(),
             });
         }
-        let known = same_run && self.sync == Sync::Same;
+        let known = same_run && self.sync == SyncState::Same;
         if known && hello.seq == self.seq && hello.hash == self.parts.hash() {
-            return Greeting::Welcome(ToAgent::Ack { seq: self.seq });
+            return Greeting::Welcome(AggregatorMessage::Ack { seq: self.seq });
         }
         if !same_run {
             self.run = hello.run.clone();
             self.seq = 0;
         }
-        Greeting::Welcome(self.lost("the state known here is another one"))
+        Greeting::Welcome(self.request_resync("the state known here is another one"))
     }
 
     /// Handles a complete status.
-    pub fn snapshot(&self, seq: u64, parts: Parts) -> Offer {
-        let wanted = self.sync == Sync::Lost && seq == self.seq;
+    pub fn snapshot(&self, seq: u64, parts: Parts) -> StatusOffer {
+        let wanted = self.sync == SyncState::Lost && seq == self.seq;
         if seq > self.seq || wanted {
-            return Offer::Status(Status { seq, parts });
+            return StatusOffer::Status(OfferedStatus { seq, parts });
         }
         // Acknowledged even if the state is lost: an agent whose sequence numbers went back learns from this where to
         // continue.
-        Offer::Nothing(ToAgent::Ack { seq: self.seq })
+        StatusOffer::Nothing(AggregatorMessage::Ack { seq: self.seq })
     }
 
     /// Handles a change.
-    pub fn delta(&mut self, seq: u64, change: &Change, hash: Digest) -> Offer {
+    pub fn delta(&mut self, seq: u64, change: &Change, hash: Digest) -> StatusOffer {
         if seq <= self.seq {
-            return Offer::Nothing(self.standing());
+            return StatusOffer::Nothing(self.acknowledge());
         }
-        if self.sync == Sync::Lost || self.seq.checked_add(1) != Some(seq) {
-            return Offer::Nothing(self.lost("a change is missing"));
+        if self.sync == SyncState::Lost || self.seq.checked_add(1) != Some(seq) {
+            return StatusOffer::Nothing(self.request_resync("a change is missing"));
         }
-        let parts = self.parts.with(change);
+        let parts = self.parts.apply(change);
         if parts.hash() != hash {
-            return Offer::Nothing(self.lost("the change leads to another state"));
+            return StatusOffer::Nothing(self.request_resync("the change leads to another state"));
         }
-        Offer::Status(Status { seq, parts })
+        StatusOffer::Status(OfferedStatus { seq, parts })
     }
 
     /// Handles a heartbeat. A late one refers to an earlier status and confirms nothing.
-    pub fn heartbeat(&mut self, seq: u64, hash: Digest) -> Offer {
+    pub fn heartbeat(&mut self, seq: u64, hash: Digest) -> StatusOffer {
         if seq < self.seq {
-            return Offer::Nothing(self.standing());
+            return StatusOffer::Nothing(self.acknowledge());
         }
-        if self.sync == Sync::Same && seq == self.seq && hash == self.parts.hash() {
-            return Offer::Confirmed(self.standing());
+        if self.sync == SyncState::Same && seq == self.seq && hash == self.parts.hash() {
+            return StatusOffer::Confirmed(self.acknowledge());
         }
-        Offer::Nothing(self.lost("the state known here is another one"))
+        StatusOffer::Nothing(self.request_resync("the state known here is another one"))
     }
 
     /// Accepts an offered status.
-    pub fn take(&mut self, status: Status) -> ToAgent {
+    pub fn take(&mut self, status: OfferedStatus) -> AggregatorMessage {
         self.seq = status.seq;
         self.parts = status.parts;
-        self.sync = Sync::Same;
-        self.standing()
+        self.sync = SyncState::Same;
+        self.acknowledge()
     }
 
     /// The last accepted status.
@@ -153,21 +153,21 @@ impl Receiver {
 
     /// The answer to a message without effect. An acknowledgement means that the status is known, so it is not sent
     /// in the lost state.
-    fn standing(&self) -> ToAgent {
+    fn acknowledge(&self) -> AggregatorMessage {
         match self.sync {
-            Sync::Same => ToAgent::Ack { seq: self.seq },
-            Sync::Lost => resync("the state known here is not the agent's"),
+            SyncState::Same => AggregatorMessage::Ack { seq: self.seq },
+            SyncState::Lost => resync("the state known here is not the agent's"),
         }
     }
 
-    fn lost(&mut self, reason: &'static str) -> ToAgent {
-        self.sync = Sync::Lost;
+    fn request_resync(&mut self, reason: &'static str) -> AggregatorMessage {
+        self.sync = SyncState::Lost;
         resync(reason)
     }
 }
 
-fn resync(reason: &'static str) -> ToAgent {
-    ToAgent::Resync {
+fn resync(reason: &'static str) -> AggregatorMessage {
+    AggregatorMessage::Resync {
         reason: reason.into(),
     }
 }

@@ -1,6 +1,6 @@
 //! The agent's side of the protocol.
 
-use super::{Change, FromAgent, Hello, Parts, Run, ToAgent};
+use super::{AggregatorMessage, Change, FromAgent, Hello, Parts, Run};
 
 /// Tracks the statuses sent to the aggregator, and determines the next message.
 #[derive(Debug, Clone)]
@@ -12,11 +12,11 @@ pub struct Sender {
     sent: Parts,
     /// The current status; successive changes are combined.
     latest: Parts,
-    line: Line,
+    line: LinkState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Line {
+enum LinkState {
     /// Not connected.
     Down,
     /// The aggregator has not answered the greeting, or has not acknowledged `sent`.
@@ -33,14 +33,14 @@ impl Sender {
             seq: 0,
             sent: Parts::default(),
             latest: Parts::default(),
-            line: Line::Down,
+            line: LinkState::Down,
         }
     }
 
     /// Handles a new connection; returns its first message.
     #[must_use = "the message is to be sent"]
     pub fn connected(&mut self) -> FromAgent {
-        self.line = Line::Waiting;
+        self.line = LinkState::Waiting;
         FromAgent::Hello(Hello {
             run: self.run.clone(),
             seq: self.seq,
@@ -50,40 +50,40 @@ impl Sender {
 
     /// Handles the loss of the connection.
     pub fn disconnected(&mut self) {
-        self.line = Line::Down;
+        self.line = LinkState::Down;
     }
 
     /// Updates the current status; returns the message to send, if any.
     #[must_use = "the message is to be sent"]
-    pub fn observed(&mut self, latest: Parts) -> Option<FromAgent> {
+    pub fn set_status(&mut self, latest: Parts) -> Option<FromAgent> {
         self.latest = latest;
         self.next_delta()
     }
 
     /// Handles a message from the aggregator; returns the message to send, if any. The caller must handle a hold-off.
     #[must_use = "the message is to be sent"]
-    pub fn received(&mut self, message: &ToAgent) -> Option<FromAgent> {
+    pub fn handle_message(&mut self, message: &AggregatorMessage) -> Option<FromAgent> {
         match (message, self.line) {
-            (_, Line::Down) | (ToAgent::HoldOff { .. }, _) => None,
-            (ToAgent::Ack { seq }, _) if *seq == self.seq => {
-                self.line = Line::Idle;
+            (_, LinkState::Down) | (AggregatorMessage::HoldOff { .. }, _) => None,
+            (AggregatorMessage::Ack { seq }, _) if *seq == self.seq => {
+                self.line = LinkState::Idle;
                 self.next_delta()
             }
             // Acknowledges a status that was not sent according to our state: the machine was restored from an
             // earlier image.
-            (ToAgent::Ack { seq }, _) if *seq > self.seq => {
+            (AggregatorMessage::Ack { seq }, _) if *seq > self.seq => {
                 self.seq = *seq;
                 Some(self.snapshot())
             }
             // Acknowledges an earlier status.
-            (ToAgent::Ack { .. }, _) => None,
-            (ToAgent::Resync { .. }, _) => Some(self.snapshot()),
+            (AggregatorMessage::Ack { .. }, _) => None,
+            (AggregatorMessage::Resync { .. }, _) => Some(self.snapshot()),
         }
     }
 
     /// Returns the heartbeat to send; `None` without a connection or before the first status.
     pub fn heartbeat(&self) -> Option<FromAgent> {
-        (self.line != Line::Down && self.seq > 0).then(|| FromAgent::Heartbeat {
+        (self.line != LinkState::Down && self.seq > 0).then(|| FromAgent::Heartbeat {
             seq: self.seq,
             hash: self.sent.hash(),
         })
@@ -91,7 +91,7 @@ impl Sender {
 
     /// Returns whether the aggregator has the current status.
     pub fn is_in_sync(&self) -> bool {
-        self.line == Line::Idle && self.sent == self.latest
+        self.line == LinkState::Idle && self.sent == self.latest
     }
 
     fn snapshot(&mut self) -> FromAgent {
@@ -103,7 +103,7 @@ impl Sender {
     }
 
     fn next_delta(&mut self) -> Option<FromAgent> {
-        if self.line != Line::Idle {
+        if self.line != LinkState::Idle {
             return None;
         }
         let change: Change = self.sent.change_to(&self.latest);
@@ -121,6 +121,6 @@ impl Sender {
     fn send_latest(&mut self) {
         self.seq = self.seq.saturating_add(1);
         self.sent = self.latest.clone();
-        self.line = Line::Waiting;
+        self.line = LinkState::Waiting;
     }
 }

@@ -27,7 +27,7 @@ fn hello(message: FromAgent) -> Hello {
 }
 
 /// Handles a message as the aggregator does, accepting every offered status.
-fn hear(receiver: &mut Receiver, message: FromAgent) -> ToAgent {
+fn hear(receiver: &mut Receiver, message: FromAgent) -> AggregatorMessage {
     let offer = match message {
         FromAgent::Hello(hello) => panic!("{hello:?} on a connection that is greeted"),
         FromAgent::Snapshot { seq, parts } => receiver.snapshot(seq, parts),
@@ -35,16 +35,20 @@ fn hear(receiver: &mut Receiver, message: FromAgent) -> ToAgent {
         FromAgent::Heartbeat { seq, hash } => receiver.heartbeat(seq, hash),
     };
     match offer {
-        Offer::Status(status) => receiver.take(status),
-        Offer::Confirmed(answer) | Offer::Nothing(answer) => answer,
+        StatusOffer::Status(status) => receiver.take(status),
+        StatusOffer::Confirmed(answer) | StatusOffer::Nothing(answer) => answer,
     }
 }
 
 /// Delivers messages in both directions until there are none; returns those of the agent.
-fn converse(sender: &mut Sender, receiver: &mut Receiver, answer: ToAgent) -> Vec<FromAgent> {
+fn converse(
+    sender: &mut Sender,
+    receiver: &mut Receiver,
+    answer: AggregatorMessage,
+) -> Vec<FromAgent> {
     let mut said = Vec::new();
     let mut answer = Some(answer);
-    while let Some(message) = answer.and_then(|answer| sender.received(&answer)) {
+    while let Some(message) = answer.and_then(|answer| sender.handle_message(&answer)) {
         said.push(message.clone());
         answer = Some(hear(receiver, message));
         assert!(said.len() < 10, "{said:?}");
@@ -55,7 +59,7 @@ fn converse(sender: &mut Sender, receiver: &mut Receiver, answer: ToAgent) -> Ve
 /// Both ends after an agent that started at `epoch` has sent `parts`.
 fn in_sync(epoch: u64, parts: Parts) -> (Sender, Receiver) {
     let mut sender = Sender::new(run(epoch));
-    assert_eq!(sender.observed(parts), None);
+    assert_eq!(sender.set_status(parts), None);
     let (mut receiver, answer) = Receiver::new(&hello(sender.connected()));
     converse(&mut sender, &mut receiver, answer);
     assert!(sender.is_in_sync());
@@ -63,20 +67,20 @@ fn in_sync(epoch: u64, parts: Parts) -> (Sender, Receiver) {
 }
 
 #[test]
-fn a_new_node_is_asked_for_all_and_then_told_what_changes() {
+fn new_node_sends_snapshot_then_deltas() {
     let (mut sender, mut receiver) = in_sync(1, status(1));
     assert_eq!(receiver.parts(), &status(1));
 
-    let delta = sender.observed(status(2)).unwrap();
+    let delta = sender.set_status(status(2)).unwrap();
     assert!(
         matches!(&delta, FromAgent::Delta { seq: 2, .. }),
         "{delta:?}"
     );
     // The status changes twice before the answer arrives: one message follows.
-    assert_eq!(sender.observed(status(3)), None);
-    assert_eq!(sender.observed(status(4)), None);
+    assert_eq!(sender.set_status(status(3)), None);
+    assert_eq!(sender.set_status(status(4)), None);
     let answer = hear(&mut receiver, delta);
-    assert_eq!(answer, ToAgent::Ack { seq: 2 });
+    assert_eq!(answer, AggregatorMessage::Ack { seq: 2 });
     let said = converse(&mut sender, &mut receiver, answer);
     assert!(
         matches!(said.as_slice(), [FromAgent::Delta { seq: 3, .. }]),
@@ -84,7 +88,7 @@ fn a_new_node_is_asked_for_all_and_then_told_what_changes() {
     );
     assert_eq!(receiver.parts(), &status(4));
     assert!(sender.is_in_sync());
-    assert_eq!(sender.observed(status(4)), None);
+    assert_eq!(sender.set_status(status(4)), None);
 }
 
 #[test]
@@ -92,10 +96,17 @@ fn after_a_reconnect_only_what_changed_is_sent() {
     let (mut sender, mut receiver) = in_sync(1, status(1));
     sender.disconnected();
     assert_eq!(sender.heartbeat(), None);
-    assert_eq!(sender.observed(status(2)), None);
-    let greeting = receiver.greeted(&hello(sender.connected()), true);
-    assert_eq!(greeting, Greeting::Welcome(ToAgent::Ack { seq: 1 }));
-    let said = converse(&mut sender, &mut receiver, ToAgent::Ack { seq: 1 });
+    assert_eq!(sender.set_status(status(2)), None);
+    let greeting = receiver.handle_hello(&hello(sender.connected()), true);
+    assert_eq!(
+        greeting,
+        Greeting::Welcome(AggregatorMessage::Ack { seq: 1 })
+    );
+    let said = converse(
+        &mut sender,
+        &mut receiver,
+        AggregatorMessage::Ack { seq: 1 },
+    );
     assert!(
         matches!(said.as_slice(), [FromAgent::Delta { seq: 2, .. }]),
         "{said:?}"
@@ -104,7 +115,7 @@ fn after_a_reconnect_only_what_changed_is_sent() {
 }
 
 #[test]
-fn an_aggregator_that_restarted_asks_for_all() {
+fn restarted_aggregator_requests_snapshot() {
     let (mut sender, _lost) = in_sync(1, status(1));
     sender.disconnected();
     let (mut receiver, answer) = Receiver::new(&hello(sender.connected()));
@@ -117,11 +128,11 @@ fn an_aggregator_that_restarted_asks_for_all() {
 }
 
 #[test]
-fn of_two_agents_that_claim_a_node_the_later_one_is_believed() {
+fn later_agent_wins_contested_node() {
     let (mut old, mut receiver) = in_sync(1, status(1));
     let mut new = Sender::new(run(2));
-    assert_eq!(new.observed(status(2)), None);
-    let Greeting::Welcome(answer) = receiver.greeted(&hello(new.connected()), true) else {
+    assert_eq!(new.set_status(status(2)), None);
+    let Greeting::Welcome(answer) = receiver.handle_hello(&hello(new.connected()), true) else {
         panic!("the later one is refused");
     };
     // The known status remains until the new agent has sent its own.
@@ -131,33 +142,42 @@ fn of_two_agents_that_claim_a_node_the_later_one_is_believed() {
 
     old.disconnected();
     let before = receiver.clone();
-    let greeting = receiver.greeted(&hello(old.connected()), true);
+    let greeting = receiver.handle_hello(&hello(old.connected()), true);
     assert!(
-        matches!(greeting, Greeting::Refused(ToAgent::HoldOff { .. })),
+        matches!(
+            greeting,
+            Greeting::Refused(AggregatorMessage::HoldOff { .. })
+        ),
         "{greeting:?}"
     );
     assert_eq!(receiver.run(), before.run());
     assert_eq!(receiver.parts(), before.parts());
     let heartbeat = new.heartbeat().unwrap();
-    assert_eq!(hear(&mut receiver, heartbeat), ToAgent::Ack { seq: 1 });
+    assert_eq!(
+        hear(&mut receiver, heartbeat),
+        AggregatorMessage::Ack { seq: 1 }
+    );
 }
 
 #[test]
-fn an_agent_whose_clock_was_set_back_is_believed_once_the_one_before_is_silent() {
+fn agent_with_earlier_epoch_is_accepted_once_predecessor_is_silent() {
     let (_gone, mut receiver) = in_sync(1_000, status(1));
     let mut sender = Sender::new(run(10));
-    assert_eq!(sender.observed(status(2)), None);
-    let greeting = receiver.greeted(&hello(sender.connected()), true);
+    assert_eq!(sender.set_status(status(2)), None);
+    let greeting = receiver.handle_hello(&hello(sender.connected()), true);
     assert!(
-        matches!(greeting, Greeting::Refused(ToAgent::HoldOff { .. })),
+        matches!(
+            greeting,
+            Greeting::Refused(AggregatorMessage::HoldOff { .. })
+        ),
         "{greeting:?}"
     );
     let Greeting::Refused(hold_off) = greeting else {
         panic!("the old one is alive");
     };
-    assert_eq!(sender.received(&hold_off), None);
+    assert_eq!(sender.handle_message(&hold_off), None);
     sender.disconnected();
-    let Greeting::Welcome(answer) = receiver.greeted(&hello(sender.connected()), false) else {
+    let Greeting::Welcome(answer) = receiver.handle_hello(&hello(sender.connected()), false) else {
         panic!("the old one is dead");
     };
     converse(&mut sender, &mut receiver, answer);
@@ -165,33 +185,48 @@ fn an_agent_whose_clock_was_set_back_is_believed_once_the_one_before_is_silent()
 }
 
 #[test]
-fn a_heartbeat_of_an_earlier_status_confirms_nothing() {
+fn late_heartbeat_confirms_nothing() {
     let (mut sender, mut receiver) = in_sync(1, status(1));
     let Some(FromAgent::Heartbeat { seq, hash }) = sender.heartbeat() else {
         panic!("no heartbeat");
     };
     let confirmed = receiver.heartbeat(seq, hash);
-    assert_eq!(confirmed, Offer::Confirmed(ToAgent::Ack { seq: 1 }));
-    let delta = sender.observed(status(2)).unwrap();
+    assert_eq!(
+        confirmed,
+        StatusOffer::Confirmed(AggregatorMessage::Ack { seq: 1 })
+    );
+    let delta = sender.set_status(status(2)).unwrap();
     hear(&mut receiver, delta);
     let late = receiver.heartbeat(seq, hash);
-    assert_eq!(late, Offer::Nothing(ToAgent::Ack { seq: 2 }));
+    assert_eq!(
+        late,
+        StatusOffer::Nothing(AggregatorMessage::Ack { seq: 2 })
+    );
     assert_eq!(receiver.parts(), &status(2));
 }
 
 #[test]
-fn a_replay_changes_nothing_and_a_gap_asks_for_all() {
+fn replay_is_ignored_and_gap_requests_snapshot() {
     let (mut sender, mut receiver) = in_sync(1, status(1));
-    let delta = sender.observed(status(2)).unwrap();
+    let delta = sender.set_status(status(2)).unwrap();
     hear(&mut receiver, delta.clone());
-    assert_eq!(hear(&mut receiver, delta), ToAgent::Ack { seq: 2 });
+    assert_eq!(
+        hear(&mut receiver, delta),
+        AggregatorMessage::Ack { seq: 2 }
+    );
     assert_eq!(receiver.parts(), &status(2));
 
-    assert_eq!(sender.received(&ToAgent::Ack { seq: 2 }), None);
-    let lost = sender.observed(status(3)).unwrap();
+    assert_eq!(
+        sender.handle_message(&AggregatorMessage::Ack { seq: 2 }),
+        None
+    );
+    let lost = sender.set_status(status(3)).unwrap();
     let heartbeat = sender.heartbeat().unwrap();
     let answer = hear(&mut receiver, heartbeat);
-    assert!(matches!(answer, ToAgent::Resync { .. }), "{answer:?}");
+    assert!(
+        matches!(answer, AggregatorMessage::Resync { .. }),
+        "{answer:?}"
+    );
     // In the lost state no message is acknowledged, not even an old one.
     let replay = FromAgent::Delta {
         seq: 2,
@@ -199,28 +234,32 @@ fn a_replay_changes_nothing_and_a_gap_asks_for_all() {
         hash: Digest::default(),
     };
     let answer = hear(&mut receiver, replay);
-    assert!(matches!(answer, ToAgent::Resync { .. }), "{answer:?}");
+    assert!(
+        matches!(answer, AggregatorMessage::Resync { .. }),
+        "{answer:?}"
+    );
     let said = converse(&mut sender, &mut receiver, answer);
     assert!(
         matches!(said.as_slice(), [FromAgent::Snapshot { seq: 4, .. }]),
         "{said:?}"
     );
     assert_eq!(receiver.parts(), &status(3));
-    assert_eq!(hear(&mut receiver, lost), ToAgent::Ack { seq: 4 });
+    assert_eq!(hear(&mut receiver, lost), AggregatorMessage::Ack { seq: 4 });
 }
 
 #[test]
-fn an_agent_that_was_put_back_in_time_goes_on_above_what_the_aggregator_has() {
+fn restored_agent_continues_above_acknowledged_seq() {
     let (mut sender, mut receiver) = in_sync(1, status(1));
     // A machine is restored from an image taken while the agent ran.
     let mut restored = sender.clone();
     for number in 2..5 {
-        let delta = sender.observed(status(number)).unwrap();
+        let delta = sender.set_status(status(number)).unwrap();
         let answer = hear(&mut receiver, delta);
-        assert_eq!(sender.received(&answer), None);
+        assert_eq!(sender.handle_message(&answer), None);
     }
     restored.disconnected();
-    let Greeting::Welcome(answer) = receiver.greeted(&hello(restored.connected()), true) else {
+    let Greeting::Welcome(answer) = receiver.handle_hello(&hello(restored.connected()), true)
+    else {
         panic!("it is the same run");
     };
     let said = converse(&mut restored, &mut receiver, answer);

@@ -62,8 +62,8 @@ fn said(devices: Vec<DeviceUsage>) -> Claims {
 
 /// The desired annotations of `pod`: type, profile, sharing.
 fn marks(claims: &Claims, pod: &str) -> [Option<String>; 3] {
-    let place = Place::new("team", pod).unwrap();
-    let marks = claims[&place].marks.as_map();
+    let place = PodKey::new("team", pod).unwrap();
+    let marks = claims[&place].annotations.as_map();
     KEYS.map(|key| marks.get(key).cloned())
 }
 
@@ -72,7 +72,7 @@ fn words(words: [&str; 3]) -> [Option<String>; 3] {
 }
 
 #[test]
-fn the_type_is_that_of_the_device_that_was_given_and_says_how() {
+fn annotations_contain_type_profile_and_sharing() {
     let mut shared = unit(None, vec![whole("shared")]);
     shared.replicas = Some(4);
     let mut shared_part = unit(Some("1g.10gb"), vec![whole("shared-part")]);
@@ -115,7 +115,7 @@ fn the_type_is_that_of_the_device_that_was_given_and_says_how() {
 }
 
 #[test]
-fn who_was_given_nothing_or_has_no_name_is_not_claimed() {
+fn tenant_without_allocation_or_name_is_not_claimed() {
     let mut nameless = whole("x");
     nameless.pod = None;
     let mut outside = whole("x");
@@ -130,7 +130,7 @@ fn who_was_given_nothing_or_has_no_name_is_not_claimed() {
 }
 
 #[test]
-fn a_pod_without_a_process_is_claimed_with_the_beginning_of_its_uid() {
+fn idle_pod_is_claimed_with_uid_prefix() {
     let uid = "7d1c5a3e-1111-2222-3333-444455556666";
     let tenants = vec![tenant("idle", Some(uid), vec![ShareId::whole(GPU)])];
     let found = said(vec![device(1, vec![unit(None, tenants)])]);
@@ -139,14 +139,14 @@ fn a_pod_without_a_process_is_claimed_with_the_beginning_of_its_uid() {
 }
 
 #[test]
-fn a_node_that_invents_pods_is_not_believed_more_than_a_kubelet_has() {
+fn claims_per_node_are_limited() {
     let tenants = (0..3000).map(|number| whole(&format!("p{number}")));
     let found = said(vec![device(1, vec![unit(None, tenants.collect())])]);
-    assert_eq!(found.len(), MOST_PODS);
+    assert_eq!(found.len(), MAX_PODS_PER_NODE);
 }
 
 #[test]
-fn what_a_namespace_has_is_counted_by_type_once_for_each_pod() {
+fn holdings_count_each_pod_once_per_type() {
     let mut shared = unit(None, vec![tenant("a", None, Vec::new())]);
     shared.replicas = Some(4);
     shared.tenants = vec![
@@ -196,7 +196,13 @@ fn what_a_namespace_has_is_counted_by_type_once_for_each_pod() {
 }
 
 fn annotations() -> impl Strategy<Value = Annotations> {
-    let key = prop::sample::select(vec![TYPE, MIG_PROFILE, SHARING, "mine", "octavo.dev/other"]);
+    let key = prop::sample::select(vec![
+        TYPE_ANNOTATION,
+        MIG_PROFILE_ANNOTATION,
+        SHARING_ANNOTATION,
+        "mine",
+        "octavo.dev/other",
+    ]);
     let value = prop::sample::select(vec!["nvidia-a100-80gb", "exclusive", "mixed", ""]);
     prop::collection::btree_map(
         key.prop_map(str::to_owned),
@@ -207,9 +213,9 @@ fn annotations() -> impl Strategy<Value = Annotations> {
 
 proptest! {
     #[test]
-    fn what_is_written_once_is_not_written_again_and_nobody_elses_is_touched(has in annotations()) {
+    fn changes_are_idempotent_and_limited_to_own_keys(has in annotations()) {
         let found = said(vec![device(1, vec![unit(None, vec![whole("p")])])]);
-        let marks = &found.values().next().unwrap().marks;
+        let marks = &found.values().next().unwrap().annotations;
         let changes = marks.changes(&has);
         prop_assert!(changes.keys().all(|key| KEYS.contains(key)));
         let mut after = has.clone();

@@ -6,30 +6,30 @@
 //! | not readable, or not a regular file | absent | yes |
 //! | invalid content | absent | yes |
 
-use crate::domain::inventory::Problem;
+use crate::domain::inventory::ReadProblem;
 use crate::domain::quantity::Mebibytes;
 use crate::hw::sysfs::Sysfs;
 
 /// Maximum length of a product name in bytes.
-const LONGEST_NAME: usize = 128;
+const MAX_NAME_BYTES: usize = 128;
 /// Maximum length of a driver version in bytes.
-const LONGEST_VERSION: usize = 48;
+const MAX_VERSION_BYTES: usize = 48;
 /// Maximum length of a mode name in bytes.
-const LONGEST_MODE: usize = 8;
+const MAX_MODE_BYTES: usize = 8;
 /// Maximum number of modes.
-const MOST_MODES: usize = 16;
+const MAX_MODES: usize = 16;
 /// Number of characters of invalid content that are quoted in a problem.
-const EXCERPT: usize = 24;
+const EXCERPT_CHARS: usize = 24;
 
 /// A sysfs directory and the problems found in its files.
 pub(super) struct Files<'a> {
     sys: &'a Sysfs,
     folder: String,
-    pub(super) problems: Vec<Problem>,
+    pub(super) problems: Vec<ReadProblem>,
 }
 
 impl<'a> Files<'a> {
-    pub(super) fn below(sys: &'a Sysfs, folder: String) -> Self {
+    pub(super) fn open(sys: &'a Sysfs, folder: String) -> Self {
         Self {
             sys,
             folder,
@@ -46,7 +46,7 @@ impl<'a> Files<'a> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
         self.read(file, "no version", |text| {
             let numbered = text.starts_with(|first: char| first.is_ascii_digit());
-            let fits = numbered && text.len() <= LONGEST_VERSION && text.bytes().all(plain);
+            let fits = numbered && text.len() <= MAX_VERSION_BYTES && text.bytes().all(plain);
             fits.then(|| text.to_owned())
         })
     }
@@ -57,8 +57,8 @@ impl<'a> Files<'a> {
         let amount = self.read(file, "no number of bytes", amount)?;
         if amount > most {
             let error = format!("{amount}, and there can be no more than {most}");
-            self.problems.push(Problem {
-                what: file.to_owned(),
+            self.problems.push(ReadProblem {
+                source: file.to_owned(),
                 error,
             });
             return None;
@@ -86,7 +86,7 @@ impl<'a> Files<'a> {
         let modes = self.read(file, "no list of modes", |text| {
             let words = text.split(',').map(str::trim);
             let modes: Option<Vec<String>> = words.map(mode).collect();
-            modes.filter(|modes| modes.len() <= MOST_MODES)
+            modes.filter(|modes| modes.len() <= MAX_MODES)
         });
         modes.unwrap_or_default()
     }
@@ -105,8 +105,8 @@ impl<'a> Files<'a> {
             },
             Err(error) => error.to_string(),
         };
-        self.problems.push(Problem {
-            what: file.to_owned(),
+        self.problems.push(ReadProblem {
+            source: file.to_owned(),
             error,
         });
         None
@@ -115,7 +115,7 @@ impl<'a> Files<'a> {
 
 /// Returns the beginning of the content, quoted and escaped so that it cannot inject terminal sequences.
 pub(super) fn excerpt(text: &str) -> String {
-    let mut shown: String = text.chars().take(EXCERPT).collect();
+    let mut shown: String = text.chars().take(EXCERPT_CHARS).collect();
     if shown.len() < text.len() {
         shown.push_str("...");
     }
@@ -125,12 +125,12 @@ pub(super) fn excerpt(text: &str) -> String {
 /// Accepts printable text. Invalid UTF-8 has become a replacement character by now and is rejected.
 fn name(text: &str) -> Option<String> {
     let odd = |c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER;
-    let fits = text.len() <= LONGEST_NAME && !text.contains(odd);
+    let fits = text.len() <= MAX_NAME_BYTES && !text.contains(odd);
     fits.then(|| text.to_owned())
 }
 
 fn mode(text: &str) -> Option<String> {
-    let fits = (1..=LONGEST_MODE).contains(&text.len());
+    let fits = (1..=MAX_MODE_BYTES).contains(&text.len());
     let plain = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit();
     (fits && text.bytes().all(plain)).then(|| text.to_owned())
 }

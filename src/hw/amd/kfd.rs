@@ -7,16 +7,16 @@
 use std::collections::BTreeMap;
 
 use crate::domain::id::PciAddress;
-use crate::domain::inventory::{Amd, AmdPartition, Problem};
+use crate::domain::inventory::{Amd, AmdPartition, ReadProblem};
 use crate::domain::quantity::Mebibytes;
-use crate::hw::amd::Told;
+use crate::hw::amd::AmdReading;
 use crate::hw::amd::files::excerpt;
-use crate::hw::sysfs::{MOST_MEMORY, Sysfs};
+use crate::hw::sysfs::{MAX_DEVICE_MEMORY, Sysfs};
 
 const NODES: &str = "class/kfd/kfd/topology/nodes";
 const AMD: u64 = 0x1002;
 /// Node limit, far above eight devices with eight partitions each and as many processors.
-const MOST_NODES: usize = 512;
+const MAX_NODES: usize = 512;
 /// First render minor. Source: Linux, DRM.
 const FIRST_RENDER_MINOR: u32 = 128;
 
@@ -24,8 +24,8 @@ const FIRST_RENDER_MINOR: u32 = 128;
 pub(super) struct Topology {
     nodes: Vec<Node>,
     /// The number of unreadable nodes, and the first error.
-    unread: usize,
-    wrong: Option<String>,
+    unreadable_nodes: usize,
+    first_error: Option<String>,
 }
 
 /// A device or partition.
@@ -44,28 +44,28 @@ impl Topology {
     pub(super) fn read(sys: &Sysfs) -> Self {
         let mut topology = Self {
             nodes: Vec::new(),
-            unread: 0,
-            wrong: None,
+            unreadable_nodes: 0,
+            first_error: None,
         };
         let names = sys.names(NODES).unwrap_or_else(|error| {
-            topology.unread = 1;
-            topology.wrong = Some(format!("the folder of all of them: {error}"));
+            topology.unreadable_nodes = 1;
+            topology.first_error = Some(format!("the folder of all of them: {error}"));
             Vec::new()
         });
         let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
         numbers.sort_unstable();
-        if let Some(unread) = numbers.len().checked_sub(MOST_NODES).filter(|n| *n > 0) {
-            topology.unread = unread;
-            topology.wrong = Some(format!("nodes after the first {MOST_NODES}"));
+        if let Some(unread) = numbers.len().checked_sub(MAX_NODES).filter(|n| *n > 0) {
+            topology.unreadable_nodes = unread;
+            topology.first_error = Some(format!("nodes after the first {MAX_NODES}"));
         }
-        for number in numbers.into_iter().take(MOST_NODES) {
+        for number in numbers.into_iter().take(MAX_NODES) {
             let folder = format!("{NODES}/{number}");
             match properties(sys, &format!("{folder}/properties"), "vendor_id") {
                 Ok(properties) => topology.nodes.extend(node(sys, &folder, &properties)),
                 Err(error) => {
-                    topology.unread = topology.unread.saturating_add(1);
+                    topology.unreadable_nodes = topology.unreadable_nodes.saturating_add(1);
                     let wrong = || format!("node {number}: {error}");
-                    topology.wrong.get_or_insert_with(wrong);
+                    topology.first_error.get_or_insert_with(wrong);
                 }
             }
         }
@@ -73,7 +73,7 @@ impl Topology {
     }
 
     /// Adds the values of its nodes to each device.
-    pub(super) fn tell(&self, devices: &mut [(PciAddress, Told)]) {
+    pub(super) fn add_to_devices(&self, devices: &mut [(PciAddress, AmdReading)]) {
         let known: Vec<(PciAddress, Option<u64>)> = devices
             .iter()
             .map(|(address, told)| (*address, chip(&told.amd)))
@@ -81,38 +81,38 @@ impl Topology {
         for (address, told) in devices {
             let is_its = |node: &&Node| owner(node, &known) == Some(*address);
             let nodes: Vec<&Node> = self.nodes.iter().filter(is_its).collect();
-            fill(&mut told.amd, &nodes);
+            add_nodes(&mut told.amd, &nodes);
             told.problems.extend(self.problem(&told.amd));
         }
     }
 
     /// Returns a problem if the nodes of the device are incomplete.
-    fn problem(&self, amd: &Amd) -> Option<Problem> {
+    fn problem(&self, amd: &Amd) -> Option<ReadProblem> {
         let found = amd.partitions.len();
         let mode = amd.compute.as_ref().map(|mode| mode.current.as_str());
-        let expected = expected(mode);
+        let expected = expected_partitions(mode);
         let what_is_wrong = if found == 0 {
             "no node is this device's: what programs see of it is not known".to_owned()
         } else if let Some(expected) = expected.filter(|expected| *expected != found) {
             format!("{found} nodes are this device's where {expected} should be")
-        } else if self.unread > 0 && expected.is_none() {
+        } else if self.unreadable_nodes > 0 && expected.is_none() {
             "perhaps not all nodes of this device are told".to_owned()
         } else {
             return None;
         };
-        let unread = self.wrong.as_ref().map(|wrong| {
-            let count = self.unread;
+        let unread = self.first_error.as_ref().map(|wrong| {
+            let count = self.unreadable_nodes;
             format!("; {count} could not be read ({wrong})")
         });
-        Some(Problem {
-            what: "KFD's topology".to_owned(),
+        Some(ReadProblem {
+            source: "KFD's topology".to_owned(),
             error: format!("{what_is_wrong}{}", unread.unwrap_or_default()),
         })
     }
 }
 
 /// Number of partitions in a compute mode; `None` if it depends on the chip.
-fn expected(mode: Option<&str>) -> Option<usize> {
+fn expected_partitions(mode: Option<&str>) -> Option<usize> {
     match mode {
         None | Some("SPX") => Some(1),
         Some("DPX") => Some(2),
@@ -145,7 +145,7 @@ fn owner(node: &Node, devices: &[(PciAddress, Option<u64>)]) -> Option<PciAddres
     found.map(|(address, _)| *address)
 }
 
-fn fill(amd: &mut Amd, nodes: &[&Node]) {
+fn add_nodes(amd: &mut Amd, nodes: &[&Node]) {
     amd.gfx_target = nodes.iter().find_map(|node| node.gfx_target.clone());
     amd.hive = nodes.iter().find_map(|node| node.hive);
     amd.partitions = nodes
@@ -206,7 +206,7 @@ fn memory(sys: &Sysfs, folder: &str) -> Option<Mebibytes> {
     const SIZE: &str = "size_in_bytes";
     let bank = properties(sys, &format!("{folder}/mem_banks/0/properties"), SIZE).ok()?;
     let bytes = bank.get(SIZE).filter(|bytes| **bytes > 0)?;
-    Some(Mebibytes::from_bytes(*bytes)).filter(|memory| *memory <= MOST_MEMORY)
+    Some(Mebibytes::from_bytes(*bytes)).filter(|memory| *memory <= MAX_DEVICE_MEMORY)
 }
 
 /// Formats the target version: `gfx942` from 90402. Minor and stepping have two decimal digits each, and one

@@ -18,12 +18,12 @@ fn topology(nodes: &[&str]) -> Topology {
     Topology::read(&Sysfs::new(root.path().to_owned()))
 }
 
-fn told(at: &str, chip: Option<&str>) -> (PciAddress, Told) {
+fn told(at: &str, chip: Option<&str>) -> (PciAddress, AmdReading) {
     let amd = Amd {
         unique_id: chip.map(ToOwned::to_owned),
         ..Amd::default()
     };
-    let told = Told {
+    let told = AmdReading {
         amd,
         product_name: None,
         memory: None,
@@ -35,7 +35,7 @@ fn told(at: &str, chip: Option<&str>) -> (PciAddress, Told) {
 /// Returns the render minors that each device ends up with.
 fn minors(nodes: &[&str], devices: &[(&str, Option<&str>)]) -> Vec<Vec<u32>> {
     let mut told: Vec<_> = devices.iter().map(|(at, chip)| told(at, *chip)).collect();
-    topology(nodes).tell(&mut told);
+    topology(nodes).add_to_devices(&mut told);
     let each = told.iter().map(|(_, told)| &told.amd.partitions);
     each.map(|parts| parts.iter().map(|part| part.render_minor).collect())
         .collect()
@@ -46,7 +46,7 @@ fn node(location: u32, chip: u64, minor: u32) -> String {
 }
 
 #[test]
-fn a_node_belongs_to_the_device_at_its_address() {
+fn node_is_assigned_by_address() {
     let nodes = [node(0x2700, 0, 136), node(0x0500, 0, 128)];
     let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
     let devices = [("0000:05:00.0", None), ("0000:27:00.0", None)];
@@ -54,7 +54,7 @@ fn a_node_belongs_to_the_device_at_its_address() {
 }
 
 #[test]
-fn nodes_of_partitions_are_numbered_like_functions_or_not_at_all() {
+fn partition_nodes_are_assigned_with_and_without_function_numbers() {
     let chip = Some("0000000000000009");
     for parts in [[0x0500, 0x0501, 0x0507], [0x0500, 0x0500, 0x0500]] {
         for (given, known) in [(9, chip), (0, None), (0, chip), (9, None)] {
@@ -71,7 +71,7 @@ fn nodes_of_partitions_are_numbered_like_functions_or_not_at_all() {
 }
 
 #[test]
-fn a_node_with_another_chip_s_id_is_nobody_s() {
+fn node_with_unknown_chip_id_is_not_assigned() {
     let stranger = node(0x0500, 8, 128);
     let known = [("0000:05:00.0", Some("0000000000000009"))];
     assert!(minors(&[&stranger], &known)[0].is_empty());
@@ -89,7 +89,7 @@ fn a_node_with_another_chip_s_id_is_nobody_s() {
 }
 
 #[test]
-fn a_target_is_the_version_with_hexadecimal_ends() {
+fn gfx_target_has_hexadecimal_minor_and_stepping() {
     for (version, target) in [
         ("90402", Some("gfx942")),
         ("90010", Some("gfx90a")),
@@ -106,24 +106,24 @@ fn a_target_is_the_version_with_hexadecimal_ends() {
         let mut devices = [told("0000:05:00.0", None)];
         let properties =
             format!("vendor_id 4098\nlocation_id 1280\ngfx_target_version {version}\n");
-        topology(&[&properties]).tell(&mut devices);
+        topology(&[&properties]).add_to_devices(&mut devices);
         assert_eq!(devices[0].1.amd.gfx_target.as_deref(), target, "{version}");
     }
 }
 
 #[test]
-fn units_are_summed_where_every_part_tells_them() {
+fn compute_units_are_summed_if_all_partitions_report_them() {
     let part = |minor, units: &str| format!("{}{units}", node(0x0500, 0, minor));
     let known = "simd_count 152\nsimd_per_cu 4\n";
     for (second, sum) in [(known, Some(76)), ("simd_count 152\nsimd_per_cu 0\n", None)] {
         let mut devices = [told("0000:05:00.0", None)];
-        topology(&[&part(128, known), &part(129, second)]).tell(&mut devices);
+        topology(&[&part(128, known), &part(129, second)]).add_to_devices(&mut devices);
         assert_eq!(devices[0].1.amd.compute_units, sum);
     }
 }
 
 #[test]
-fn what_is_missing_of_a_mode_s_parts_is_said() {
+fn missing_partitions_are_reported() {
     let part = |minor| AmdPartition {
         render_minor: minor,
         compute_units: None,
@@ -147,11 +147,11 @@ fn what_is_missing_of_a_mode_s_parts_is_said() {
         let nodes: Vec<String> = (0..parts).map(|n| node(0x0500, 0, 128 + n)).collect();
         let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
         let mut devices = [told("0000:05:00.0", None)];
-        devices[0].1.amd.compute = mode.map(|mode: &str| Mode {
+        devices[0].1.amd.compute = mode.map(|mode: &str| PartitioningMode {
             current: mode.to_owned(),
             available: Vec::new(),
         });
-        topology(&nodes).tell(&mut devices);
+        topology(&nodes).add_to_devices(&mut devices);
         let problems: Vec<&str> = devices[0]
             .1
             .problems
@@ -165,14 +165,14 @@ fn what_is_missing_of_a_mode_s_parts_is_said() {
 }
 
 #[test]
-fn a_node_that_is_not_shown_is_named_only_where_a_part_may_be_missing() {
+fn unreadable_node_is_reported_if_a_partition_may_be_missing() {
     let said = |mode: Option<&str>| {
         let mut devices = [told("0000:05:00.0", None)];
-        devices[0].1.amd.compute = mode.map(|mode| Mode {
+        devices[0].1.amd.compute = mode.map(|mode| PartitioningMode {
             current: mode.to_owned(),
             available: Vec::new(),
         });
-        topology(&[&node(0x0500, 0, 128), ""]).tell(&mut devices);
+        topology(&[&node(0x0500, 0, 128), ""]).add_to_devices(&mut devices);
         let problems = devices[0].1.problems.iter();
         problems
             .map(|problem| problem.error.clone())
@@ -188,14 +188,14 @@ fn a_node_that_is_not_shown_is_named_only_where_a_part_may_be_missing() {
 }
 
 #[test]
-fn a_value_is_taken_as_it_is_meant_or_not_at_all() {
+fn invalid_values_are_absent() {
     let root = tempfile::tempdir().unwrap();
     let sys = Sysfs::new(root.path().to_owned());
     let folder = root.path().join("device");
     fs::create_dir(&folder).unwrap();
     let read = |text: &[u8]| {
         fs::write(folder.join("file"), text).unwrap();
-        let mut files = Files::below(&sys, "device".to_owned());
+        let mut files = Files::open(&sys, "device".to_owned());
         (
             files.id("file"),
             files.mode("file"),
@@ -226,12 +226,12 @@ fn a_value_is_taken_as_it_is_meant_or_not_at_all() {
 }
 
 #[test]
-fn a_topology_that_cannot_be_read_is_told_as_that() {
+fn unreadable_topology_is_reported() {
     let root = tempfile::tempdir().unwrap();
     fs::create_dir_all(root.path().join("class/kfd/kfd/topology")).unwrap();
     fs::write(root.path().join("class/kfd/kfd/topology/nodes"), "").unwrap();
     let mut devices = vec![told("0000:05:00.0", None)];
-    Topology::read(&Sysfs::new(root.path().to_owned())).tell(&mut devices);
+    Topology::read(&Sysfs::new(root.path().to_owned())).add_to_devices(&mut devices);
     assert_eq!(
         devices[0].1.problems[0].error,
         "no node is this device's: what programs see of it is not known; 1 could not be read (the folder of all of them: Not a directory (os \
@@ -240,7 +240,7 @@ fn a_topology_that_cannot_be_read_is_told_as_that() {
 }
 
 #[test]
-fn memory_is_believed_only_where_it_can_be_true() {
+fn implausible_memory_is_rejected() {
     let root = tempfile::tempdir().unwrap();
     let at = "0000:05:00.0";
     let folder = root.path().join(DEVICES).join(at);
@@ -265,7 +265,7 @@ fn memory_is_believed_only_where_it_can_be_true() {
         let told = device(&Sysfs::new(root.path().to_owned()), &function);
         let problems = told.problems.into_iter();
         let said: Vec<String> = problems
-            .map(|one| format!("{}: {}", one.what, one.error))
+            .map(|one| format!("{}: {}", one.source, one.error))
             .collect();
         let mib = |memory: Option<Mebibytes>| memory.map(Mebibytes::get);
         (mib(told.memory), mib(told.amd.memory_used), said.join("; "))

@@ -31,7 +31,7 @@ pub enum HoldersError {
          others",
         root.display()
     )]
-    NotAllInSight {
+    HiddenProcesses {
         /// The root of the process file system.
         root: PathBuf,
     },

@@ -23,10 +23,10 @@ const OTHER_TABLES: [&str; 2] = [
     "driver/nvidia-caps/sys-minors",
 ];
 /// Size limit in bytes; the longest table today has about 100 KB.
-const LONGEST_TABLE: u64 = 1 << 20;
+const MAX_TABLE_BYTES: u64 = 1 << 20;
 /// Minor numbers from here on belong to nvidia-modeset and nvidiactl. Source: open-gpu-kernel-modules,
 /// `nv-chardev-numbers.h`.
-const NO_GPU_FROM: u32 = 254;
+const FIRST_NON_GPU_MINOR: u32 = 254;
 
 /// A device node of the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,7 +49,7 @@ pub(in crate::hw) enum Capability {
     /// Another capability: configuration, monitoring, NVLink or profiling.
     Other,
     /// The tables contradict each other.
-    Unclear,
+    Ambiguous,
 }
 
 /// The numbers of the driver's device nodes.
@@ -101,50 +101,57 @@ impl Nodes {
     /// run --device /dev/nvidia3:/dev/nvidia0`), so only the device number counts. It is queried only below `/dev` or
     /// if the file name is that of a node: following a link to any other file might block on a network file system. The
     /// query uses the kernel's cached attributes and contacts no server.
-    pub(in crate::hw) fn behind(&self, link: &Path, target: &Path) -> io::Result<Option<Node>> {
-        let named = self.named(target);
+    pub(in crate::hw) fn resolve_link(
+        &self,
+        link: &Path,
+        target: &Path,
+    ) -> io::Result<Option<Node>> {
+        let named = self.by_name(target);
         if named.is_none() && !target.starts_with("/dev") {
             return Ok(None);
         }
         match statx(CWD, link, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE) {
             Ok(file) => {
                 let device = FileType::from_raw_mode(file.stx_mode.into()).is_char_device();
-                let node = || self.numbered(file.stx_rdev_major, file.stx_rdev_minor);
+                let node = || self.by_number(file.stx_rdev_major, file.stx_rdev_minor);
                 Ok(device.then(node).flatten())
             }
             // The file was closed in the meantime; until then it was what its name says.
-            Err(error) if gone(&error.into()) => Ok(named),
+            Err(error) if is_gone(&error.into()) => Ok(named),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn numbered(&self, major: u32, minor: u32) -> Option<Node> {
+    fn by_number(&self, major: u32, minor: u32) -> Option<Node> {
         if self.capabilities == Some(major) {
             Some(Node::Capability(minor))
         } else {
-            (self.gpus == Some(major) && minor < NO_GPU_FROM).then_some(Node::Gpu(minor))
+            (self.gpus == Some(major) && minor < FIRST_NON_GPU_MINOR).then_some(Node::Gpu(minor))
         }
     }
 
-    fn named(&self, target: &Path) -> Option<Node> {
+    fn by_name(&self, target: &Path) -> Option<Node> {
         let name = target.file_name()?.to_str()?;
         let name = name.strip_suffix(" (deleted)").unwrap_or(name);
-        if let Some(minor) = name.strip_prefix("nvidia-cap").and_then(number) {
-            self.numbered(self.capabilities?, minor)
+        if let Some(minor) = name.strip_prefix("nvidia-cap").and_then(parse_number) {
+            self.by_number(self.capabilities?, minor)
         } else {
-            self.numbered(self.gpus?, name.strip_prefix("nvidia").and_then(number)?)
+            self.by_number(
+                self.gpus?,
+                name.strip_prefix("nvidia").and_then(parse_number)?,
+            )
         }
     }
 }
 
 /// Returns whether the object no longer exists: the process has ended or the file was closed.
-pub(in crate::hw) fn gone(error: &io::Error) -> bool {
+pub(in crate::hw) fn is_gone(error: &io::Error) -> bool {
     let no_such_process = rustix::io::Errno::SRCH.raw_os_error();
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(no_such_process)
 }
 
 /// Parses a number as the kernel writes it: digits only.
-pub(in crate::hw) fn number(text: &str) -> Option<u32> {
+pub(in crate::hw) fn parse_number(text: &str) -> Option<u32> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
 }
@@ -153,11 +160,11 @@ fn table(root: &Path) -> Result<BTreeMap<u32, Capability>, HoldersError> {
     let mut table = BTreeMap::new();
     let path = root.join(MIG_TABLE);
     let text = text(&path)?.map_err(|error| HoldersError::unreadable(&path, error))?;
-    enter(&mut table, &text, of_mig);
+    add_lines(&mut table, &text, parse_mig_capability);
     for path in OTHER_TABLES.map(|name| root.join(name)) {
         match self::text(&path)? {
-            Ok(text) => enter(&mut table, &text, |_| Some(Capability::Other)),
-            Err(error) if gone(&error) => {}
+            Ok(text) => add_lines(&mut table, &text, |_| Some(Capability::Other)),
+            Err(error) if is_gone(&error) => {}
             Err(error) => return Err(HoldersError::unreadable(&path, error)),
         }
     }
@@ -165,7 +172,7 @@ fn table(root: &Path) -> Result<BTreeMap<u32, Capability>, HoldersError> {
 }
 
 fn text(path: &Path) -> Result<io::Result<String>, HoldersError> {
-    match files::text(path, LONGEST_TABLE) {
+    match files::text(path, MAX_TABLE_BYTES) {
         Err(ReadError::TooLong(limit)) => Err(HoldersError::TableTooLong {
             path: path.to_owned(),
             limit,
@@ -175,14 +182,16 @@ fn text(path: &Path) -> Result<io::Result<String>, HoldersError> {
 }
 
 /// Adds the lines that can be parsed. An open capability from any other line is unknown.
-fn enter(
+fn add_lines(
     table: &mut BTreeMap<u32, Capability>,
     text: &str,
     meaning: fn(&str) -> Option<Capability>,
 ) {
     let lines = text.lines().filter_map(|line| line.rsplit_once(' '));
     for (name, minor) in lines {
-        let Some(minor) = number(minor) else { continue };
+        let Some(minor) = parse_number(minor) else {
+            continue;
+        };
         let Some(capability) = meaning(name) else {
             continue;
         };
@@ -190,7 +199,7 @@ fn enter(
             .entry(minor)
             .and_modify(|known| {
                 if *known != capability {
-                    *known = Capability::Unclear;
+                    *known = Capability::Ambiguous;
                 }
             })
             .or_insert(capability);
@@ -198,7 +207,7 @@ fn enter(
 }
 
 /// Parses `config`, `gpu0/gi1/access` or `gpu0/gi1/ci0/access`.
-fn of_mig(name: &str) -> Option<Capability> {
+fn parse_mig_capability(name: &str) -> Option<Capability> {
     if matches!(name, "config" | "monitor") {
         return Some(Capability::Other);
     }
@@ -206,7 +215,7 @@ fn of_mig(name: &str) -> Option<Capability> {
     let mut id = |prefix: &str| {
         parts
             .next()
-            .map(|part| part.strip_prefix(prefix).and_then(number))
+            .map(|part| part.strip_prefix(prefix).and_then(parse_number))
     };
     let instance = Capability::Instance {
         gpu: id("gpu")??,
@@ -232,12 +241,15 @@ mod tests {
     }
 
     #[test]
-    fn a_line_names_an_instance_or_nothing_that_is_guessed_at() {
-        assert_eq!(of_mig("config"), Some(Capability::Other));
-        assert_eq!(of_mig("monitor"), Some(Capability::Other));
-        assert_eq!(of_mig("gpu0/gi1/access"), Some(instance(0, 1, None)));
+    fn capability_lines_are_parsed_strictly() {
+        assert_eq!(parse_mig_capability("config"), Some(Capability::Other));
+        assert_eq!(parse_mig_capability("monitor"), Some(Capability::Other));
         assert_eq!(
-            of_mig("gpu31/gi14/ci7/access"),
+            parse_mig_capability("gpu0/gi1/access"),
+            Some(instance(0, 1, None))
+        );
+        assert_eq!(
+            parse_mig_capability("gpu31/gi14/ci7/access"),
             Some(instance(31, 14, Some(7)))
         );
         for name in [
@@ -253,28 +265,28 @@ mod tests {
             "gpu99999999999/gi1/access",
             "something-new",
         ] {
-            assert_eq!(of_mig(name), None, "{name}");
+            assert_eq!(parse_mig_capability(name), None, "{name}");
         }
     }
 
     #[test]
-    fn a_table_that_contradicts_itself_is_unclear_and_a_line_twice_is_once() {
+    fn contradicting_lines_are_ambiguous_and_duplicates_ignored() {
         let mut table = BTreeMap::new();
         let text = "gpu0/gi1/access 12\ngpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\ngpu0/gi2/access 13\n\u{0}\u{fffd} \
                     what\ngpu0/gi3/access -1\ngpu0/gi4/access 99999999999\ngpu0/gi5/access\n";
-        enter(&mut table, text, of_mig);
-        let expected = [(12, instance(0, 1, None)), (13, Capability::Unclear)];
+        add_lines(&mut table, text, parse_mig_capability);
+        let expected = [(12, instance(0, 1, None)), (13, Capability::Ambiguous)];
         assert_eq!(table, BTreeMap::from(expected));
     }
 
     #[test]
-    fn a_name_is_that_of_a_node_wherever_the_node_lies() {
+    fn node_name_is_recognized_in_any_directory() {
         let nodes = Nodes {
             gpus: Some(195),
             capabilities: Some(235),
             table: BTreeMap::new(),
         };
-        let named = |path: &str| nodes.named(Path::new(path));
+        let named = |path: &str| nodes.by_name(Path::new(path));
         assert_eq!(named("/dev/nvidia0"), Some(Node::Gpu(0)));
         assert_eq!(
             named("/run/nvidia/driver/dev/nvidia12"),

@@ -4,35 +4,35 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use super::nodes::number;
+use super::nodes::parse_number;
 use crate::files;
 
 /// Length of a process name in bytes, to which the kernel truncates it. Source: `proc_pid_comm(5)`, `TASK_COMM_LEN`.
-const KEPT: usize = 15;
+const COMM_BYTES: usize = 15;
 /// Size limit in bytes, above a name and its line end.
-const LONGEST: u64 = 64;
+const MAX_COMM_FILE_BYTES: u64 = 64;
 /// Process limit, above the kernel's default number of process IDs.
-const MOST: usize = 1 << 16;
+const MAX_PROCESSES: usize = 1 << 16;
 
 /// Returns those of `names` that a process in the procfs at `root` has. A program that is not found may run in a
 /// namespace that is not visible.
-pub fn programs(root: &Path, names: &[&str]) -> BTreeSet<String> {
+pub fn running_programs(root: &Path, names: &[&str]) -> BTreeSet<String> {
     let entries = fs::read_dir(root)
         .into_iter()
         .flatten()
-        .take(MOST)
+        .take(MAX_PROCESSES)
         .flatten();
     let mut found = BTreeSet::new();
     for entry in entries {
         let folder = entry.file_name();
-        if folder.to_str().and_then(number).is_none() {
+        if folder.to_str().and_then(parse_number).is_none() {
             continue;
         }
-        let Ok(text) = files::beginning(&entry.path().join("comm"), LONGEST) else {
+        let Ok(text) = files::read_prefix(&entry.path().join("comm"), MAX_COMM_FILE_BYTES) else {
             continue;
         };
         let text = String::from_utf8_lossy(&text);
-        let its = |name: &&&str| name.get(..KEPT).unwrap_or(name) == text.trim_end();
+        let its = |name: &&&str| name.get(..COMM_BYTES).unwrap_or(name) == text.trim_end();
         found.extend(names.iter().find(its).map(|name| (*name).to_owned()));
     }
     found
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_found_by_what_the_kernel_keeps_of_its_name() {
+    fn program_is_found_by_truncated_name() {
         let root = tempfile::tempdir().unwrap();
         for (pid, name) in [
             ("7", "nvidia-mig-mana\n"),
@@ -56,12 +56,12 @@ mod tests {
         }
         fs::create_dir_all(root.path().join("10/comm")).unwrap();
         let names = ["nvidia-mig-manager", "gpu-feature-discovery", "short"];
-        let found = programs(root.path(), &names);
+        let found = running_programs(root.path(), &names);
         let expected = ["nvidia-mig-manager", "short"].map(str::to_owned);
         assert_eq!(found, expected.into());
         let own = fs::read_to_string("/proc/self/comm").unwrap();
-        let here = programs(Path::new("/proc"), &[own.trim_end()]);
+        let here = running_programs(Path::new("/proc"), &[own.trim_end()]);
         assert_eq!(here.len(), 1);
-        assert!(programs(Path::new("/nowhere"), &names).is_empty());
+        assert!(running_programs(Path::new("/nowhere"), &names).is_empty());
     }
 }

@@ -6,34 +6,36 @@
 use std::path::Path;
 
 use crate::domain::accelerators::{LogicalRule, logical_rule};
-use crate::domain::inventory::{LogicalCores, LogicalSource, NeuronDevice, Problem};
+use crate::domain::inventory::{LogicalCores, LogicalSource, NeuronDevice, ReadProblem};
 use crate::files;
 
 use super::{problem, values};
 
-const LONGEST: u64 = 4096;
-const NAME: &str = "NEURON_LOGICAL_NC_CONFIG";
+const MAX_CONFIG_BYTES: u64 = 4096;
+const CONFIG_VARIABLE: &str = "NEURON_LOGICAL_NC_CONFIG";
 
 /// Reads the setting for the chips of `devices` from the file `config`.
 pub(super) fn read(
     devices: &[NeuronDevice],
     config: &Path,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<ReadProblem>,
 ) -> Option<LogicalCores> {
     let rule = common_rule(devices)?;
     let default = match rule {
         LogicalRule::One => Some(1),
-        LogicalRule::Settable(default) => match values::of(files::text(config, LONGEST), setting) {
-            Ok(None) => default,
-            Ok(Some(size)) => {
-                let source = LogicalSource::File;
-                return Some(LogicalCores { size, source });
+        LogicalRule::Settable(default) => {
+            match values::parse_value(files::text(config, MAX_CONFIG_BYTES), setting) {
+                Ok(None) => default,
+                Ok(Some(size)) => {
+                    let source = LogicalSource::File;
+                    return Some(LogicalCores { size, source });
+                }
+                Err(error) => {
+                    problems.push(problem(&config.to_string_lossy(), error));
+                    return None;
+                }
             }
-            Err(error) => {
-                problems.push(problem(&config.to_string_lossy(), error));
-                return None;
-            }
-        },
+        }
     };
     default.map(|size| LogicalCores {
         size,
@@ -59,7 +61,7 @@ fn setting(text: &str) -> Option<u32> {
         let line = line.trim();
         let line = line.strip_prefix("export ").unwrap_or(line);
         let (name, value) = line.split_once('=')?;
-        (name.trim() == NAME).then(|| value.trim().trim_matches(['"', '\'']))
+        (name.trim() == CONFIG_VARIABLE).then(|| value.trim().trim_matches(['"', '\'']))
     })?;
     match assigned {
         "1" => Some(1),
@@ -96,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nodes_file_wins_over_the_chips_default() {
+    fn config_file_overrides_chip_default() {
         use LogicalSource::{Default, File};
         let one = "# set by user data\nNEURON_LOGICAL_NC_CONFIG=1\n";
         for (names, file, expected) in [
@@ -124,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_used_says_so_and_hides_the_default() {
+    fn invalid_config_file_is_reported_and_suppresses_default() {
         for (file, error) in [
             (
                 "NEURON_LOGICAL_NC_CONFIG=3",

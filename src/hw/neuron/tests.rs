@@ -85,7 +85,7 @@ impl Host {
 
     fn read_beside(&self, functions: &[PciFunction]) -> Option<Neuron> {
         let sys = Sysfs::new(self.0.path().to_owned());
-        Reader::new(sys, self.path("opt/logical_nc_config")).read(functions)
+        NeuronReader::new(sys, self.path("opt/logical_nc_config")).read(functions)
     }
 
     fn read_device(&self, number: u32) -> NeuronDevice {
@@ -117,13 +117,13 @@ fn function(bus: u8, kernel_driver: Option<&str>) -> PciFunction {
     }
 }
 
-fn said(problems: &[Problem]) -> Vec<String> {
-    let line = |problem: &Problem| format!("{}: {}", problem.what, problem.error);
+fn said(problems: &[ReadProblem]) -> Vec<String> {
+    let line = |problem: &ReadProblem| format!("{}: {}", problem.source, problem.error);
     problems.iter().map(line).collect()
 }
 
 #[test]
-fn a_device_is_read_whole() {
+fn all_values_of_a_device_are_read() {
     let device = Host::new("2.26.5.0", &[0, 1]).read_device(0);
     assert_eq!(
         device,
@@ -152,7 +152,7 @@ fn a_device_is_read_whole() {
 }
 
 #[test]
-fn without_a_driver_there_is_nothing_to_tell_and_with_one_there_may_be_no_device() {
+fn missing_driver_differs_from_missing_devices() {
     let host = Host(tempfile::tempdir().unwrap());
     assert_eq!(host.read(), None);
     host.put("module/neuron/version", "2.26.5.0\n");
@@ -166,14 +166,14 @@ fn without_a_driver_there_is_nothing_to_tell_and_with_one_there_may_be_no_device
 }
 
 #[test]
-fn devices_come_in_the_order_of_their_numbers() {
+fn devices_are_ordered_by_number() {
     let neuron = Host::new("2.26.5.0", &[10, 2, 0]).read().unwrap();
     let numbers: Vec<u32> = neuron.devices.iter().map(|device| device.number).collect();
     assert_eq!(numbers, [0, 2, 10]);
 }
 
 #[test]
-fn the_bus_and_the_driver_are_held_against_each_other_without_what_is_passed_through() {
+fn device_count_is_compared_with_the_bus_except_passthrough() {
     let host = Host::new("2.26.5.0", &[0, 1]);
     for driver in ["vfio-pci", "pci-stub", "pciback", "nvgrace-gpu-vfio-pci"] {
         let passed = function(9, Some(driver));
@@ -192,7 +192,7 @@ fn the_bus_and_the_driver_are_held_against_each_other_without_what_is_passed_thr
 }
 
 #[test]
-fn files_that_only_root_may_read_are_problems_and_cores_are_counted_by_their_folders() {
+fn unreadable_files_are_problems_and_core_directories_are_counted() {
     // The tests may run as root, which can read any file. No user can read a directory in the place of a file.
     let host = Host::new("2.27.1.0", &[0]);
     for file in ["core_count", "connected_devices"] {
@@ -212,7 +212,7 @@ fn files_that_only_root_may_read_are_problems_and_cores_are_counted_by_their_fol
 }
 
 #[test]
-fn less_than_the_sum_over_all_cores_is_no_figure() {
+fn partial_memory_sum_is_absent() {
     let host = Host::new("2.26.5.0", &[0]);
     let total = |core| {
         format!(
@@ -234,7 +234,7 @@ fn less_than_the_sum_over_all_cores_is_no_figure() {
 }
 
 #[test]
-fn what_the_driver_says_of_health_is_told() {
+fn driver_health_is_reported() {
     let host = Host::new("2.30.0.0", &[0]);
     let health = format!(
         "{}/stats/hardware/health_status/unhealthy_components",
@@ -249,7 +249,7 @@ fn what_the_driver_says_of_health_is_told() {
 }
 
 #[test]
-fn the_nodes_setting_is_read_for_chips_that_have_one() {
+fn logical_core_setting_is_read_for_supported_chips() {
     let host = Host::new("2.26.5.0", &[0]);
     let logical = |host: &Host| host.read().unwrap().logical.map(|it| (it.size, it.source));
     host.put("opt/logical_nc_config", "NEURON_LOGICAL_NC_CONFIG=2\n");
@@ -284,7 +284,7 @@ fn moved(host: &Host) {
 }
 
 #[test]
-fn files_of_an_unknown_release_are_found_by_their_names() {
+fn files_of_unknown_release_are_searched_by_name() {
     let host = Host::new("2.31.7.0", &[0]);
     let before = host.read().unwrap();
     assert_eq!(before.driver_layout, DriverLayout::Known);
@@ -305,7 +305,7 @@ fn a_known_release_is_not_searched() {
 }
 
 #[test]
-fn a_name_that_is_found_twice_names_nothing() {
+fn ambiguous_file_name_is_ignored() {
     let host = Host::new("2.31.7.0", &[0]);
     moved(&host);
     host.put(
@@ -322,7 +322,7 @@ fn a_name_that_is_found_twice_names_nothing() {
 }
 
 #[test]
-fn a_search_ends_where_it_is_too_deep_or_there_is_too_much() {
+fn search_depth_and_size_are_limited() {
     let host = Host::new("2.31.7.0", &[0]);
     let name = format!("{}/{NAME}", at(0));
     host.take(&name);
@@ -341,7 +341,7 @@ fn a_search_ends_where_it_is_too_deep_or_there_is_too_much() {
 }
 
 #[test]
-fn a_link_in_a_device_is_not_followed_to_another() {
+fn links_to_other_devices_are_not_followed() {
     let host = Host::new("2.31.7.0", &[0, 1]);
     host.take(&format!("{}/{NAME}", at(0)));
     symlink(host.path(&at(1)), host.path(&at(0)).join("sibling")).unwrap();
@@ -349,7 +349,7 @@ fn a_link_in_a_device_is_not_followed_to_another() {
 }
 
 #[test]
-fn more_devices_and_cores_than_there_can_be_are_cut_off() {
+fn device_and_core_limits_are_enforced() {
     let host = Host::new("2.26.5.0", &(0..70).collect::<Vec<u32>>());
     for core in 2..12 {
         host.put(&format!("{}/neuron_core{core}/x", at(0)), "");

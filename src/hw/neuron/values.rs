@@ -4,20 +4,20 @@
 
 use crate::files::ReadError;
 
-use super::MOST_CORES;
+use super::MAX_CORES;
 
 /// The driver numbers its devices below this.
-pub(super) const DEVICES: u32 = 64;
-const LONGEST_WORD: usize = 63;
-const MOST_PARTS: usize = 32;
+pub(super) const MAX_DEVICES: u32 = 64;
+const MAX_WORD_BYTES: usize = 63;
+const MAX_PARTS: usize = 32;
 /// Number of characters of an invalid text that are quoted.
-const SHOWN: usize = 24;
+const EXCERPT_CHARS: usize = 24;
 
 /// The last release with all files at their known paths. Source: the release notes of 2.31, which moved some.
-const LAST_KNOWN: (u32, u32) = (2, 30);
+const LAST_KNOWN_RELEASE: (u32, u32) = (2, 30);
 
 /// Parses a file's value. `None` if the file is missing or empty; an error message if its content is invalid.
-pub(super) fn of<T>(
+pub(super) fn parse_value<T>(
     told: Result<String, ReadError>,
     parse: impl FnOnce(&str) -> Option<T>,
 ) -> Result<Option<T>, String> {
@@ -30,25 +30,28 @@ pub(super) fn of<T>(
     if trimmed.is_empty() {
         return Ok(None);
     }
-    sensible(trimmed, parse)
+    parse_checked(trimmed, parse)
 }
 
-/// Like [`of`], for a file in which an empty line is an empty list. A file of zero bytes is `None`.
-pub(super) fn list_of<T>(
+/// Like [`parse_value`], for a file in which an empty line is an empty list. A file of zero bytes is `None`.
+pub(super) fn parse_list<T>(
     told: Result<String, ReadError>,
     parse: impl FnOnce(&str) -> Option<T>,
 ) -> Result<Option<T>, String> {
     match told {
         Ok(text) if text.is_empty() => Ok(None),
-        Ok(text) => sensible(text.trim(), parse),
+        Ok(text) => parse_checked(text.trim(), parse),
         Err(ReadError::Missing(_)) => Ok(None),
         Err(error) => Err(error.to_string()),
     }
 }
 
-fn sensible<T>(text: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, String> {
+fn parse_checked<T>(
+    text: &str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>, String> {
     parse(text).map(Some).ok_or_else(|| {
-        let shown: String = text.chars().take(SHOWN).collect();
+        let shown: String = text.chars().take(EXCERPT_CHARS).collect();
         format!("cannot be: {shown:?}")
     })
 }
@@ -58,7 +61,7 @@ pub(super) fn is_known_release(version: Option<&str>) -> bool {
     let mut parts = version.into_iter().flat_map(|text| text.split('.'));
     let mut next = || parts.next().and_then(digits);
     match (next(), next()) {
-        (Some(major), Some(minor)) => (major, minor) <= LAST_KNOWN,
+        (Some(major), Some(minor)) => (major, minor) <= LAST_KNOWN_RELEASE,
         _ => false,
     }
 }
@@ -89,13 +92,13 @@ pub(super) fn count(text: &str) -> Option<u64> {
 
 /// Parses the number of cores of a device.
 pub(super) fn cores(text: &str) -> Option<u32> {
-    let most = u32::try_from(MOST_CORES).ok()?;
+    let most = u32::try_from(MAX_CORES).ok()?;
     digits(text).filter(|cores| (1..=most).contains(cores))
 }
 
 /// Parses a name or version.
 pub(super) fn word(text: &str) -> Option<String> {
-    let sound = text.len() <= LONGEST_WORD && text.bytes().all(|byte| byte.is_ascii_graphic());
+    let sound = text.len() <= MAX_WORD_BYTES && text.bytes().all(|byte| byte.is_ascii_graphic());
     sound.then(|| text.to_owned())
 }
 
@@ -124,14 +127,14 @@ pub(super) fn serial(text: &str) -> Option<String> {
 }
 
 /// Returns whether a serial number is set: several devices may report all zeros, which identifies none.
-pub(super) fn is_given(serial: &str) -> bool {
+pub(super) fn is_nonzero_serial(serial: &str) -> bool {
     serial.bytes().any(|byte| byte != b'0')
 }
 
 /// Parses device numbers, such as `12, 3, 4, 1`.
 pub(super) fn numbers(text: &str) -> Option<Vec<u32>> {
-    let mut numbers = parted(text)
-        .map(|part| digits(part).filter(|number| *number < DEVICES))
+    let mut numbers = split_list(text)
+        .map(|part| digits(part).filter(|number| *number < MAX_DEVICES))
         .collect::<Option<Vec<u32>>>()?;
     numbers.sort_unstable();
     numbers.dedup();
@@ -140,11 +143,11 @@ pub(super) fn numbers(text: &str) -> Option<Vec<u32>> {
 
 /// Parses component names, such as `hbm,link_host`.
 pub(super) fn parts(text: &str) -> Option<Vec<String>> {
-    let parts = parted(text)
+    let parts = split_list(text)
         .filter(|part| !part.eq_ignore_ascii_case("none"))
         .map(word)
         .collect::<Option<Vec<String>>>()?;
-    (parts.len() <= MOST_PARTS).then_some(parts)
+    (parts.len() <= MAX_PARTS).then_some(parts)
 }
 
 /// Parses the average of a line such as `POWER_STATUS_VALID,1789180860,3.10,80.25,41.50`: state, time, and minimum,
@@ -170,7 +173,7 @@ fn percent(text: &str) -> Option<u8> {
     u8::try_from(count(whole)?.saturating_add(up).min(100)).ok()
 }
 
-fn parted(text: &str) -> impl Iterator<Item = &str> {
+fn split_list(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|_| !text.is_empty())
 }
 
@@ -181,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_ordered_as_numbers_and_other_names_are_none() {
+    fn numbered_names_are_sorted_numerically() {
         let names = [
             "neuron10",
             "neuron2",
@@ -200,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn releases_after_2_30_and_nobody_knows_which_may_differ() {
+    fn unknown_releases_may_differ() {
         for (version, known) in [
             (Some("2.26.5.0"), true),
             (Some("2.30.9.9"), true),
@@ -216,8 +219,8 @@ mod tests {
     }
 
     #[test]
-    fn a_list_may_be_empty_and_nothing_at_all_is_not_an_empty_list() {
-        let read = |text: &str| list_of(Ok(text.to_owned()), numbers);
+    fn empty_line_is_an_empty_list_and_empty_file_is_absent() {
+        let read = |text: &str| parse_list(Ok(text.to_owned()), numbers);
         assert_eq!(read("12, 3, 4, 1\n"), Ok(Some(vec![1, 3, 4, 12])));
         assert_eq!(read("\n"), Ok(Some(vec![])));
         assert_eq!(read(""), Ok(None));
@@ -232,16 +235,16 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_absent_or_it_is_said_why_and_it_is_never_zero() {
+    fn missing_value_is_never_zero() {
         let refused = || Err(io::Error::from_raw_os_error(13).into());
         let missing = || Err(io::Error::from(io::ErrorKind::NotFound).into());
-        assert_eq!(of(missing(), count), Ok(None));
-        assert_eq!(list_of(missing(), numbers), Ok(None));
-        assert_eq!(of(Ok("\n".to_owned()), count), Ok(None));
-        assert_eq!(of(Ok("0\n".to_owned()), count), Ok(Some(0)));
+        assert_eq!(parse_value(missing(), count), Ok(None));
+        assert_eq!(parse_list(missing(), numbers), Ok(None));
+        assert_eq!(parse_value(Ok("\n".to_owned()), count), Ok(None));
+        assert_eq!(parse_value(Ok("0\n".to_owned()), count), Ok(Some(0)));
         let said = "Permission denied (os error 13)".to_owned();
-        assert_eq!(of(refused(), count), Err(said.clone()));
-        assert_eq!(list_of(refused(), numbers), Err(said));
+        assert_eq!(parse_value(refused(), count), Err(said.clone()));
+        assert_eq!(parse_list(refused(), numbers), Err(said));
         for wrong in ["-1", "+1", "0x10", "1 2", "18446744073709551616", "\u{663}"] {
             assert_eq!(count(wrong), None, "{wrong}");
         }
@@ -251,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn power_is_the_average_and_nothing_where_the_driver_has_no_data() {
+    fn power_is_the_average_or_absent() {
         let valid = |average: &str| {
             power(&format!(
                 "POWER_STATUS_VALID,1789180860,0.00,99.90,{average}"
@@ -280,10 +283,10 @@ mod tests {
     }
 
     #[test]
-    fn a_serial_number_is_sixteen_digits_and_not_all_of_them_zero() {
+    fn serial_has_sixteen_digits_and_is_not_zero() {
         let given = serial("9FF5434815c8bd80").unwrap();
         assert_eq!(given, "9ff5434815c8bd80");
-        assert!(is_given(&given) && !is_given("0000000000000000"));
+        assert!(is_nonzero_serial(&given) && !is_nonzero_serial("0000000000000000"));
         assert_eq!(serial("9ff5434815c8bd8"), None);
         assert_eq!(serial("9ff5434815c8bd8g"), None);
     }

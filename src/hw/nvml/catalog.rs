@@ -8,7 +8,7 @@ use nvml_wrapper_sys::bindings::{
 use crate::domain::catalog::{
     ComputeInstanceProfile, GpuInstanceProfile, InstanceResources, Placement, ProfileCatalog,
 };
-use crate::domain::inventory::{Completeness, Problem};
+use crate::domain::inventory::{Completeness, ReadProblem};
 use crate::domain::profile::{InstanceShape, ProfileName};
 use crate::domain::quantity::Mebibytes;
 use crate::hw::error::{Code, DriverError, Remedy};
@@ -17,20 +17,20 @@ use crate::hw::nvml::session::{
 };
 
 /// Upper bound of profile indices, in case the driver reports no end.
-const LAST_INDEX: u32 = 64;
+const MAX_PROFILE_INDEX: u32 = 64;
 
 /// The profile catalog of a device, and the problems in reading it.
 #[derive(Debug, Default)]
-pub(super) struct Offer {
+pub(super) struct MigProfiles {
     profiles: Vec<GpuInstanceProfile>,
     /// ID and maximum count of profiles with unknown names, whose instances cannot be reported.
-    nameless: Vec<(u32, u32)>,
+    unknown_profiles: Vec<(u32, u32)>,
     /// Partial if a profile or its compute instance profiles may be missing.
     completeness: Completeness,
-    problems: Vec<Problem>,
+    problems: Vec<ReadProblem>,
 }
 
-impl Offer {
+impl MigProfiles {
     /// Reads every profile and its possible placements. Compute instance profiles can only be read from an instance, so
     /// they are empty until [`Self::learn_compute_profiles`].
     pub(super) fn read(
@@ -39,8 +39,8 @@ impl Offer {
         memory: Option<Mebibytes>,
     ) -> Result<Self, DriverError> {
         let mut offer = Self::default();
-        for index in 0..LAST_INDEX {
-            let answer = confirmed(
+        for index in 0..MAX_PROFILE_INDEX {
+            let answer = confirm_absence(
                 || profile_info(session, device, index),
                 || driver_name(session, device, index),
             );
@@ -54,7 +54,7 @@ impl Offer {
                 continue;
             };
             let Some(name) = offer.name(session, device, (index, &told), memory)? else {
-                offer.nameless.push((told.id, told.instanceCount));
+                offer.unknown_profiles.push((told.id, told.instanceCount));
                 continue;
             };
             let placements = privileged(placements(session, device, told.id), &mut offer.problems)?;
@@ -80,8 +80,8 @@ impl Offer {
         &self.profiles
     }
 
-    pub(super) fn nameless(&self) -> &[(u32, u32)] {
-        &self.nameless
+    pub(super) fn unknown_profiles(&self) -> &[(u32, u32)] {
+        &self.unknown_profiles
     }
 
     pub(super) fn completeness(&self) -> Completeness {
@@ -93,10 +93,10 @@ impl Offer {
 
     /// Returns whether the driver reported no profile at all, which is invalid for a device with a MIG mode.
     pub(super) fn is_empty(&self) -> bool {
-        self.profiles.is_empty() && self.nameless.is_empty()
+        self.profiles.is_empty() && self.unknown_profiles.is_empty()
     }
 
-    pub(super) fn problems(&self) -> &[Problem] {
+    pub(super) fn problems(&self) -> &[ReadProblem] {
         &self.problems
     }
 
@@ -140,8 +140,8 @@ impl Offer {
         let answer = driver_name(session, device, index);
         let named = optional(answer, &mut self.problems)?.and_then(|name| name.parse().ok());
         if named.is_none() {
-            self.problems.push(Problem {
-                what: "nvmlDeviceGetGpuInstanceProfileInfo".to_owned(),
+            self.problems.push(ReadProblem {
+                source: "nvmlDeviceGetGpuInstanceProfileInfo".to_owned(),
                 error: format!(
                     "profile {} (index {index}) has a name unknown to us",
                     told.id
@@ -154,7 +154,7 @@ impl Offer {
 
 /// Returns the result of `ask`. The absence of a profile is cached for the driver's life, so it is accepted only if
 /// another form of the call, `confirm`, returns the same. Otherwise `ask` runs once more and its result counts.
-fn confirmed<T, U>(
+fn confirm_absence<T, U>(
     ask: impl Fn() -> Result<T, DriverError>,
     confirm: impl FnOnce() -> Result<U, DriverError>,
 ) -> Result<T, DriverError> {
@@ -259,12 +259,12 @@ fn placements(
 pub(super) fn compute_profiles(
     session: Session<'_>,
     instance: nvmlGpuInstance_t,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<ReadProblem>,
 ) -> Result<(Vec<ComputeInstanceProfile>, Completeness), DriverError> {
     let mut profiles = Vec::new();
     let mut completeness = Completeness::Complete;
-    for index in 0..LAST_INDEX {
-        let answer = confirmed(
+    for index in 0..MAX_PROFILE_INDEX {
+        let answer = confirm_absence(
             || compute_profile_info(session, instance, index),
             || compute_profile_info_v2(session, instance, index),
         );

@@ -11,15 +11,15 @@ use nvml_wrapper_sys::bindings::{
     nvmlComputeInstance_t, nvmlGpuInstance_t, nvmlGpuInstancePlacement_t,
 };
 
-use crate::domain::call::{Call, Done, Failure, FailureKind};
+use crate::domain::call::{CallFailure, CallResult, DriverCall, FailureKind};
 use crate::domain::catalog::Placement;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Device, MigMode, Process};
 use crate::hw::calls::CallWatch;
 use crate::hw::control::GpuControl;
-use crate::hw::error::{Code, Concerns, DriverError};
+use crate::hw::error::{CallTarget, Code, DriverError};
 use crate::hw::nvml::device::KnownDevice;
-use crate::hw::nvml::driver::{name, observe_one};
+use crate::hw::nvml::driver::{look_up_device, observe_one};
 use crate::hw::nvml::instances::gpu_instance_info;
 use crate::hw::nvml::processes;
 use crate::hw::nvml::session::{DeviceHandle, Session, raw};
@@ -32,12 +32,12 @@ pub(super) struct NvmlControl<'a> {
     index: u32,
     /// The driver's record of the device; `None` after an observation in which its handle was invalid.
     slot: &'a mut Option<KnownDevice>,
-    kept: Option<Instance>,
+    cached: Option<CachedInstance>,
 }
 
 /// A GPU instance that this control found or created.
 #[derive(Debug, Clone, Copy)]
-struct Instance {
+struct CachedInstance {
     id: u32,
     handle: nvmlGpuInstance_t,
     /// The driver's ID of its profile, if known.
@@ -46,7 +46,7 @@ struct Instance {
 
 // SAFETY: the handle is a plain reference to an object of the library, bound to no thread, and NVML is thread-safe
 // (nvml.h, "NVML is thread-safe so it is safe to make simultaneous NVML calls from multiple threads").
-unsafe impl Send for Instance {}
+unsafe impl Send for CachedInstance {}
 
 impl<'a> NvmlControl<'a> {
     /// Creates a control of the device with NVML's `index`; `None` if the device was never named.
@@ -61,33 +61,33 @@ impl<'a> NvmlControl<'a> {
             pci,
             index,
             slot,
-            kept: None,
+            cached: None,
         })
     }
 
     /// Returns the record of the device, looked up again if its handle was dropped.
-    fn known(&mut self, session: Session<'_>) -> Result<&mut KnownDevice, Failure> {
+    fn known(&mut self, session: Session<'_>) -> Result<&mut KnownDevice, CallFailure> {
         let known = match &mut *self.slot {
             Some(known) => known,
             slot @ None => {
-                let named = name(session, self.index);
-                slot.insert(named.map_err(|error| error.failure(Concerns::Instance))?)
+                let named = look_up_device(session, self.index);
+                slot.insert(named.map_err(|error| error.failure(CallTarget::Instance))?)
             }
         };
         if known.pci == self.pci {
             Ok(known)
         } else {
-            Err(gone(self.pci, known.pci))
+            Err(moved_index(self.pci, known.pci))
         }
     }
 
-    fn handle(&mut self, session: Session<'_>) -> Result<DeviceHandle, Failure> {
+    fn handle(&mut self, session: Session<'_>) -> Result<DeviceHandle, CallFailure> {
         self.known(session).map(|known| known.handle)
     }
 
     /// Returns the GPU instance with this ID.
-    fn instance(&mut self, session: Session<'_>, id: u32) -> Result<Instance, Failure> {
-        if let Some(kept) = self.kept.filter(|kept| kept.id == id) {
+    fn instance(&mut self, session: Session<'_>, id: u32) -> Result<CachedInstance, CallFailure> {
+        if let Some(kept) = self.cached.filter(|kept| kept.id == id) {
             return Ok(kept);
         }
         let device = self.handle(session)?;
@@ -96,13 +96,13 @@ impl<'a> NvmlControl<'a> {
         raw!(session, nvmlDeviceGetGpuInstanceById, |f| unsafe {
             f(device.0, id, &raw mut handle)
         })
-        .map_err(|error| error.failure(Concerns::Instance))?;
-        let found = Instance {
+        .map_err(|error| error.failure(CallTarget::Instance))?;
+        let found = CachedInstance {
             id,
             handle,
             profile: None,
         };
-        self.kept = Some(found);
+        self.cached = Some(found);
         Ok(found)
     }
 
@@ -111,7 +111,7 @@ impl<'a> NvmlControl<'a> {
         session: Session<'_>,
         gpu_instance: u32,
         id: u32,
-    ) -> Result<Done, Failure> {
+    ) -> Result<CallResult, CallFailure> {
         let parent = self.instance(session, gpu_instance)?;
         let mut found: nvmlComputeInstance_t = std::ptr::null_mut();
         // SAFETY: the parent comes from this library, which checks that it still exists; `found` is writable until the
@@ -121,20 +121,24 @@ impl<'a> NvmlControl<'a> {
         })
         // SAFETY: this library has just returned the compute instance, and its handle is not used again.
         .and_then(|()| raw!(session, nvmlComputeInstanceDestroy, |f| unsafe { f(found) }))
-        .map_err(|error| error.failure(Concerns::Instance))?;
-        Ok(Done::AsAsked)
+        .map_err(|error| error.failure(CallTarget::Instance))?;
+        Ok(CallResult::Completed)
     }
 
-    fn destroy_gpu_instance(&mut self, session: Session<'_>, id: u32) -> Result<Done, Failure> {
+    fn destroy_gpu_instance(
+        &mut self,
+        session: Session<'_>,
+        id: u32,
+    ) -> Result<CallResult, CallFailure> {
         let found = self.instance(session, id)?;
-        self.kept = None;
+        self.cached = None;
         // SAFETY: the instance comes from this library, which checks that it still exists, and its handle is not used
         // again.
         raw!(session, nvmlGpuInstanceDestroy, |f| unsafe {
             f(found.handle)
         })
-        .map_err(|error| error.failure(Concerns::Instance))?;
-        Ok(Done::AsAsked)
+        .map_err(|error| error.failure(CallTarget::Instance))?;
+        Ok(CallResult::Completed)
     }
 
     /// Creates a GPU instance, always at an explicit placement, which determines the space left for other instances.
@@ -143,7 +147,7 @@ impl<'a> NvmlControl<'a> {
         session: Session<'_>,
         profile: u32,
         place: Placement,
-    ) -> Result<Done, Failure> {
+    ) -> Result<CallResult, CallFailure> {
         let device = self.handle(session)?;
         let place = nvmlGpuInstancePlacement_t {
             start: place.start,
@@ -157,15 +161,15 @@ impl<'a> NvmlControl<'a> {
             // call returns.
             |f| unsafe { f(device.0, profile, &raw const place, &raw mut handle) }
         )
-        .map_err(unplaced)?;
+        .map_err(placement_failure)?;
         let told = gpu_instance_info(session, handle)
-            .map_err(|error| error.failure(Concerns::Instance))?;
-        self.kept = Some(Instance {
+            .map_err(|error| error.failure(CallTarget::Instance))?;
+        self.cached = Some(CachedInstance {
             id: told.id,
             handle,
             profile: Some(told.profileId),
         });
-        Ok(Done::Created {
+        Ok(CallResult::Created {
             id: told.id,
             placement: Placement {
                 start: told.placement.start,
@@ -179,7 +183,7 @@ impl<'a> NvmlControl<'a> {
         session: Session<'_>,
         gpu_instance: u32,
         slices: u32,
-    ) -> Result<Done, Failure> {
+    ) -> Result<CallResult, CallFailure> {
         let parent = self.instance(session, gpu_instance)?;
         let profile = self.compute_profile(session, parent, slices)?;
         let mut made: nvmlComputeInstance_t = std::ptr::null_mut();
@@ -188,18 +192,18 @@ impl<'a> NvmlControl<'a> {
         raw!(session, nvmlGpuInstanceCreateComputeInstance, |f| unsafe {
             f(parent.handle, profile, &raw mut made)
         })
-        .map_err(|error| error.failure(Concerns::Otherwise))?;
-        Ok(Done::AsAsked)
+        .map_err(|error| error.failure(CallTarget::Other))?;
+        Ok(CallResult::Completed)
     }
 
     /// Returns the driver's ID of the first compute instance profile with this number of slices.
     fn compute_profile(
         &mut self,
         session: Session<'_>,
-        parent: Instance,
+        parent: CachedInstance,
         slices: u32,
-    ) -> Result<u32, Failure> {
-        let looked_up = |error: DriverError| error.failure(Concerns::Instance);
+    ) -> Result<u32, CallFailure> {
+        let looked_up = |error: DriverError| error.failure(CallTarget::Instance);
         let of = match parent.profile {
             Some(profile) => profile,
             None => {
@@ -208,7 +212,7 @@ impl<'a> NvmlControl<'a> {
                     .profileId
             }
         };
-        self.kept = Some(Instance {
+        self.cached = Some(CachedInstance {
             profile: Some(of),
             ..parent
         });
@@ -218,9 +222,9 @@ impl<'a> NvmlControl<'a> {
             .map_err(looked_up)?;
         let fitting = offered.iter().find(|profile| profile.slices == slices);
         fitting.map(|profile| profile.id).ok_or_else(|| {
-            let why = known.untold_compute_profiles().unwrap_or_default();
-            Failure {
-                kind: FailureKind::Refused,
+            let why = known.compute_profile_error().unwrap_or_default();
+            CallFailure {
+                kind: FailureKind::Rejected,
                 what: format!(
                     "GPU instance {} offers no compute instance of {slices} slices{why}",
                     parent.id
@@ -229,8 +233,8 @@ impl<'a> NvmlControl<'a> {
         })
     }
 
-    fn set_mode(&mut self, session: Session<'_>, to: MigMode) -> Result<Done, Failure> {
-        self.kept = None;
+    fn set_mode(&mut self, session: Session<'_>, to: MigMode) -> Result<CallResult, CallFailure> {
+        self.cached = None;
         let device = self.handle(session)?;
         let number = match to {
             MigMode::Disabled => 0,
@@ -241,41 +245,45 @@ impl<'a> NvmlControl<'a> {
         raw!(session, nvmlDeviceSetMigMode, |f| unsafe {
             f(device.0, number, &raw mut activation)
         })
-        .map_err(|error| error.failure(Concerns::Otherwise))?;
+        .map_err(|error| error.failure(CallTarget::Other))?;
         Ok(match activation {
-            0 => Done::AsAsked,
-            status => Done::Pending(Code::Nvml(status).to_string()),
+            0 => CallResult::Completed,
+            status => CallResult::Pending(Code::Nvml(status).to_string()),
         })
     }
 
-    fn make(&mut self, call: Call, session: Session<'_>) -> Result<Done, Failure> {
+    fn dispatch(
+        &mut self,
+        call: DriverCall,
+        session: Session<'_>,
+    ) -> Result<CallResult, CallFailure> {
         match call {
-            Call::DestroyComputeInstance {
+            DriverCall::DestroyComputeInstance {
                 gpu_instance,
                 compute_instance,
             } => self.destroy_compute_instance(session, gpu_instance, compute_instance),
-            Call::DestroyGpuInstance { gpu_instance } => {
+            DriverCall::DestroyGpuInstance { gpu_instance } => {
                 self.destroy_gpu_instance(session, gpu_instance)
             }
-            Call::CreateGpuInstance {
+            DriverCall::CreateGpuInstance {
                 profile_id,
                 placement,
             } => self.create_gpu_instance(session, profile_id, placement),
-            Call::CreateComputeInstance {
+            DriverCall::CreateComputeInstance {
                 gpu_instance,
                 slices,
             } => {
-                let kept = self.kept.is_some_and(|kept| kept.id == gpu_instance);
+                let kept = self.cached.is_some_and(|kept| kept.id == gpu_instance);
                 let done = self.create_compute_instance(session, gpu_instance, slices);
                 if kept && done.as_ref().is_err_and(may_be_stale) {
                     // Another process may have destroyed the instance since its handle was cached; the lookup then
                     // reports that.
-                    self.kept = None;
+                    self.cached = None;
                     self.instance(session, gpu_instance)?;
                 }
                 done
             }
-            Call::SetMigMode { to } => self.set_mode(session, to),
+            DriverCall::SetMigMode { to } => self.set_mode(session, to),
         }
     }
 }
@@ -285,52 +293,52 @@ impl GpuControl for NvmlControl<'_> {
         self.pci
     }
 
-    fn processes(&mut self, calls: &CallWatch) -> Result<Vec<Process>, Failure> {
-        let session = Session::new(self.nvml, calls).about(self.pci);
+    fn processes(&mut self, calls: &CallWatch) -> Result<Vec<Process>, CallFailure> {
+        let session = Session::new(self.nvml, calls).for_device(self.pci);
         let device = self.handle(session)?;
-        processes::all(session, device).map_err(|error| error.failure(Concerns::Otherwise))
+        processes::read_all(session, device).map_err(|error| error.failure(CallTarget::Other))
     }
 
-    fn call(&mut self, call: Call, calls: &CallWatch) -> Result<Done, Failure> {
-        let session = Session::new(self.nvml, calls).about(self.pci);
-        let done = self.make(call, session);
+    fn call(&mut self, call: DriverCall, calls: &CallWatch) -> Result<CallResult, CallFailure> {
+        let session = Session::new(self.nvml, calls).for_device(self.pci);
+        let done = self.dispatch(call, session);
         if done.is_err() {
-            self.kept = None;
+            self.cached = None;
         }
         done
     }
 
-    fn read(&mut self, calls: &CallWatch) -> Result<Device, Failure> {
-        let session = Session::new(self.nvml, calls).about(self.pci);
+    fn read(&mut self, calls: &CallWatch) -> Result<Device, CallFailure> {
+        let session = Session::new(self.nvml, calls).for_device(self.pci);
         let device = observe_one(session, self.index, self.slot)
-            .map_err(|error| error.failure(Concerns::Otherwise))?;
+            .map_err(|error| error.failure(CallTarget::Other))?;
         if device.pci == self.pci {
             Ok(device)
         } else {
-            Err(gone(self.pci, device.pci))
+            Err(moved_index(self.pci, device.pci))
         }
     }
 }
 
 /// Returns the failure for a moved index: NVML's indices change when a device is removed. The device that has the index
 /// now must not be changed.
-fn gone(wanted: PciAddress, found: PciAddress) -> Failure {
-    Failure {
-        kind: FailureKind::Gone,
+fn moved_index(wanted: PciAddress, found: PciAddress) -> CallFailure {
+    CallFailure {
+        kind: FailureKind::NotFound,
         what: format!("the driver has {found} in the place of {wanted}"),
     }
 }
 
-fn may_be_stale(failure: &Failure) -> bool {
-    failure.kind == FailureKind::Refused
+fn may_be_stale(failure: &CallFailure) -> bool {
+    failure.kind == FailureKind::Rejected
 }
 
-fn unplaced(error: DriverError) -> Failure {
-    let failure = error.failure(Concerns::Otherwise);
+fn placement_failure(error: DriverError) -> CallFailure {
+    let failure = error.failure(CallTarget::Other);
     if !error.is(Code::NoSuchFunction) {
         return failure;
     }
-    Failure {
+    CallFailure {
         what: format!("cannot say where a GPU instance shall lie: {failure}"),
         ..failure
     }

@@ -6,11 +6,11 @@ use nvml_wrapper_sys::bindings::{nvmlGpuInstance_t, nvmlMemory_t};
 use crate::domain::catalog::ComputeInstanceProfile;
 use crate::domain::id::{GpuUuid, PciAddress};
 use crate::domain::inventory::{
-    Architecture, Completeness, Device, Mig, MigMode, MigState, PciIds, Problem,
+    Architecture, Completeness, Device, Mig, MigMode, MigState, PciIds, ReadProblem,
 };
 use crate::domain::quantity::{ComputeCapability, Mebibytes};
 use crate::hw::error::{Code, DriverError, Remedy};
-use crate::hw::nvml::catalog::Offer;
+use crate::hw::nvml::catalog::MigProfiles;
 use crate::hw::nvml::links::Links;
 use crate::hw::nvml::session::{DeviceHandle, Session, optional, raw};
 use crate::hw::nvml::{catalog, health, instances, processes};
@@ -24,7 +24,7 @@ pub(super) struct KnownDevice {
     facts: Option<Facts>,
     links: Links,
     /// The profile catalog read in this MIG mode: some drivers report it incorrectly or not at all in the other mode.
-    offer: Option<(MigMode, Offer)>,
+    profiles: Option<(MigMode, MigProfiles)>,
 }
 
 /// Values that are constant while the driver is loaded.
@@ -36,13 +36,13 @@ struct Facts {
     architecture: Option<Architecture>,
     compute_capability: Option<ComputeCapability>,
     memory: Option<Mebibytes>,
-    problems: Vec<Problem>,
+    problems: Vec<ReadProblem>,
 }
 
 impl Facts {
     /// Returns whether the values can be cached for the driver's life. Every device has a UUID and a name, whatever a
     /// single response says.
-    fn are_whole(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.problems.is_empty() && self.uuid.is_some() && self.product_name.is_some()
     }
 }
@@ -55,7 +55,7 @@ impl KnownDevice {
             ids,
             facts: None,
             links: Links::default(),
-            offer: None,
+            profiles: None,
         }
     }
 
@@ -66,18 +66,18 @@ impl KnownDevice {
         device: &mut Device,
     ) -> Result<(), DriverError> {
         if let Some(facts) = &self.facts {
-            tell(facts, device);
+            apply_facts(facts, device);
         }
         let mode = self.mig_mode(session, device)?;
-        if self.offer.as_ref().map(|(known, _)| *known) != mode.map(|(current, _)| current) {
+        if self.profiles.as_ref().map(|(known, _)| *known) != mode.map(|(current, _)| current) {
             // A mode change may briefly detach the device, which can then return with another minor number.
             self.facts = None;
         }
         if self.facts.is_none() {
             let facts = read_facts(session, self.handle)?;
-            tell(&facts, device);
+            apply_facts(&facts, device);
             // Incomplete values are read again next time.
-            self.facts = Some(facts).filter(Facts::are_whole);
+            self.facts = Some(facts).filter(Facts::is_complete);
         }
         if let Some(modes) = mode {
             device.mig = self.mig(session, modes, device)?;
@@ -98,7 +98,7 @@ impl KnownDevice {
         profile: u32,
         instance: nvmlGpuInstance_t,
     ) -> Result<Vec<ComputeInstanceProfile>, DriverError> {
-        if let Some((_, offer)) = &mut self.offer {
+        if let Some((_, offer)) = &mut self.profiles {
             return offer.learn_compute_profiles(session, profile, instance);
         }
         let told = catalog::compute_profiles(session, instance, &mut Vec::new());
@@ -106,10 +106,10 @@ impl KnownDevice {
     }
 
     /// Returns why [`Self::compute_profiles`] may be incomplete, as the end of a sentence.
-    pub(super) fn untold_compute_profiles(&self) -> Option<String> {
-        let (_, offer) = self.offer.as_ref()?;
+    pub(super) fn compute_profile_error(&self) -> Option<String> {
+        let (_, offer) = self.profiles.as_ref()?;
         let call = "nvmlGpuInstanceGetComputeInstanceProfileInfo";
-        let problem = offer.problems().iter().find(|told| told.what == call)?;
+        let problem = offer.problems().iter().find(|told| told.source == call)?;
         Some(format!(" ({call}: {})", problem.error))
     }
 
@@ -147,11 +147,11 @@ impl KnownDevice {
         (current, pending): (MigMode, MigMode),
         device: &mut Device,
     ) -> Result<Mig, DriverError> {
-        let known = self.offer.take().filter(|(mode, _)| *mode == current);
+        let known = self.profiles.take().filter(|(mode, _)| *mode == current);
         let mut offer = match known {
             // An incomplete or empty catalog is read again.
             Some((_, offer)) if offer.problems().is_empty() && !offer.is_empty() => offer,
-            Some(_) | None => Offer::read(session, self.handle, device.memory)?,
+            Some(_) | None => MigProfiles::read(session, self.handle, device.memory)?,
         };
         let (gpu_instances, geometry) = match current {
             MigMode::Disabled => (Vec::new(), Completeness::Complete),
@@ -162,7 +162,7 @@ impl KnownDevice {
         // Reading instances extends the catalog, so its problems are known only now.
         device.problems.extend_from_slice(offer.problems());
         let catalog = offer.catalog();
-        self.offer = Some((current, offer));
+        self.profiles = Some((current, offer));
         Ok(Mig::Capable(MigState {
             current,
             pending,
@@ -173,7 +173,7 @@ impl KnownDevice {
     }
 }
 
-fn tell(facts: &Facts, device: &mut Device) {
+fn apply_facts(facts: &Facts, device: &mut Device) {
     let facts = facts.clone();
     device.uuid = facts.uuid;
     device.product_name = facts.product_name;
@@ -225,7 +225,7 @@ fn read_facts(session: Session<'_>, handle: DeviceHandle) -> Result<Facts, Drive
 fn memory(
     session: Session<'_>,
     handle: DeviceHandle,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<ReadProblem>,
 ) -> Result<Option<Mebibytes>, DriverError> {
     let mut told = nvmlMemory_t {
         total: 0,
@@ -258,9 +258,9 @@ fn architecture_name(architecture: &DeviceArchitecture) -> Option<Architecture> 
     Some(Architecture::new(name))
 }
 
-fn problem(what: &str, error: &dyn std::error::Error) -> Problem {
-    Problem {
-        what: what.to_owned(),
+fn problem(what: &str, error: &dyn std::error::Error) -> ReadProblem {
+    ReadProblem {
+        source: what.to_owned(),
         error: error.to_string(),
     }
 }

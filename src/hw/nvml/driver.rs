@@ -14,7 +14,7 @@ use crate::hw::nvml::device::KnownDevice;
 use crate::hw::nvml::events::NvmlEvents;
 use crate::hw::nvml::session::{DeviceHandle, Session};
 use crate::hw::nvml::{links, readings};
-use crate::hw::{EventSource, GpuControl, GpuDriver, Observation, Unnamed};
+use crate::hw::{EventSource, GpuControl, GpuDriver, Observation, UnidentifiedDevice};
 
 /// An initialized NVML library.
 #[derive(Debug)]
@@ -56,8 +56,8 @@ impl GpuDriver for NvmlDriver {
         for (index, slot) in (0_u32..).zip(&mut self.devices) {
             match observe_one(session, index, slot) {
                 Ok(device) => devices.push(device),
-                Err(error) if error.remedy() == Remedy::Reinitialise => return Err(error),
-                Err(error) => unnamed.push(Unnamed {
+                Err(error) if error.remedy() == Remedy::Reinitialize => return Err(error),
+                Err(error) => unnamed.push(UnidentifiedDevice {
                     index,
                     reason: error.to_string(),
                 }),
@@ -67,7 +67,7 @@ impl GpuDriver for NvmlDriver {
         Ok(Observation {
             driver: self.driver.clone(),
             devices,
-            unnamed,
+            unidentified: unnamed,
         })
     }
 
@@ -116,14 +116,14 @@ pub(super) fn observe_one(
 ) -> Result<Device, DriverError> {
     let known = match slot {
         Some(known) => known,
-        None => slot.insert(name(session, index)?),
+        None => slot.insert(look_up_device(session, index)?),
     };
     let mut device = Device::new(known.pci, known.ids);
     device.condition = Condition::Working;
     device.index = Some(index);
-    match known.read(session.about(known.pci), &mut device) {
+    match known.read(session.for_device(known.pci), &mut device) {
         Ok(()) => {}
-        Err(error) if error.remedy() == Remedy::Reinitialise => return Err(error),
+        Err(error) if error.remedy() == Remedy::Reinitialize => return Err(error),
         Err(error) => {
             device.condition = Condition::Failing {
                 reason: error.to_string(),
@@ -138,7 +138,7 @@ pub(super) fn observe_one(
 }
 
 /// Looks up the device with this index.
-pub(super) fn name(session: Session<'_>, index: u32) -> Result<KnownDevice, DriverError> {
+pub(super) fn look_up_device(session: Session<'_>, index: u32) -> Result<KnownDevice, DriverError> {
     let nvml = session.nvml();
     let wrapped = session.wrapped("nvmlDeviceGetHandleByIndex_v2", || {
         nvml.device_by_index(index)
@@ -153,7 +153,7 @@ pub(super) fn name(session: Session<'_>, index: u32) -> Result<KnownDevice, Driv
         handle,
         told.bus_id.parse().map_err(|_| DriverError {
             call: "nvmlDeviceGetPciInfo_v3",
-            code: Code::NoAddress,
+            code: Code::MissingPciAddress,
         })?,
         PciIds {
             vendor,

@@ -18,10 +18,10 @@ use crate::domain::id::PciAddress;
 use crate::domain::sharing::health::Xid;
 use crate::hw::error::{Code, DriverError, Remedy};
 use crate::hw::nvml::session::{DeviceHandle, Session, raw};
-use crate::hw::{EventSource, Heard};
+use crate::hw::{EventSource, EventWait};
 
 /// Events that require a new observation. Performance states and clocks do not.
-const WANTED: u32 = nvmlEventTypeDoubleBitEccError
+const WANTED_EVENTS: u32 = nvmlEventTypeDoubleBitEccError
     | nvmlEventTypeXidCriticalError
     | nvmlEventMigConfigChange
     | nvmlEventTypeGpuUnavailableError
@@ -29,15 +29,15 @@ const WANTED: u32 = nvmlEventTypeDoubleBitEccError
 
 /// Wait timeout in milliseconds: long enough that an idle agent rarely wakes, short enough that a lost driver is
 /// released soon.
-const PATIENCE_MS: u32 = 5000;
+const WAIT_TIMEOUT_MS: u32 = 5000;
 
 /// Maximum number of errors returned together, and how long they are collected: a driver that reports errors
 /// continuously is interrupted. The rest stays in its queue until the next wait.
-const MANY: usize = 1000;
-const LONG: Duration = Duration::from_millis(100);
+const MAX_BATCH: usize = 1000;
+const MAX_BATCH_DURATION: Duration = Duration::from_millis(100);
 
 /// Instance ID of an error that concerns the whole GPU. Source: `nvml.h`, `nvmlEventData_t`.
-const WHOLE: u32 = u32::MAX;
+const WHOLE_GPU: u32 = u32::MAX;
 
 const WAIT: &str = "nvmlEventSetWait_v2";
 
@@ -51,9 +51,9 @@ pub(super) struct NvmlEvents {
 }
 
 /// Result of one wait.
-enum One {
+enum WaitResult {
     Event(nvmlEventData_t),
-    Nothing,
+    TimedOut,
 }
 
 // SAFETY: the set is an object of the library, bound to no thread; one thread uses it at a time, because `wait` takes
@@ -76,9 +76,9 @@ impl NvmlEvents {
             devices: Vec::new(),
         };
         for (pci, device) in devices {
-            match events.register_one(session.about(*pci), *device) {
+            match events.register_one(session.for_device(*pci), *device) {
                 Ok(()) => events.devices.push((*pci, *device)),
-                Err(error) if error.remedy() == Remedy::Reinitialise => return Err(error),
+                Err(error) if error.remedy() == Remedy::Reinitialize => return Err(error),
                 // Without events, changes of the device are detected by the next poll.
                 Err(_) => {}
             }
@@ -92,7 +92,7 @@ impl NvmlEvents {
         raw!(session, nvmlDeviceGetSupportedEventTypes, |f| unsafe {
             f(device.0, &raw mut supported)
         })?;
-        let wanted = supported & u64::from(WANTED);
+        let wanted = supported & u64::from(WANTED_EVENTS);
         if wanted == 0 {
             return Err(DriverError {
                 call: "nvmlDeviceGetSupportedEventTypes",
@@ -105,7 +105,7 @@ impl NvmlEvents {
         })
     }
 
-    fn wait_for_one(&self, patience_ms: u32) -> Result<One, DriverError> {
+    fn wait_for_one(&self, patience_ms: u32) -> Result<WaitResult, DriverError> {
         let error = |code| DriverError { call: WAIT, code };
         let Ok(wait) = &self.nvml.lib().nvmlEventSetWait_v2 else {
             return Err(error(Code::NoSuchFunction));
@@ -116,11 +116,12 @@ impl NvmlEvents {
         // returns.
         let code = unsafe { wait(self.set, &raw mut data, patience_ms) };
         match Code::Nvml(code) {
-            Code::Nvml(0) => Ok(One::Event(data)),
-            Code::TIMEOUT => Ok(One::Nothing),
-            code @ (Code::Nvml(_) | Code::NoSuchFunction | Code::NotText | Code::NoAddress) => {
-                Err(error(code))
-            }
+            Code::Nvml(0) => Ok(WaitResult::Event(data)),
+            Code::TIMEOUT => Ok(WaitResult::TimedOut),
+            code @ (Code::Nvml(_)
+            | Code::NoSuchFunction
+            | Code::InvalidText
+            | Code::MissingPciAddress) => Err(error(code)),
         }
     }
 
@@ -131,7 +132,7 @@ impl NvmlEvents {
         }
         let mut devices = self.devices.iter();
         let (pci, _) = devices.find(|(_, handle)| handle.0 == data.device)?;
-        let confined = |id: u32| (id != WHOLE).then_some(id);
+        let confined = |id: u32| (id != WHOLE_GPU).then_some(id);
         let gpu_instance = confined(data.gpuInstanceId);
         Some(Xid {
             pci: *pci,
@@ -143,23 +144,23 @@ impl NvmlEvents {
 }
 
 impl EventSource for NvmlEvents {
-    fn wait(&mut self) -> Result<Heard, DriverError> {
-        let One::Event(first) = self.wait_for_one(PATIENCE_MS)? else {
-            return Ok(Heard::Nothing);
+    fn wait(&mut self) -> Result<EventWait, DriverError> {
+        let WaitResult::Event(first) = self.wait_for_one(WAIT_TIMEOUT_MS)? else {
+            return Ok(EventWait::TimedOut);
         };
-        let until = Instant::now() + LONG;
+        let until = Instant::now() + MAX_BATCH_DURATION;
         let mut xids: Vec<Xid> = self.xid(&first).into_iter().collect();
-        while xids.len() < MANY && Instant::now() < until {
+        while xids.len() < MAX_BATCH && Instant::now() < until {
             // The next wait fails with the same error, so return the collected Xids first.
-            let Ok(One::Event(next)) = self.wait_for_one(0) else {
+            let Ok(WaitResult::Event(next)) = self.wait_for_one(0) else {
                 break;
             };
             xids.extend(self.xid(&next));
         }
         if xids.is_empty() {
-            return Ok(Heard::Something);
+            return Ok(EventWait::Changed);
         }
-        Ok(Heard::Xids(xids))
+        Ok(EventWait::Xids(xids))
     }
 }
 

@@ -5,7 +5,7 @@ use nvml_wrapper_sys::bindings::{
     NVML_GPU_FABRIC_STATE_COMPLETED, field_id, nvmlFieldValue_t, nvmlGpuFabricInfo_v2_t,
 };
 
-use crate::domain::inventory::{Fabric, Health, Problem, RecoveryAction, RemappedRows};
+use crate::domain::inventory::{Fabric, Health, ReadProblem, RecoveryAction, RemappedRows};
 use crate::hw::error::{Code, DriverError};
 use crate::hw::nvml::session::{DeviceHandle, Session, optional, raw, struct_version};
 
@@ -13,7 +13,7 @@ use crate::hw::nvml::session::{DeviceHandle, Session, optional, raw, struct_vers
 pub(super) fn read(
     session: Session<'_>,
     handle: DeviceHandle,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<ReadProblem>,
 ) -> Result<Health, DriverError> {
     let device = session.device(handle);
     let ecc = session.wrapped("nvmlDeviceGetEccMode", || device.is_ecc_enabled());
@@ -72,7 +72,10 @@ fn recovery_action(
         // A driver reports a field that it does not know as an invalid argument.
         let code = match Code::Nvml(field.nvmlReturn) {
             Code::INVALID_ARGUMENT => Code::NOT_SUPPORTED,
-            code @ (Code::Nvml(_) | Code::NoSuchFunction | Code::NotText | Code::NoAddress) => code,
+            code @ (Code::Nvml(_)
+            | Code::NoSuchFunction
+            | Code::InvalidText
+            | Code::MissingPciAddress) => code,
         };
         return Err(DriverError { call: CALL, code });
     }
@@ -93,7 +96,7 @@ fn recovery_action(
 pub(super) fn fabric(
     session: Session<'_>,
     handle: DeviceHandle,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<ReadProblem>,
 ) -> Result<Option<Fabric>, DriverError> {
     let mut told = nvmlGpuFabricInfo_v2_t {
         version: struct_version::<nvmlGpuFabricInfo_v2_t>(2),
@@ -139,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cluster_uuid_is_written_in_the_order_of_its_bytes() {
+    fn cluster_uuid_is_formatted_in_byte_order() {
         let bytes: [u8; 16] = std::array::from_fn(|at| u8::try_from(at).unwrap() * 17);
         assert_eq!(uuid_text(bytes), "00112233-4455-6677-8899-aabbccddeeff");
     }

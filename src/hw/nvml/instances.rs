@@ -10,24 +10,24 @@ use nvml_wrapper_sys::bindings::{
 
 use crate::domain::catalog::{InstanceResources, Placement};
 use crate::domain::id::MigUuid;
-use crate::domain::inventory::{Completeness, ComputeInstance, GpuInstance, Problem};
+use crate::domain::inventory::{Completeness, ComputeInstance, GpuInstance, ReadProblem};
 use crate::domain::quantity::Mebibytes;
 use crate::hw::error::{DriverError, Remedy};
-use crate::hw::nvml::catalog::Offer;
+use crate::hw::nvml::catalog::MigProfiles;
 use crate::hw::nvml::session::{DeviceHandle, Session, optional, privileged, raw};
 
 /// Minimum buffer size, above the number of instances of any device. NVML assumes that the buffer is large enough and
 /// does not receive its size.
-const ROOM: usize = 64;
+const MIN_CAPACITY: usize = 64;
 
 /// Collects responses and records whether any was missing, in which case the geometry is incomplete.
 #[derive(Debug)]
-struct Reading<'a> {
-    problems: &'a mut Vec<Problem>,
+struct GeometryReader<'a> {
+    problems: &'a mut Vec<ReadProblem>,
     geometry: Completeness,
 }
 
-impl Reading<'_> {
+impl GeometryReader<'_> {
     /// Accepts a list of instances of a profile that the device has. An empty list is valid; a failed call is not.
     fn list<T>(&mut self, answer: Result<Vec<T>, DriverError>) -> Result<Vec<T>, DriverError> {
         if let Err(error) = &answer {
@@ -35,8 +35,8 @@ impl Reading<'_> {
             // For other calls this code means that the device lacks a feature and is not a problem; here the device has
             // the profile.
             if error.remedy() == Remedy::Unavailable {
-                self.problems.push(Problem {
-                    what: error.call.to_owned(),
+                self.problems.push(ReadProblem {
+                    source: error.call.to_owned(),
                     error: error.code.to_string(),
                 });
                 self.problems.dedup();
@@ -58,10 +58,10 @@ impl Reading<'_> {
 pub(super) fn read(
     session: Session<'_>,
     device: DeviceHandle,
-    offer: &mut Offer,
-    problems: &mut Vec<Problem>,
+    offer: &mut MigProfiles,
+    problems: &mut Vec<ReadProblem>,
 ) -> Result<(Vec<GpuInstance>, Completeness), DriverError> {
-    let mut reading = Reading {
+    let mut reading = GeometryReader {
         problems,
         geometry: Completeness::Complete,
     };
@@ -93,7 +93,7 @@ pub(super) fn read(
             });
         }
     }
-    for (profile, max_count) in offer.nameless() {
+    for (profile, max_count) in offer.unknown_profiles() {
         let listed = reading.list(gpu_instances(session, device, *profile, *max_count))?;
         if !listed.is_empty() {
             reading.geometry = Completeness::Partial;
@@ -109,8 +109,8 @@ fn gpu_instances(
     profile: u32,
     max_count: u32,
 ) -> Result<Vec<nvmlGpuInstance_t>, DriverError> {
-    let mut told = vec![std::ptr::null_mut(); ROOM.max(max_count as usize)];
-    let mut count = room_of(&told);
+    let mut told = vec![std::ptr::null_mut(); MIN_CAPACITY.max(max_count as usize)];
+    let mut count = capacity_of(&told);
     // SAFETY: the handle comes from this library; the buffer has space for more instances than the device can have and
     // is writable until the call returns.
     raw!(session, nvmlDeviceGetGpuInstances, |f| unsafe {
@@ -137,13 +137,13 @@ pub(super) fn gpu_instance_info(
 fn compute_instances(
     session: Session<'_>,
     (instance, profile): (nvmlGpuInstance_t, u32),
-    offer: &mut Offer,
-    reading: &mut Reading<'_>,
+    offer: &mut MigProfiles,
+    reading: &mut GeometryReader<'_>,
 ) -> Result<Vec<ComputeInstance>, DriverError> {
     let mut instances = Vec::new();
     for kind in offer.learn_compute_profiles(session, profile, instance)? {
-        let mut told = vec![std::ptr::null_mut(); ROOM.max(kind.max_count as usize)];
-        let mut count = room_of(&told);
+        let mut told = vec![std::ptr::null_mut(); MIN_CAPACITY.max(kind.max_count as usize)];
+        let mut count = capacity_of(&told);
         // SAFETY: as for GPU instances: the parent was just listed, and the buffer is large enough.
         let answer = raw!(session, nvmlGpuInstanceGetComputeInstances, |f| unsafe {
             f(instance, kind.id, told.as_mut_ptr(), &raw mut count)
@@ -160,7 +160,7 @@ fn compute_instances(
 fn compute_instance(
     session: Session<'_>,
     instance: nvmlComputeInstance_t,
-    reading: &mut Reading<'_>,
+    reading: &mut GeometryReader<'_>,
 ) -> Result<Option<ComputeInstance>, DriverError> {
     // SAFETY: the structure consists of numbers and nullable handles, for which zero is valid.
     let mut told: nvmlComputeInstanceInfo_t = unsafe { std::mem::zeroed() };
@@ -201,12 +201,12 @@ fn compute_instance(
     }))
 }
 
-fn mig_uuid(text: &str, problems: &mut Vec<Problem>) -> Option<MigUuid> {
+fn mig_uuid(text: &str, problems: &mut Vec<ReadProblem>) -> Option<MigUuid> {
     match text.parse() {
         Ok(uuid) => Some(uuid),
         Err(error) => {
-            problems.push(Problem {
-                what: "nvmlDeviceGetUUID".to_owned(),
+            problems.push(ReadProblem {
+                source: "nvmlDeviceGetUUID".to_owned(),
                 error: crate::domain::error::chain(&error),
             });
             None
@@ -214,6 +214,6 @@ fn mig_uuid(text: &str, problems: &mut Vec<Problem>) -> Option<MigUuid> {
     }
 }
 
-fn room_of<T>(room: &[T]) -> u32 {
+fn capacity_of<T>(room: &[T]) -> u32 {
     u32::try_from(room.len()).unwrap_or(u32::MAX)
 }

@@ -11,12 +11,12 @@ use nvml_wrapper_sys::bindings::{
 };
 
 use crate::domain::id::PciAddress;
-use crate::domain::inventory::{Device, LinkRemote, NvLink, Problem};
+use crate::domain::inventory::{Device, LinkRemote, NvLink, ReadProblem};
 use crate::hw::error::{Code, DriverError};
 use crate::hw::nvml::session::{DeviceHandle, Session, optional, raw};
 
 /// Upper bound of link numbers, in case the driver reports no end.
-const LAST_LINK: u32 = 64;
+const MAX_LINKS: u32 = 64;
 
 /// PCI device and vendor IDs of `NVSwitches`, for drivers that do not report the type of the remote end.
 const SWITCH_IDS: [u32; 2] = [0x1af1_10de, 0x22a3_10de];
@@ -35,12 +35,12 @@ impl Links {
         &mut self,
         session: Session<'_>,
         device: DeviceHandle,
-        problems: &mut Vec<Problem>,
+        problems: &mut Vec<ReadProblem>,
     ) -> Result<Vec<NvLink>, DriverError> {
         let asked = self
             .present
             .clone()
-            .unwrap_or_else(|| (0..LAST_LINK).collect());
+            .unwrap_or_else(|| (0..MAX_LINKS).collect());
         let mut present = Vec::new();
         let mut links = Vec::new();
         let problems_before = problems.len();
@@ -75,7 +75,7 @@ impl Links {
         session: Session<'_>,
         device: DeviceHandle,
         link: u32,
-        problems: &mut Vec<Problem>,
+        problems: &mut Vec<ReadProblem>,
     ) -> Result<LinkRemote, DriverError> {
         if let Some(known) = self.remotes.get(&link) {
             return Ok(*known);
@@ -94,7 +94,7 @@ fn ask_remote(
     session: Session<'_>,
     device: DeviceHandle,
     link: u32,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<ReadProblem>,
 ) -> Result<LinkRemote, DriverError> {
     let mut number = u32::MAX;
     // SAFETY: the handle comes from this library, and `number` is writable until the call returns.
@@ -145,7 +145,7 @@ pub(super) fn group_by_p2p(
         let Some((_, handle)) = handles.iter().find(|(pci, _)| *pci == device.pci) else {
             continue;
         };
-        let session = session.about(device.pci);
+        let session = session.for_device(device.pci);
         device.p2p_group = group_of(session, &mut groups, *handle, &mut device.problems)?;
     }
     Ok(())
@@ -156,7 +156,7 @@ fn group_of(
     session: Session<'_>,
     groups: &mut Vec<DeviceHandle>,
     device: DeviceHandle,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<ReadProblem>,
 ) -> Result<Option<u32>, DriverError> {
     let mut number = 0;
     for first in groups.iter() {

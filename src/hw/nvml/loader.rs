@@ -24,11 +24,11 @@ use crate::hw::{DriverLoader, GpuDriver, Settings};
 pub struct Loader {
     library: Option<PathBuf>,
     roots: Vec<PathBuf>,
-    rehearsal: Option<Rehearsal>,
+    preload_command: Option<PreloadCommand>,
 }
 
 /// Builds the command that loads a library in a separate process.
-pub type Rehearsal = fn(&Path) -> Command;
+pub type PreloadCommand = fn(&Path) -> Command;
 
 impl Loader {
     /// Creates a loader for the libraries in `settings`.
@@ -36,7 +36,7 @@ impl Loader {
         Self {
             library: settings.library.clone(),
             roots: settings.driver_roots.clone(),
-            rehearsal: None,
+            preload_command: None,
         }
     }
 
@@ -44,17 +44,17 @@ impl Loader {
     /// threads need for thread-local data and at exit: a library that never finishes loading would freeze the whole
     /// process.
     #[must_use]
-    pub fn rehearsing(self, rehearsal: Rehearsal) -> Self {
+    pub fn with_preload(self, rehearsal: PreloadCommand) -> Self {
         Self {
-            rehearsal: Some(rehearsal),
+            preload_command: Some(rehearsal),
             ..self
         }
     }
 
     /// Waits until another process has loaded the library, successfully or not: errors show when this process loads it.
     /// A library that kills the process is not loaded here.
-    fn rehearse(&self, path: &Path) -> Result<(), LoadError> {
-        let Some(rehearsal) = self.rehearsal else {
+    fn preload(&self, path: &Path) -> Result<(), LoadError> {
+        let Some(rehearsal) = self.preload_command else {
             return Ok(());
         };
         // Without another process, there is no rehearsal.
@@ -82,12 +82,12 @@ impl DriverLoader for Loader {
     fn open(&mut self, path: &Path, calls: &CallWatch) -> Result<Box<dyn GpuDriver>, LoadError> {
         // Stays loaded until NVML is initialized, so that the wrapper opens the same file.
         let _library = calls
-            .during("dlopen", None, || {
-                self.rehearse(path).and_then(|()| check(path))
+            .record("dlopen", None, || {
+                self.preload(path).and_then(|()| check(path))
             })
-            .map_err(|error| self.with_places(path, error))?;
+            .map_err(|error| self.with_search_path(path, error))?;
         let nvml = calls
-            .during("nvmlInit_v2", None, || {
+            .record("nvmlInit_v2", None, || {
                 Nvml::builder().lib_path(path.as_os_str()).init()
             })
             .map_err(|error| LoadError::Refused {
@@ -106,12 +106,12 @@ impl DriverLoader for Loader {
 impl Loader {
     /// Replaces the error of the last attempt. The dynamic loader's own search comes last, so its failure means that no
     /// directory has the library.
-    fn with_places(&self, path: &Path, error: LoadError) -> LoadError {
+    fn with_search_path(&self, path: &Path, error: LoadError) -> LoadError {
         if path == Path::new(library::LIBRARY_NAME) && matches!(error, LoadError::Unloadable { .. })
         {
             return LoadError::NotFound {
                 name: library::LIBRARY_NAME.to_owned(),
-                looked: library::looked_in(&self.roots),
+                searched: library::describe_search_path(&self.roots),
             };
         }
         error
@@ -127,7 +127,8 @@ fn check(path: &Path) -> Result<NvmlLib, LoadError> {
     };
     // The dynamic loader searches for a bare file name, so the actual file is unknown here.
     if path != Path::new(library::LIBRARY_NAME) {
-        let objection = elf::objection(path).map_err(|error| unloadable(error.to_string()))?;
+        let objection =
+            elf::incomplete_reason(path).map_err(|error| unloadable(error.to_string()))?;
         if let Some(reason) = objection {
             return Err(unloadable(reason));
         }

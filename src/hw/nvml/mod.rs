@@ -24,4 +24,4 @@ mod processes;
 mod readings;
 mod session;
 
-pub use loader::{Loader, Rehearsal, load};
+pub use loader::{Loader, PreloadCommand, load};

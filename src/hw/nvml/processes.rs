@@ -2,7 +2,7 @@
 
 use nvml_wrapper_sys::bindings::nvmlProcessInfo_t;
 
-use crate::domain::inventory::{Problem, Process, ProcessKind};
+use crate::domain::inventory::{Process, ProcessKind, ReadProblem};
 use crate::domain::quantity::Mebibytes;
 use crate::hw::error::{Code, DriverError, Remedy};
 use crate::hw::nvml::session::{DeviceHandle, Session, optional, raw};
@@ -12,15 +12,15 @@ use crate::hw::nvml::session::{DeviceHandle, Session, optional, raw};
 pub(super) fn read(
     session: Session<'_>,
     handle: DeviceHandle,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<ReadProblem>,
 ) -> Result<Vec<Process>, DriverError> {
     let mut processes = Vec::new();
     for answer in [compute(session, handle), graphics(session, handle)] {
         if let Err(error) = &answer
             && error.remedy() == Remedy::Unavailable
         {
-            problems.push(Problem {
-                what: error.call.to_owned(),
+            problems.push(ReadProblem {
+                source: error.call.to_owned(),
                 error: error.code.to_string(),
             });
         }
@@ -31,7 +31,10 @@ pub(super) fn read(
 }
 
 /// Like [`read`], but fails if either list is unavailable.
-pub(super) fn all(session: Session<'_>, handle: DeviceHandle) -> Result<Vec<Process>, DriverError> {
+pub(super) fn read_all(
+    session: Session<'_>,
+    handle: DeviceHandle,
+) -> Result<Vec<Process>, DriverError> {
     let mut processes = compute(session, handle)?;
     processes.extend(graphics(session, handle)?);
     processes.sort();

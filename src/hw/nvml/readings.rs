@@ -9,14 +9,14 @@ use nvml_wrapper_sys::bindings::{
 use super::device::KnownDevice;
 use super::processes;
 use super::session::{DeviceHandle, Session, raw, struct_version};
-use crate::domain::inventory::{Device, MigMode, Problem};
+use crate::domain::inventory::{Device, MigMode, ReadProblem};
 use crate::domain::quantity::Mebibytes;
-use crate::domain::reading::{Busy, PartitionReading, Reading, Vitals};
+use crate::domain::reading::{DeviceMetrics, PartitionReading, ProcessUtilization, Reading};
 use crate::domain::sharing::usage::{MemoryUse, Percent};
 use crate::hw::error::{Code, DriverError, Remedy};
 
 /// Maximum number of processes per device.
-const MOST_SAMPLES: u32 = 1024;
+const MAX_SAMPLES: u32 = 1024;
 
 /// Reads the current values of one device. `device` is its last observation. An error means that the whole library
 /// fails.
@@ -25,40 +25,40 @@ pub(super) fn read(
     known: &KnownDevice,
     device: &Device,
 ) -> Result<Reading, DriverError> {
-    let session = session.about(known.pci);
+    let session = session.for_device(known.pci);
     let handle = known.handle;
     let state = device.mig.state();
     let is_partitioned = state.is_some_and(|state| state.current == MigMode::Enabled);
-    let mut problems: Vec<Problem> = Vec::new();
+    let mut problems: Vec<ReadProblem> = Vec::new();
     let listed = processes::read(session, handle, &mut problems);
-    let listed = told(listed)?.filter(|_| problems.is_empty());
+    let listed = available(listed)?.filter(|_| problems.is_empty());
     let mut reading = Reading {
         pci: known.pci,
         uuid: device.uuid.clone(),
         index: device.index,
         minor: device.minor,
         product_name: device.product_name.clone(),
-        memory: told(memory(session, handle))?,
+        memory: available(memory(session, handle))?,
         is_partitioned,
         partitions: Vec::new(),
         processes: listed,
-        busy: Vec::new(),
-        vitals: vitals(session, handle)?,
+        process_utilization: Vec::new(),
+        metrics: vitals(session, handle)?,
     };
     if is_partitioned {
         reading.partitions = partitions(session, handle, device)?;
     } else {
-        reading.vitals = utilization(session, handle, reading.vitals)?;
-        reading.busy = told(busy(session, handle))?.unwrap_or_default();
+        reading.metrics = utilization(session, handle, reading.metrics)?;
+        reading.process_utilization = available(busy(session, handle))?.unwrap_or_default();
     }
     Ok(reading)
 }
 
 /// Converts errors to `None`, except for those of the whole library.
-fn told<T>(answer: Result<T, DriverError>) -> Result<Option<T>, DriverError> {
+fn available<T>(answer: Result<T, DriverError>) -> Result<Option<T>, DriverError> {
     match answer {
         Ok(value) => Ok(Some(value)),
-        Err(error) if error.remedy() == Remedy::Reinitialise => Err(error),
+        Err(error) if error.remedy() == Remedy::Reinitialize => Err(error),
         Err(_) => Ok(None),
     }
 }
@@ -140,19 +140,19 @@ fn partitions(
         wrapped.mig_device_count()
     });
     let mut left = found.len();
-    for index in 0..told(most)?.unwrap_or_default() {
+    for index in 0..available(most)?.unwrap_or_default() {
         if left == 0 {
             break;
         }
         // Not every index has a partition.
-        let Some(partition) = told(partition(session, handle, index))? else {
+        let Some(partition) = available(partition(session, handle, index))? else {
             continue;
         };
         let of = session.device(partition);
-        let uuid = told(session.wrapped("nvmlDeviceGetUUID", || of.uuid()))?;
+        let uuid = available(session.wrapped("nvmlDeviceGetUUID", || of.uuid()))?;
         let mut all = found.iter_mut();
         if let Some(one) = all.find(|one| Some(&one.uuid) == uuid.as_ref()) {
-            one.memory = told(memory(session, partition))?;
+            one.memory = available(memory(session, partition))?;
             left = left.saturating_sub(1);
         }
     }
@@ -176,29 +176,33 @@ fn partition(
 fn utilization(
     session: Session<'_>,
     handle: DeviceHandle,
-    vitals: Vitals,
-) -> Result<Vitals, DriverError> {
+    vitals: DeviceMetrics,
+) -> Result<DeviceMetrics, DriverError> {
     let device = session.device(handle);
     let rates = session.wrapped("nvmlDeviceGetUtilizationRates", || {
         device.utilization_rates()
     });
-    let rates = told(rates)?;
+    let rates = available(rates)?;
     let encoder = session.wrapped("nvmlDeviceGetEncoderUtilization", || {
         device.encoder_utilization()
     });
     let decoder = session.wrapped("nvmlDeviceGetDecoderUtilization", || {
         device.decoder_utilization()
     });
-    Ok(Vitals {
-        compute: rates.as_ref().map(|rates| Percent::of(rates.gpu)),
-        memory: rates.as_ref().map(|rates| Percent::of(rates.memory)),
-        encoder: told(encoder)?.map(|told| Percent::of(told.utilization)),
-        decoder: told(decoder)?.map(|told| Percent::of(told.utilization)),
+    Ok(DeviceMetrics {
+        compute: rates
+            .as_ref()
+            .map(|rates| Percent::saturating_from(rates.gpu)),
+        memory: rates
+            .as_ref()
+            .map(|rates| Percent::saturating_from(rates.memory)),
+        encoder: available(encoder)?.map(|told| Percent::saturating_from(told.utilization)),
+        decoder: available(decoder)?.map(|told| Percent::saturating_from(told.utilization)),
         ..vitals
     })
 }
 
-fn vitals(session: Session<'_>, handle: DeviceHandle) -> Result<Vitals, DriverError> {
+fn vitals(session: Session<'_>, handle: DeviceHandle) -> Result<DeviceMetrics, DriverError> {
     let device = session.device(handle);
     let errors = |kind| {
         session.wrapped("nvmlDeviceGetTotalEccErrors", || {
@@ -206,24 +210,24 @@ fn vitals(session: Session<'_>, handle: DeviceHandle) -> Result<Vitals, DriverEr
         })
     };
     let clock = |clock| session.wrapped("nvmlDeviceGetClockInfo", || device.clock_info(clock));
-    Ok(Vitals {
-        power_mw: told(session.wrapped("nvmlDeviceGetPowerUsage", || device.power_usage()))?,
-        energy_mj: told(session.wrapped("nvmlDeviceGetTotalEnergyConsumption", || {
+    Ok(DeviceMetrics {
+        power_mw: available(session.wrapped("nvmlDeviceGetPowerUsage", || device.power_usage()))?,
+        energy_mj: available(session.wrapped("nvmlDeviceGetTotalEnergyConsumption", || {
             device.total_energy_consumption()
         }))?,
-        temperature: told(session.wrapped("nvmlDeviceGetTemperature", || {
+        temperature: available(session.wrapped("nvmlDeviceGetTemperature", || {
             device.temperature(TemperatureSensor::Gpu)
         }))?,
-        memory_temperature: told(memory_temperature(session, handle))?,
-        compute_clock: told(clock(Clock::SM))?,
-        memory_clock: told(clock(Clock::Memory))?,
-        pcie_replays: told(session.wrapped("nvmlDeviceGetPcieReplayCounter", || {
+        memory_temperature: available(memory_temperature(session, handle))?,
+        compute_clock: available(clock(Clock::SM))?,
+        memory_clock: available(clock(Clock::Memory))?,
+        pcie_replays: available(session.wrapped("nvmlDeviceGetPcieReplayCounter", || {
             device.pcie_replay_counter()
         }))?,
-        corrected_errors: told(errors(MemoryError::Corrected))?,
-        uncorrected_errors: told(errors(MemoryError::Uncorrected))?,
-        remapped_rows: told(super::health::remapped_rows(session, handle))?,
-        ..Vitals::default()
+        corrected_errors: available(errors(MemoryError::Corrected))?,
+        uncorrected_errors: available(errors(MemoryError::Uncorrected))?,
+        remapped_rows: available(super::health::remapped_rows(session, handle))?,
+        ..DeviceMetrics::default()
     })
 }
 
@@ -249,7 +253,10 @@ fn memory_temperature(session: Session<'_>, handle: DeviceHandle) -> Result<u32,
 }
 
 /// Returns the latest utilization sample of each process. The driver retains samples of the last few seconds.
-fn busy(session: Session<'_>, handle: DeviceHandle) -> Result<Vec<Busy>, DriverError> {
+fn busy(
+    session: Session<'_>,
+    handle: DeviceHandle,
+) -> Result<Vec<ProcessUtilization>, DriverError> {
     const BLANK: nvmlProcessUtilizationSample_t = nvmlProcessUtilizationSample_t {
         pid: 0,
         timeStamp: 0,
@@ -258,7 +265,7 @@ fn busy(session: Session<'_>, handle: DeviceHandle) -> Result<Vec<Busy>, DriverE
         encUtil: 0,
         decUtil: 0,
     };
-    let mut count = MOST_SAMPLES;
+    let mut count = MAX_SAMPLES;
     let mut samples = vec![BLANK; count as usize];
     // SAFETY: the handle comes from this library; `samples` has space for `count` entries, and both outlive the call.
     raw!(session, nvmlDeviceGetProcessUtilization, |f| unsafe {
@@ -269,9 +276,9 @@ fn busy(session: Session<'_>, handle: DeviceHandle) -> Result<Vec<Busy>, DriverE
     samples.dedup_by_key(|sample| sample.pid);
     let known = samples.iter().filter(|sample| sample.pid != 0);
     Ok(known
-        .map(|sample| Busy {
+        .map(|sample| ProcessUtilization {
             pid: sample.pid,
-            compute: Percent::of(sample.smUtil),
+            compute: Percent::saturating_from(sample.smUtil),
         })
         .collect())
 }

@@ -8,7 +8,7 @@ use nvml_wrapper::{Device as WrappedDevice, Nvml};
 use nvml_wrapper_sys::bindings::{NvmlLib, nvmlDevice_t, nvmlReturn_t};
 
 use crate::domain::id::PciAddress;
-use crate::domain::inventory::Problem;
+use crate::domain::inventory::ReadProblem;
 use crate::hw::calls::CallWatch;
 use crate::hw::error::{Code, DriverError, Remedy};
 
@@ -51,7 +51,7 @@ impl<'a> Session<'a> {
     }
 
     /// Returns a session for calls that concern one device.
-    pub(super) fn about(self, device: PciAddress) -> Self {
+    pub(super) fn for_device(self, device: PciAddress) -> Self {
         Self {
             device: Some(device),
             ..self
@@ -78,7 +78,7 @@ impl<'a> Session<'a> {
         function: &'static str,
         call: impl FnOnce() -> Result<T, NvmlError>,
     ) -> Result<T, DriverError> {
-        let answer = self.calls.during(function, self.device, call);
+        let answer = self.calls.record(function, self.device, call);
         answer.map_err(|error| DriverError {
             call: function,
             code: code_of(error),
@@ -94,7 +94,7 @@ impl<'a> Session<'a> {
     ) -> Result<(), DriverError> {
         let code = match symbol {
             None => Code::NoSuchFunction,
-            Some(symbol) => match self.calls.during(function, self.device, || invoke(*symbol)) {
+            Some(symbol) => match self.calls.record(function, self.device, || invoke(*symbol)) {
                 0 => return Ok(()),
                 number => Code::Nvml(number),
             },
@@ -115,7 +115,7 @@ pub(super) fn failed<T>(answer: &Result<T, DriverError>) -> bool {
 /// and a problem. Returns errors that concern more than this call.
 pub(super) fn optional<T>(
     answer: Result<T, DriverError>,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<ReadProblem>,
 ) -> Result<Option<T>, DriverError> {
     let error = match answer {
         Ok(value) => return Ok(Some(value)),
@@ -123,10 +123,10 @@ pub(super) fn optional<T>(
     };
     match error.remedy() {
         Remedy::Unavailable => Ok(None),
-        Remedy::Reinitialise | Remedy::Reset => Err(error),
+        Remedy::Reinitialize | Remedy::Reset => Err(error),
         Remedy::Retry | Remedy::Refused | Remedy::Bug => {
-            let problem = Problem {
-                what: error.call.to_owned(),
+            let problem = ReadProblem {
+                source: error.call.to_owned(),
                 error: error.code.to_string(),
             };
             if !problems.contains(&problem) {
@@ -140,27 +140,27 @@ pub(super) fn optional<T>(
 /// Like [`optional`], for calls about partitions, which NVML permits only to privileged processes.
 pub(super) fn privileged<T>(
     answer: Result<T, DriverError>,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<ReadProblem>,
 ) -> Result<Option<T>, DriverError> {
     let before = problems.len();
     let value = optional(answer, problems)?;
     for problem in problems.iter_mut().skip(before) {
         if problem.error == Code::NO_PERMISSION.to_string() {
-            problem.error.push_str(RIGHT);
+            problem.error.push_str(PERMISSION_HINT);
         }
     }
     problems.dedup();
     Ok(value)
 }
 
-const RIGHT: &str = ": needs root and, in a container, NVIDIA_MIG_MONITOR_DEVICES=all";
+const PERMISSION_HINT: &str = ": needs root and, in a container, NVIDIA_MIG_MONITOR_DEVICES=all";
 
 /// Returns the code of the wrapper's error, which covers fewer codes than NVML has.
 pub(super) fn code_of(error: NvmlError) -> Code {
     if matches!(error, NvmlError::FailedToLoadSymbol(_)) {
         Code::NoSuchFunction
     } else if matches!(error, NvmlError::Utf8Error(_)) {
-        Code::NotText
+        Code::InvalidText
     } else {
         Code::Nvml(nvmlReturn_t::from(error))
     }

@@ -62,7 +62,7 @@ impl Tree {
 }
 
 #[test]
-fn a_function_is_read_with_its_driver_and_its_node() {
+fn function_is_read_with_driver_and_numa_node() {
     let at = "0000:3b:00.0";
     let tree = Tree::new()
         .function(at, 0x03_0200, 0x10de, 0x2330)
@@ -90,7 +90,7 @@ fn a_function_is_read_with_its_driver_and_its_node() {
 }
 
 #[test]
-fn every_file_but_the_ids_is_optional() {
+fn all_files_except_ids_are_optional() {
     let at = "0000:00:1e.0";
     let tree = Tree::new()
         .function(at, 0x08_8000, 0x1d0f, 0x7364)
@@ -104,7 +104,7 @@ fn every_file_but_the_ids_is_optional() {
 }
 
 #[test]
-fn accelerators_are_told_from_what_sits_beside_them() {
+fn accelerators_are_distinguished_from_other_functions() {
     let tree = Tree::new()
         .function("0000:01:00.0", 0x03_0000, 0x10de, 0x2bb1)
         .function("0000:02:00.0", 0x03_8000, 0x1002, 0x740f)
@@ -140,18 +140,18 @@ fn accelerators_are_told_from_what_sits_beside_them() {
 }
 
 #[test]
-fn what_the_table_lists_is_found_and_what_it_lists_as_none_is_not_whatever_class_they_say() {
+fn catalog_takes_precedence_over_class() {
     let mut tree = Tree::new();
     let mut expected = Vec::new();
     let mut slots = (1..).map(|number: u32| format!("{number:04x}:01:00.0"));
-    let facts = accelerators::catalogue().iter();
+    let facts = accelerators::products().iter();
     for pattern in facts.flat_map(|facts| facts.pci_ids) {
         let at = slots.next().unwrap();
         // Neuron devices report this class, and other firmware may do so as well.
         tree = tree.function(&at, 0x08_8000, pattern.device.0, pattern.device.1);
         expected.push(at);
     }
-    for other in accelerators::not_accelerators() {
+    for other in accelerators::non_accelerators() {
         let at = slots.next().unwrap();
         tree = tree.function(&at, 0x03_0200, other.vendor, other.device.unwrap_or(0x7e57));
     }
@@ -159,7 +159,7 @@ fn what_the_table_lists_is_found_and_what_it_lists_as_none_is_not_whatever_class
 }
 
 #[test]
-fn a_class_alone_makes_an_unknown_accelerator() {
+fn unknown_accelerator_is_detected_by_class() {
     let tree = Tree::new()
         .function("0000:01:00.0", 0x03_0000, 0x10de, 0xfffd)
         .function("0000:01:01.0", 0x03_0000, 0x1acc, 0x0001)
@@ -182,7 +182,7 @@ fn a_class_alone_makes_an_unknown_accelerator() {
 }
 
 #[test]
-fn a_virtual_function_of_a_device_here_is_not_another_device() {
+fn virtual_function_of_local_device_is_ignored() {
     let tree = Tree::new()
         .function("0000:41:00.0", 0x03_0200, 0x10de, 0x20b5)
         .function("0000:41:00.4", 0x03_0200, 0x10de, 0x20b5)
@@ -191,7 +191,7 @@ fn a_virtual_function_of_a_device_here_is_not_another_device() {
 }
 
 #[test]
-fn what_comes_goes_and_changes_hands_is_seen() {
+fn hotplug_and_driver_changes_are_detected() {
     let at = "0000:3b:00.0";
     let tree = Tree::new().function(at, 0x03_0200, 0x10de, 0x2330);
     let mut bus = tree.bus();
@@ -209,7 +209,7 @@ fn what_comes_goes_and_changes_hands_is_seen() {
 }
 
 #[test]
-fn what_could_not_be_read_of_a_function_is_read_at_the_next_look() {
+fn incomplete_function_is_read_again() {
     let at = "0000:3b:00.0";
     let tree = Tree::new().function(at, 0x03_0200, 0x10de, 0x2330);
     let mut bus = tree.bus();
@@ -235,7 +235,7 @@ fn what_could_not_be_read_of_a_function_is_read_at_the_next_look() {
 }
 
 #[test]
-fn a_pipe_in_the_place_of_a_configuration_space_is_not_waited_for() {
+fn fifo_as_configuration_space_does_not_block() {
     let at = "0000:3b:00.0";
     let tree = Tree::new().function(at, 0x03_0200, 0x10de, 0x2330);
     let pipe = tree.path().join(DEVICES).join(at).join("config");
@@ -252,7 +252,7 @@ fn a_machine_without_a_bus_has_no_accelerators() {
 }
 
 #[test]
-fn the_firmware_names_the_machine() {
+fn machine_name_is_read_from_firmware() {
     let tree = Tree::new();
     let dmi = tree.path().join("class/dmi/id");
     fs::create_dir_all(&dmi).unwrap();
@@ -285,7 +285,7 @@ fn host_record() -> Vec<u8> {
 }
 
 #[test]
-fn the_host_below_a_virtual_gpu_is_read_from_its_configuration_space() {
+fn vgpu_host_is_read_from_configuration_space() {
     let at = "0000:02:00.0";
     let expected = VgpuHost {
         driver_version: "550.54.16".to_owned(),
@@ -303,7 +303,7 @@ fn the_host_below_a_virtual_gpu_is_read_from_its_configuration_space() {
 }
 
 #[test]
-fn a_configuration_space_that_makes_no_sense_is_no_virtual_gpu() {
+fn invalid_configuration_space_is_no_vgpu() {
     let looping = {
         let mut config = vec![0; 256];
         config[0x06] = 0x10;
@@ -331,7 +331,7 @@ fn a_configuration_space_that_makes_no_sense_is_no_virtual_gpu() {
 
 proptest::proptest! {
     #[test]
-    fn no_configuration_space_is_too_odd_to_read(
+    fn arbitrary_configuration_space_is_parsed_safely(
         mut config in proptest::collection::vec(proptest::num::u8::ANY, 0..300),
         signed in proptest::bool::ANY,
     ) {
@@ -349,7 +349,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn a_chip_that_no_table_has_is_one_as_soon_as_the_neuron_driver_holds_it() {
+fn unlisted_chip_is_detected_by_neuron_driver() {
     let at = "0000:00:1e.0";
     let tree = Tree::new()
         .function(at, 0x08_8000, 0x1d0f, 0x7664)
@@ -365,7 +365,7 @@ fn a_chip_that_no_table_has_is_one_as_soon_as_the_neuron_driver_holds_it() {
 }
 
 #[test]
-fn a_bus_that_cannot_be_read_is_no_empty_one() {
+fn unreadable_bus_keeps_last_functions() {
     let at = "0000:3b:00.0";
     let tree = Tree::new().function(at, 0x03_0200, 0x10de, 0x2330);
     let folder = tree.path().join(DEVICES);

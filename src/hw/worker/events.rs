@@ -12,33 +12,33 @@ use tokio::time::Instant;
 use super::{Message, Shared, Worker};
 use crate::domain::driver_link::Event;
 use crate::hw::error::{DriverError, Remedy};
-use crate::hw::{EventSource, Heard};
+use crate::hw::{EventSource, EventWait};
 
 /// Minimum time between two waits, so that neither an event storm nor a driver that returns immediately uses a whole
 /// CPU.
-const PACE: Duration = Duration::from_millis(100);
+const MIN_WAIT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Pause after an event source failed.
-const EVENTS_PAUSE: Duration = Duration::from_mins(1);
+const RESTART_DELAY: Duration = Duration::from_mins(1);
 
 /// State of the events thread.
-pub(super) enum Events {
+pub(super) enum EventsThreadState {
     /// It does not run.
     None,
     /// It runs and holds the library.
-    Listening { thread: Thread },
+    Listening { thread: EventsThread },
     /// It has ended and is not restarted before this time.
     Paused { until: Instant },
 }
 
 /// A thread that waits on one event source until it is stopped or the source fails.
 #[derive(Debug)]
-pub(super) struct Thread {
+pub(super) struct EventsThread {
     stop: Arc<AtomicBool>,
 }
 
-impl Thread {
-    /// Starts the thread. It sends a message to `outbox` after it has dropped `source`.
+impl EventsThread {
+    /// Starts the thread. It sends a message to `self_sender` after it has dropped `source`.
     pub(super) fn spawn(
         mut source: Box<dyn EventSource>,
         life: u64,
@@ -52,19 +52,22 @@ impl Thread {
             while error.is_none() && !stopped.load(Ordering::Relaxed) {
                 let began = Instant::now();
                 match source.wait() {
-                    Ok(Heard::Something) => shared.say_news(),
-                    Ok(Heard::Xids(xids)) => shared.say_xids(&xids),
-                    Ok(Heard::Nothing) => {}
+                    Ok(EventWait::Changed) => shared.notify_change(),
+                    Ok(EventWait::Xids(xids)) => shared.publish_xids(&xids),
+                    Ok(EventWait::TimedOut) => {}
                     Err(failure) => error = Some(failure),
                 }
                 if error.is_none() {
                     // The driver queues events meanwhile. An early wakeup is harmless.
-                    thread::park_timeout(PACE.saturating_sub(began.elapsed()));
+                    thread::park_timeout(MIN_WAIT_INTERVAL.saturating_sub(began.elapsed()));
                 }
             }
             drop(source);
             // At program shutdown the worker is gone and the message is not needed.
-            let _gone = outbox.send(Message::EventsEnded { life, error });
+            let _gone = outbox.send(Message::EventsEnded {
+                driver_generation: life,
+                error,
+            });
         };
         thread::Builder::new()
             .name("nvml-events".to_owned())
@@ -80,45 +83,45 @@ impl Thread {
 
 impl Worker {
     /// Starts the events thread if it does not run and the driver supports events.
-    pub(super) fn listen(&mut self) {
+    pub(super) fn start_events_thread(&mut self) {
         let may_start = match &self.events {
-            Events::None => true,
-            Events::Listening { .. } => false,
-            Events::Paused { until } => *until <= Instant::now(),
+            EventsThreadState::None => true,
+            EventsThreadState::Listening { .. } => false,
+            EventsThreadState::Paused { until } => *until <= Instant::now(),
         };
         let Some(driver) = self.driver.as_mut().filter(|_| may_start) else {
             return;
         };
-        let pause = Events::Paused {
-            until: Instant::now() + EVENTS_PAUSE,
+        let pause = EventsThreadState::Paused {
+            until: Instant::now() + RESTART_DELAY,
         };
         self.events = match driver.events(&self.shared.calls) {
             Ok(Some(source)) => {
                 let shared = Arc::clone(&self.shared);
-                Thread::spawn(source, self.life, shared, self.outbox.clone())
-                    .map_or(pause, |thread| Events::Listening { thread })
+                EventsThread::spawn(source, self.life, shared, self.self_sender.clone())
+                    .map_or(pause, |thread| EventsThreadState::Listening { thread })
             }
             Ok(None) | Err(_) => pause,
         };
     }
 
     pub(super) fn events_ended(&mut self, life: u64, error: Option<DriverError>) {
-        self.events = Events::Paused {
-            until: Instant::now() + EVENTS_PAUSE,
+        self.events = EventsThreadState::Paused {
+            until: Instant::now() + RESTART_DELAY,
         };
-        let lost = error.filter(|error| error.remedy() == Remedy::Reinitialise);
+        let lost = error.filter(|error| error.remedy() == Remedy::Reinitialize);
         if self.driver.is_none() {
-            self.events = Events::None;
+            self.events = EventsThreadState::None;
             if self.is_released() {
                 self.confirm_release();
-            } else if self.due.is_none() {
+            } else if self.next_search.is_none() {
                 // A search that became due meanwhile was postponed.
-                self.feed(Event::Due);
+                self.apply_link_event(Event::TimerElapsed);
             }
         } else if let Some(error) = lost.filter(|_| life == self.life) {
-            self.feed(Event::Lost(error.to_string()));
+            self.apply_link_event(Event::Lost(error.to_string()));
         } else if error.is_some() {
-            self.shared.say_news();
+            self.shared.notify_change();
         }
     }
 }
@@ -137,17 +140,17 @@ mod tests {
     struct Hasty(u32);
 
     impl EventSource for Hasty {
-        fn wait(&mut self) -> Result<Heard, DriverError> {
+        fn wait(&mut self) -> Result<EventWait, DriverError> {
             self.0 = self.0.checked_sub(1).ok_or(DriverError {
                 call: "nvmlEventSetWait_v2",
                 code: Code::UNINITIALIZED,
             })?;
-            Ok(Heard::Nothing)
+            Ok(EventWait::TimedOut)
         }
     }
 
     #[test]
-    fn a_driver_that_does_not_wait_does_not_take_a_processor() {
+    fn immediate_returns_are_rate_limited() {
         let nothing = Inventory {
             neuron: None,
             machine: Machine::default(),
@@ -163,11 +166,14 @@ mod tests {
         });
         let (outbox, inbox) = mpsc::channel();
         let began = Instant::now();
-        Thread::spawn(Box::new(Hasty(4)), 1, shared, outbox).unwrap();
+        EventsThread::spawn(Box::new(Hasty(4)), 1, shared, outbox).unwrap();
         assert!(matches!(
             inbox.recv(),
-            Ok(Message::EventsEnded { life: 1, .. })
+            Ok(Message::EventsEnded {
+                driver_generation: 1,
+                ..
+            })
         ));
-        assert!(began.elapsed() >= 4 * PACE);
+        assert!(began.elapsed() >= 4 * MIN_WAIT_INTERVAL);
     }
 }

@@ -9,9 +9,11 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{self, Instant};
 
-use super::claim::{Claim, Ended, Job, NoDriver, Released, Unread};
-use super::{Message, Pulse, Shared};
-use crate::domain::accelerators::Given;
+use super::exclusive::{
+    DriverReleaseGuard, DriverUnavailable, DriverUser, Job, JobResult, ReadingsError,
+};
+use super::{Message, Shared, WorkerState};
+use crate::domain::accelerators::TypeOverride;
 use crate::domain::inventory::{Device, Inventory, NvmlState};
 use crate::domain::reading::Reading;
 use crate::domain::sharing::health::Xid;
@@ -23,9 +25,9 @@ use crate::hw::merge;
 #[derive(Debug)]
 pub struct Handle {
     shared: Arc<Shared>,
-    inbox: Arc<Inbox>,
+    inbox: Arc<WorkerSender>,
     /// Total number of Xids received when this handle last took them.
-    taken: AtomicU64,
+    xids_taken: AtomicU64,
 }
 
 /// Each clone takes Xids independently, starting from the position of the original.
@@ -34,16 +36,16 @@ impl Clone for Handle {
         Self {
             shared: Arc::clone(&self.shared),
             inbox: Arc::clone(&self.inbox),
-            taken: AtomicU64::new(self.taken.load(Ordering::Relaxed)),
+            xids_taken: AtomicU64::new(self.xids_taken.load(Ordering::Relaxed)),
         }
     }
 }
 
 /// The sender to the thread. Dropping the last one stops the thread.
 #[derive(Debug)]
-struct Inbox(Sender<Message>);
+struct WorkerSender(Sender<Message>);
 
-impl Drop for Inbox {
+impl Drop for WorkerSender {
     fn drop(&mut self) {
         let _ended_already = self.0.send(Message::Stop);
     }
@@ -53,8 +55,8 @@ impl Handle {
     pub(super) fn new(shared: Arc<Shared>, inbox: Sender<Message>) -> Self {
         Self {
             shared,
-            inbox: Arc::new(Inbox(inbox)),
-            taken: AtomicU64::new(0),
+            inbox: Arc::new(WorkerSender(inbox)),
+            xids_taken: AtomicU64::new(0),
         }
     }
 
@@ -71,27 +73,27 @@ impl Handle {
         let calls = &self.shared.calls;
         let began = Instant::now();
         if let Some(call) = calls.stalled() {
-            return self.stalled(call);
+            return self.stalled_inventory(call);
         }
-        if self.claim() == Claim::Nobody {
+        if self.claim() == DriverUser::OtherProgram {
             return self.latest();
         }
         let (asker, mut answer) = oneshot::channel();
         if self.inbox.0.send(Message::Observe(asker)).is_err() {
-            return self.abandoned();
+            return self.worker_ended_inventory();
         }
         loop {
             let mut patience = calls.patience();
-            if self.claim() == Claim::Work {
+            if self.claim() == DriverUser::Work {
                 patience = patience.min(calls.deadline().saturating_sub(began.elapsed()));
             }
             match time::timeout(patience, &mut answer).await {
                 Ok(Ok(inventory)) => return inventory,
-                Ok(Err(_)) => return self.abandoned(),
+                Ok(Err(_)) => return self.worker_ended_inventory(),
                 Err(_) => {
-                    let behind_work = self.claim() == Claim::Work;
+                    let behind_work = self.claim() == DriverUser::Work;
                     if let Some(call) = calls.stalled() {
-                        return self.stalled(call);
+                        return self.stalled_inventory(call);
                     } else if behind_work && began.elapsed() >= calls.deadline() {
                         return self.latest();
                     }
@@ -101,10 +103,10 @@ impl Handle {
     }
 
     /// Sets the names of unknown devices, also in the last inventory.
-    pub fn call_unknown(&self, given: Option<Arc<Given>>) {
+    pub fn name_unknown_devices(&self, given: Option<Arc<TypeOverride>>) {
         let naming = {
             let mut naming = self.shared.lock_naming();
-            naming.given = given;
+            naming.type_override = given;
             naming.clone()
         };
         self.shared.latest.send_if_modified(|latest| {
@@ -130,7 +132,7 @@ impl Handle {
     pub async fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut dyn GpuDriver, &CallWatch) -> T + Send + 'static,
-    ) -> Result<T, NoDriver> {
+    ) -> Result<T, DriverUnavailable> {
         self.work_and_read(|driver, calls| (work(driver, calls), None))
             .await
     }
@@ -140,14 +142,14 @@ impl Handle {
     pub async fn work_and_read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut dyn GpuDriver, &CallWatch) -> (T, Option<Vec<Device>>) + Send + 'static,
-    ) -> Result<T, NoDriver> {
+    ) -> Result<T, DriverUnavailable> {
         let (asker, answer) = oneshot::channel();
         let job: Job = Box::new(move |driver, calls| {
             let (done, read) = match driver.map(|driver| work(driver, calls)) {
                 Ok((done, read)) => (Ok(done), read),
                 Err(error) => (Err(error), None),
             };
-            Ended {
+            JobResult {
                 read,
                 reply: Box::new(move || {
                     let _gone = asker.send(done);
@@ -164,16 +166,16 @@ impl Handle {
     ///
     /// Fails if there is no driver, if it fails, or if it does not respond within the call deadline. No request stays
     /// queued then.
-    pub async fn readings(&self) -> Result<Vec<Reading>, Unread> {
+    pub async fn readings(&self) -> Result<Vec<Reading>, ReadingsError> {
         let calls = &self.shared.calls;
-        if calls.stalled().is_some() || self.claim() != Claim::Readings {
-            return Err(Unread::Late);
+        if calls.stalled().is_some() || self.claim() != DriverUser::Observation {
+            return Err(ReadingsError::TimedOut);
         }
         let (asker, answer) = oneshot::channel();
         let question = self.ask(Message::Readings(asker), answer);
         time::timeout(calls.deadline(), question)
             .await
-            .unwrap_or(Err(Unread::Late))
+            .unwrap_or(Err(ReadingsError::TimedOut))
     }
 
     /// Releases the driver library and keeps it closed until the returned value is dropped, so that another program can
@@ -183,69 +185,71 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// Returns [`NoDriver::Held`] if that wait does not end within the call deadline, and [`NoDriver::Released`] if the
+    /// Returns [`DriverUnavailable::ReleaseTimedOut`] if that wait does not end within the call deadline, and [`DriverUnavailable::Released`] if the
     /// library is already released. In both cases this call keeps nothing closed.
-    pub async fn release(&self) -> Result<Released, NoDriver> {
+    pub async fn release(&self) -> Result<DriverReleaseGuard, DriverUnavailable> {
         let (asker, answer) = oneshot::channel();
         self.ask(Message::Release(asker), answer).await
     }
 
-    async fn ask<T, E: From<NoDriver>>(
+    async fn ask<T, E: From<DriverUnavailable>>(
         &self,
         message: Message,
         answer: oneshot::Receiver<Result<T, E>>,
     ) -> Result<T, E> {
         match self.inbox.0.send(message) {
-            Ok(()) => answer.await.unwrap_or(Err(NoDriver::Ended.into())),
-            Err(_) => Err(NoDriver::Ended.into()),
+            Ok(()) => answer
+                .await
+                .unwrap_or(Err(DriverUnavailable::WorkerEnded.into())),
+            Err(_) => Err(DriverUnavailable::WorkerEnded.into()),
         }
     }
 
-    fn claim(&self) -> Claim {
-        self.shared.pulse.borrow().claim
+    fn claim(&self) -> DriverUser {
+        self.shared.pulse.borrow().driver_user
     }
 
     /// Returns the Xid errors reported since the last call on this handle, ordered by their latest occurrence. Repeated
-    /// errors are returned once. [`Self::hints`] wakes when there are new ones.
+    /// errors are returned once. [`Self::changes`] wakes when there are new ones.
     pub fn xids(&self) -> Vec<Xid> {
         let kept = self.shared.xids();
-        let since = self.taken.swap(kept.heard(), Ordering::Relaxed);
+        let since = self.xids_taken.swap(kept.total(), Ordering::Relaxed);
         kept.since(since)
     }
 
     /// Returns the last inventory without a hardware access.
     pub fn latest(&self) -> Arc<Inventory> {
         match self.shared.calls.stalled() {
-            Some(call) => self.stalled(call),
+            Some(call) => self.stalled_inventory(call),
             None => Arc::clone(&self.shared.latest.borrow()),
         }
     }
 
     /// Returns the oldest driver call that has been running for at least `least`.
-    pub fn unanswered(&self, least: Duration) -> Option<&'static str> {
-        let call = self.shared.calls.running(least)?;
+    pub fn long_running_call(&self, least: Duration) -> Option<&'static str> {
+        let call = self.shared.calls.running_for(least)?;
         Some(call.function)
     }
 
     /// Returns a receiver of change notifications.
-    pub fn hints(&self) -> Hints {
+    pub fn changes(&self) -> ChangeNotifications {
         let mut pulses = self.shared.pulse.subscribe();
-        let news = pulses.borrow_and_update().news;
-        Hints {
+        let news = pulses.borrow_and_update().changes;
+        ChangeNotifications {
             pulses,
             calls: self.shared.calls.clone(),
-            news,
-            stall: None,
+            seen_changes: news,
+            reported_stall: None,
         }
     }
 
-    fn stalled(&self, call: InFlight) -> Arc<Inventory> {
+    fn stalled_inventory(&self, call: InFlight) -> Arc<Inventory> {
         let latest = Arc::clone(&self.shared.latest.borrow());
         Arc::new(merge::stalled(&latest, call))
     }
 
     /// The thread has ended, which no code path should cause.
-    fn abandoned(&self) -> Arc<Inventory> {
+    fn worker_ended_inventory(&self) -> Arc<Inventory> {
         let mut inventory = Inventory::clone(&self.shared.latest.borrow());
         inventory.nvml = NvmlState::Lost {
             reason: "the thread that talks to NVML has ended".to_owned(),
@@ -257,29 +261,29 @@ impl Handle {
 /// Wakes on hardware events: an Xid error, a changed partition, a driver that was loaded or lost, a call that stalls,
 /// and a stalled call that returned.
 #[derive(Debug)]
-pub struct Hints {
-    pulses: watch::Receiver<Pulse>,
+pub struct ChangeNotifications {
+    pulses: watch::Receiver<WorkerState>,
     calls: CallWatch,
-    news: u64,
+    seen_changes: u64,
     /// The stalled call that was already reported.
-    stall: Option<u64>,
+    reported_stall: Option<u64>,
 }
 
-impl Hints {
+impl ChangeNotifications {
     /// Waits until a new observation is needed. Coalesces multiple events. Cancel-safe.
     pub async fn changed(&mut self) {
         loop {
             let pulse = *self.pulses.borrow_and_update();
-            if pulse.news != self.news {
-                self.news = pulse.news;
+            if pulse.changes != self.seen_changes {
+                self.seen_changes = pulse.changes;
                 return;
             }
             let stalled = self.calls.stalled();
-            if let Some(call) = stalled.filter(|call| Some(call.serial) != self.stall) {
-                self.stall = Some(call.serial);
+            if let Some(call) = stalled.filter(|call| Some(call.serial) != self.reported_stall) {
+                self.reported_stall = Some(call.serial);
                 return;
             }
-            let may_stall = pulse.busy && stalled.is_none();
+            let may_stall = pulse.is_busy && stalled.is_none();
             let patience = self.calls.patience();
             tokio::select! {
                 changed = self.pulses.changed() => {

@@ -12,7 +12,7 @@ use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Device, Driver, PciIds};
 use crate::domain::reading::Reading;
 use crate::hw::error::{Code, LoadError};
-use crate::hw::{EventSource, GpuControl, Heard};
+use crate::hw::{EventSource, EventWait, GpuControl};
 
 /// Long enough for a busy machine; elapses fully only if a call hangs.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -36,7 +36,7 @@ struct State {
     reads_done: u32,
     readings: VecDeque<Answer>,
     /// Events of the next event source.
-    events: Option<Receiver<Result<Heard, DriverError>>>,
+    events: Option<Receiver<Result<EventWait, DriverError>>>,
     /// Notified when an event source starts to wait.
     waiting: Option<oneshot::Sender<()>>,
     /// Number of drivers and event sources that hold the library.
@@ -68,7 +68,7 @@ impl Fake {
         release
     }
 
-    fn events(&self) -> mpsc::Sender<Result<Heard, DriverError>> {
+    fn events(&self) -> mpsc::Sender<Result<EventWait, DriverError>> {
         let (say, hear) = mpsc::channel();
         self.lock().events = Some(hear);
         say
@@ -128,7 +128,7 @@ impl DriverLoader for Fake {
             .map(|_| vec!["libfake.so".into()])
             .ok_or_else(|| LoadError::NotFound {
                 name: "libfake.so".to_owned(),
-                looked: "memory".to_owned(),
+                searched: "memory".to_owned(),
             })
     }
 
@@ -143,7 +143,7 @@ impl DriverLoader for Fake {
         let answer = state.starts.pop_front();
         drop(state);
         calls
-            .during("nvmlInit_v2", None, || play(answer))
+            .record("nvmlInit_v2", None, || play(answer))
             .map_err(|source| LoadError::Refused {
                 path: path.to_owned(),
                 source,
@@ -158,18 +158,18 @@ struct FakeDriver(Hold, &'static str);
 impl GpuDriver for FakeDriver {
     fn observe(&mut self, calls: &CallWatch) -> Result<Observation, DriverError> {
         let answer = self.0.0.lock().reads.pop_front();
-        calls.during("nvmlDeviceGetMigMode", Some(gpu().pci), || play(answer))?;
+        calls.record("nvmlDeviceGetMigMode", Some(gpu().pci), || play(answer))?;
         self.0.0.lock().reads_done += 1;
         Ok(Observation {
             driver: driver(self.1),
             devices: vec![gpu()],
-            unnamed: Vec::new(),
+            unidentified: Vec::new(),
         })
     }
 
     fn readings(&mut self, _: &[Device], calls: &CallWatch) -> Result<Vec<Reading>, DriverError> {
         let answer = self.0.0.lock().readings.pop_front();
-        calls.during("nvmlDeviceGetMemoryInfo_v2", Some(gpu().pci), || {
+        calls.record("nvmlDeviceGetMemoryInfo_v2", Some(gpu().pci), || {
             play(answer)
         })?;
         Ok(Vec::new())
@@ -186,10 +186,10 @@ impl GpuDriver for FakeDriver {
     }
 }
 
-struct FakeEvents(Hold, Receiver<Result<Heard, DriverError>>);
+struct FakeEvents(Hold, Receiver<Result<EventWait, DriverError>>);
 
 impl EventSource for FakeEvents {
-    fn wait(&mut self) -> Result<Heard, DriverError> {
+    fn wait(&mut self) -> Result<EventWait, DriverError> {
         if let Some(say) = self.0.0.lock().waiting.take() {
             let _nobody_listens = say.send(());
         }
@@ -235,7 +235,11 @@ fn lost() -> NvmlState {
 }
 
 /// Observes on every hint, as the agent does, until the driver is in the wanted state.
-async fn follow(handle: &Handle, hints: &mut Hints, wanted: &NvmlState) -> Arc<Inventory> {
+async fn follow(
+    handle: &Handle,
+    hints: &mut ChangeNotifications,
+    wanted: &NvmlState,
+) -> Arc<Inventory> {
     let following = async {
         loop {
             let inventory = handle.observe().await;
@@ -250,17 +254,17 @@ async fn follow(handle: &Handle, hints: &mut Hints, wanted: &NvmlState) -> Arc<I
 }
 
 #[tokio::test]
-async fn the_first_reading_has_the_devices_already() {
+async fn first_observation_includes_devices() {
     let inventory = Fake::with_driver("570.1").spawn().observe().await;
     assert_eq!(inventory.nvml, ready("570.1"));
     assert_eq!(inventory.devices, [gpu()]);
 }
 
 #[tokio::test]
-async fn a_driver_that_comes_late_is_told() {
+async fn late_driver_triggers_a_notification() {
     let fake = Fake::default();
     let handle = fake.spawn();
-    let mut hints = handle.hints();
+    let mut hints = handle.changes();
     let absent = NvmlState::Absent {
         reason: "no NVML library libfake.so (looked in memory)".to_owned(),
     };
@@ -270,14 +274,14 @@ async fn a_driver_that_comes_late_is_told() {
 }
 
 #[tokio::test]
-async fn a_library_that_does_not_start_is_absent_with_its_answer() {
+async fn library_that_fails_to_initialize_is_absent_with_reason() {
     let fake = Fake::with_driver("570.1");
     fake.lock().starts.push_back(Answer::Fails(DriverError {
         call: "nvmlInit_v2",
         code: Code::Nvml(9),
     }));
     let handle = fake.spawn();
-    let mut hints = handle.hints();
+    let mut hints = handle.changes();
     let absent = NvmlState::Absent {
         reason: "cannot start NVML from libfake.so: nvmlInit_v2: driver not loaded (9)".to_owned(),
     };
@@ -286,10 +290,10 @@ async fn a_library_that_does_not_start_is_absent_with_its_answer() {
 }
 
 #[tokio::test]
-async fn a_replaced_driver_is_lost_and_then_read_anew_from_a_library_opened_anew() {
+async fn replaced_driver_is_reloaded() {
     let fake = Fake::with_driver("570.1");
     let handle = fake.spawn();
-    let mut hints = handle.hints();
+    let mut hints = handle.changes();
     follow(&handle, &mut hints, &ready("570.1")).await;
     fake.lock().reads.push_back(Answer::Fails(MISMATCH));
     fake.lock().version = Some("580.2");
@@ -300,7 +304,7 @@ async fn a_replaced_driver_is_lost_and_then_read_anew_from_a_library_opened_anew
 }
 
 #[tokio::test]
-async fn a_question_that_may_work_later_leaves_what_was_read() {
+async fn retryable_error_keeps_last_observation() {
     let fake = Fake::with_driver("570.1");
     let handle = fake.spawn();
     let before = handle.observe().await;
@@ -312,10 +316,10 @@ async fn a_question_that_may_work_later_leaves_what_was_read() {
 }
 
 #[tokio::test]
-async fn a_hanging_call_leaves_what_was_read_and_heals_by_itself() {
+async fn hanging_call_keeps_last_observation_and_recovers() {
     let fake = Fake::with_driver("570.1");
     let handle = fake.spawn();
-    let mut hints = handle.hints();
+    let mut hints = handle.changes();
     let before = follow(&handle, &mut hints, &ready("570.1")).await;
     let release = fake.hang();
     let stalled = stalled("nvmlDeviceGetMigMode", Some(driver("570.1")));
@@ -337,12 +341,12 @@ async fn a_hanging_call_leaves_what_was_read_and_heals_by_itself() {
 }
 
 #[tokio::test]
-async fn a_start_that_hangs_is_stalled_too() {
+async fn hanging_initialization_is_stalled() {
     let fake = Fake::with_driver("570.1");
     let (release, held) = mpsc::channel();
     fake.lock().starts.push_back(Answer::Hangs(held));
     let handle = fake.spawn();
-    let mut hints = handle.hints();
+    let mut hints = handle.changes();
     hints.changed().await;
     assert_eq!(handle.observe().await.nvml, stalled("nvmlInit_v2", None));
     drop(release);
@@ -350,7 +354,7 @@ async fn a_start_that_hangs_is_stalled_too() {
 }
 
 #[tokio::test]
-async fn everybody_who_waits_gets_one_reading() {
+async fn concurrent_requests_share_one_observation() {
     let fake = Fake::with_driver("570.1");
     let handle = fake.spawn();
     handle.observe().await;
@@ -368,7 +372,7 @@ async fn everybody_who_waits_gets_one_reading() {
 }
 
 #[tokio::test]
-async fn the_driver_is_let_go_of_with_the_last_handle() {
+async fn driver_is_released_with_the_last_handle() {
     let fake = Fake::with_driver("570.1");
     let handle = fake.spawn();
     handle.observe().await;

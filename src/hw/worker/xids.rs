@@ -8,37 +8,37 @@ use std::collections::BTreeMap;
 use crate::domain::sharing::health::Xid;
 
 /// Maximum number of distinct errors: sixteen devices with each Xid of NVIDIA's catalog that indicates a fault.
-const KEPT: usize = 2048;
+const MAX_XIDS: usize = 2048;
 
 /// The stored Xid errors.
 #[derive(Debug, Default)]
-pub(super) struct Xids {
+pub(super) struct XidBuffer {
     /// Total number received; the next error gets the following sequence number.
-    heard: u64,
+    total: u64,
     /// Sequence number of each error's latest occurrence.
-    kept: BTreeMap<Xid, u64>,
+    last_seen: BTreeMap<Xid, u64>,
     /// Errors by sequence number.
     order: BTreeMap<u64, Xid>,
 }
 
-impl Xids {
-    pub(super) fn hear(&mut self, xids: &[Xid]) {
+impl XidBuffer {
+    pub(super) fn record(&mut self, xids: &[Xid]) {
         for xid in xids {
-            self.heard = self.heard.saturating_add(1);
-            if let Some(last) = self.kept.insert(*xid, self.heard) {
+            self.total = self.total.saturating_add(1);
+            if let Some(last) = self.last_seen.insert(*xid, self.total) {
                 self.order.remove(&last);
             }
-            self.order.insert(self.heard, *xid);
-            if self.kept.len() > KEPT
+            self.order.insert(self.total, *xid);
+            if self.last_seen.len() > MAX_XIDS
                 && let Some((_, oldest)) = self.order.pop_first()
             {
-                self.kept.remove(&oldest);
+                self.last_seen.remove(&oldest);
             }
         }
     }
 
-    pub(super) fn heard(&self) -> u64 {
-        self.heard
+    pub(super) fn total(&self) -> u64 {
+        self.total
     }
 
     /// Returns the errors after this sequence number.
@@ -63,26 +63,29 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_reported_again_is_new_again_and_told_once() {
-        let mut xids = Xids::default();
-        xids.hear(&[xid(79), xid(48), xid(79)]);
+    fn repeated_xid_is_returned_once() {
+        let mut xids = XidBuffer::default();
+        xids.record(&[xid(79), xid(48), xid(79)]);
         assert_eq!(xids.since(0), [xid(48), xid(79)]);
-        assert_eq!(xids.since(xids.heard()), []);
-        let taken = xids.heard();
-        xids.hear(&[xid(48), xid(48)]);
+        assert_eq!(xids.since(xids.total()), []);
+        let taken = xids.total();
+        xids.record(&[xid(48), xid(48)]);
         assert_eq!(xids.since(taken), [xid(48)]);
     }
 
     #[test]
-    fn a_storm_neither_loses_the_last_nor_is_kept_whole() {
-        let mut xids = Xids::default();
+    fn burst_keeps_the_latest_xids_within_the_limit() {
+        let mut xids = XidBuffer::default();
         for number in 0..10_000 {
-            xids.hear(&[xid(48), xid(number)]);
+            xids.record(&[xid(48), xid(number)]);
         }
         let told = xids.since(0);
-        assert_eq!(told.len(), KEPT);
+        assert_eq!(told.len(), MAX_XIDS);
         assert_eq!(told.last(), Some(&xid(9_999)));
         assert!(told.contains(&xid(48)), "what goes on is not forgotten");
-        assert_eq!((xids.kept.len(), xids.order.len()), (KEPT, KEPT));
+        assert_eq!(
+            (xids.last_seen.len(), xids.order.len()),
+            (MAX_XIDS, MAX_XIDS)
+        );
     }
 }

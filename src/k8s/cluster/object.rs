@@ -76,7 +76,7 @@ pub(super) struct PodSpec {
     pub(super) scheduling_gates: Option<Vec<Gate>>,
     pub(super) containers: Option<Vec<Container>>,
     pub(super) init_containers: Option<Vec<Container>>,
-    pub(super) resources: Option<Asked>,
+    pub(super) resources: Option<ResourceRequirements>,
     pub(super) overhead: Option<Resources>,
     pub(super) node_selector: Option<BTreeMap<String, String>>,
     pub(super) affinity: Option<PodAffinity>,
@@ -91,13 +91,13 @@ pub(super) struct Gate {}
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Container {
-    pub(super) resources: Option<Asked>,
+    pub(super) resources: Option<ResourceRequirements>,
     pub(super) restart_policy: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Asked {
+pub(super) struct ResourceRequirements {
     pub(super) requests: Option<Resources>,
     pub(super) limits: Option<Resources>,
 }

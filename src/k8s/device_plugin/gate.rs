@@ -11,17 +11,17 @@ use thiserror::Error;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::domain::holder::PodDevice;
+use crate::domain::holder::DeviceAllocation;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::Inventory;
 use crate::domain::sharing::health::Health;
-use crate::domain::sharing::hold::{Item, Listed, Listing};
-use crate::domain::sharing::ledger::Ledger;
+use crate::domain::sharing::ledger::AllocationLedger;
+use crate::domain::sharing::listing::{ListedId, ListedResource, Listing};
 use crate::domain::sharing::{ResourceName, ShareId};
 
 /// Reason for refusing an allocation. The pod fails, and its controller may create another one.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Refusal {
+pub enum AllocationError {
     /// The ID is not or no longer listed.
     #[error("{id:?} is not one of {resource}")]
     Unknown {
@@ -68,23 +68,23 @@ pub enum Refusal {
 
 /// Serializes allocations, changes of the device list and destructive changes.
 #[derive(Debug)]
-pub struct Gate {
+pub struct AllocationGate {
     began: Instant,
     state: Mutex<State>,
     /// Modified only while the state is locked.
     listing: watch::Sender<Arc<Listing>>,
     /// Incremented by every allocation.
-    given: watch::Sender<u64>,
+    allocations: watch::Sender<u64>,
     /// Whether no other agent serves this node.
     is_open: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
 struct State {
-    ledger: Ledger,
+    ledger: AllocationLedger,
     inventory: Option<Arc<Inventory>>,
     /// Number of ongoing changes by device.
-    closed: BTreeMap<PciAddress, usize>,
+    blocked: BTreeMap<PciAddress, usize>,
     /// Devices that were changed after the list was last updated.
     stale: BTreeSet<PciAddress>,
 }
@@ -93,9 +93,9 @@ struct State {
 #[derive(Debug)]
 pub struct View<'a> {
     /// Allocations to pods.
-    pub given: Vec<PodDevice>,
+    pub given: Vec<DeviceAllocation>,
     /// Whether `given` is complete.
-    pub is_all: bool,
+    pub is_complete: bool,
     /// Devices that are being changed.
     pub changing: BTreeSet<PciAddress>,
     /// The current list.
@@ -104,52 +104,52 @@ pub struct View<'a> {
 
 /// Blocks allocations of these devices. After it is dropped, they stay blocked until the list is updated.
 #[derive(Debug)]
-pub struct Closed {
-    gate: Arc<Gate>,
+pub struct AllocationBlock {
+    gate: Arc<AllocationGate>,
     devices: Vec<PciAddress>,
 }
 
-impl Default for Gate {
+impl Default for AllocationGate {
     fn default() -> Self {
         Self {
             began: Instant::now(),
             state: Mutex::new(State {
-                ledger: Ledger::default(),
+                ledger: AllocationLedger::default(),
                 inventory: None,
-                closed: BTreeMap::new(),
+                blocked: BTreeMap::new(),
                 stale: BTreeSet::new(),
             }),
             listing: watch::Sender::new(Arc::default()),
-            given: watch::Sender::new(0),
+            allocations: watch::Sender::new(0),
             is_open: watch::Sender::new(false),
         }
     }
 }
 
-impl Gate {
+impl AllocationGate {
     /// Subscribes to the device list.
     pub fn listing(&self) -> watch::Receiver<Arc<Listing>> {
         self.listing.subscribe()
     }
 
     /// Subscribes to the allocation counter.
-    pub fn given(&self) -> watch::Receiver<u64> {
-        self.given.subscribe()
+    pub fn allocation_count(&self) -> watch::Receiver<u64> {
+        self.allocations.subscribe()
     }
 
     /// Updates the device list for the devices in `inventory`.
     pub fn list(&self, inventory: &Inventory, decide: impl FnOnce(&View<'_>) -> Listing) {
         let mut guard = self.state();
         let state = &mut *guard;
-        let closed = &state.closed;
+        let closed = &state.blocked;
         state.stale.retain(|pci| closed.contains_key(pci));
         if state.inventory.as_deref() != Some(inventory) {
             state.inventory = Some(Arc::new(inventory.clone()));
         }
         let before = Arc::clone(&self.listing.borrow());
         let view = View {
-            given: state.ledger.given(),
-            is_all: state.ledger.is_all(),
+            given: state.ledger.allocations(),
+            is_complete: state.ledger.is_complete(),
             changing: closed.keys().copied().collect(),
             before: &before,
         };
@@ -168,15 +168,15 @@ impl Gate {
         &self,
         resource: &ResourceName,
         requests: &[Vec<String>],
-    ) -> Result<Vec<Vec<ShareId>>, Refusal> {
-        let given = self.give(resource, requests);
+    ) -> Result<Vec<Vec<ShareId>>, AllocationError> {
+        let given = self.try_allocate(resource, requests);
         match &given {
             Ok(_) => self
-                .given
+                .allocations
                 .send_modify(|count| *count = count.saturating_add(1)),
-            Err(Refusal::Withheld { id, .. }) => {
-                self.release(resource, id);
-                self.doubt();
+            Err(AllocationError::Withheld { id, .. }) => {
+                self.withhold(resource, id);
+                self.request_refresh();
             }
             Err(_) => {}
         }
@@ -185,7 +185,7 @@ impl Gate {
 
     /// Releases and withholds a refused ID. The kubelet only requests IDs that no pod has, and would otherwise choose
     /// it again for the next pod.
-    fn release(&self, resource: &ResourceName, id: &ShareId) {
+    fn withhold(&self, resource: &ResourceName, id: &ShareId) {
         let mut state = self.state();
         state.ledger.release(resource, id);
         self.listing.send_if_modified(|listing| {
@@ -203,24 +203,24 @@ impl Gate {
         });
     }
 
-    fn give(
+    fn try_allocate(
         &self,
         resource: &ResourceName,
         requests: &[Vec<String>],
-    ) -> Result<Vec<Vec<ShareId>>, Refusal> {
+    ) -> Result<Vec<Vec<ShareId>>, AllocationError> {
         let mut state = self.state();
         let listing = Arc::clone(&self.listing.borrow());
         let listed = listing.resources.get(resource);
         let mut all = Vec::new();
         for ids in requests {
-            let ids: Result<Vec<ShareId>, Refusal> = ids
+            let ids: Result<Vec<ShareId>, AllocationError> = ids
                 .iter()
                 .map(|id| state.check(resource, (&listing, listed), id))
                 .collect();
             let ids = ids?;
             let only_one = listed.is_some_and(|listed| listed.offer.fail_requests_greater_than_one);
             if only_one && ids.len() > 1 {
-                return Err(Refusal::MoreThanOne {
+                return Err(AllocationError::MoreThanOne {
                     count: ids.len(),
                     resource: resource.clone(),
                 });
@@ -229,38 +229,38 @@ impl Gate {
         }
         let now = self.began.elapsed();
         for ids in &all {
-            state.ledger.give(now, resource, ids);
+            state.ledger.record_allocation(now, resource, ids);
         }
         Ok(all)
     }
 
     /// Blocks allocations of these devices.
-    pub fn close(self: &Arc<Self>, devices: &[PciAddress]) -> Closed {
+    pub fn block(self: &Arc<Self>, devices: &[PciAddress]) -> AllocationBlock {
         let mut state = self.state();
         for pci in devices {
-            let count = state.closed.entry(*pci).or_default();
+            let count = state.blocked.entry(*pci).or_default();
             *count = count.saturating_add(1);
         }
-        Closed {
+        AllocationBlock {
             gate: Arc::clone(self),
             devices: devices.to_vec(),
         }
     }
 
     /// Returns allocations that the kubelet does not report yet.
-    pub(super) fn unseen(&self) -> Vec<PodDevice> {
-        self.state().ledger.unseen()
+    pub(super) fn unreported(&self) -> Vec<DeviceAllocation> {
+        self.state().ledger.unreported()
     }
 
     /// Returns the known allocations to pods. Call it before querying the kubelet: an allocation that the kubelet
     /// starts to report in between is then listed twice instead of missed.
-    pub fn held(&self) -> Vec<PodDevice> {
-        self.state().ledger.given()
+    pub fn held(&self) -> Vec<DeviceAllocation> {
+        self.state().ledger.allocations()
     }
 
     /// Requests an early kubelet query, because a caller waits for an allocation to be released.
-    pub fn doubt(&self) {
-        self.given.send_modify(|_| {});
+    pub fn request_refresh(&self) {
+        self.allocations.send_modify(|_| {});
     }
 
     /// Permits serving the list, because no other agent serves this node.
@@ -269,39 +269,44 @@ impl Gate {
     }
 
     /// Returns whether the list may be served.
-    pub fn is_open(&self) -> bool {
+    pub fn is_serving(&self) -> bool {
         *self.is_open.borrow()
     }
 
     /// Waits until the list may be served.
-    pub(super) async fn opened(&self) {
+    pub(super) async fn wait_until_serving(&self) {
         let mut is_open = self.is_open.subscribe();
         // The sender lives in `self`, so it cannot be dropped during the wait.
         let _open = is_open.wait_for(|is_open| *is_open).await;
     }
 
-    /// Returns the time on the clock of [`Self::told`].
+    /// Returns the time on the clock of [`Self::record_report`].
     pub(super) fn now(&self) -> Duration {
         self.began.elapsed()
     }
 
     /// Records the allocations that the kubelet reported in a query started at `asked`, possibly after a restart.
     /// Returns whether anything changed.
-    pub(super) fn told(&self, asked: Duration, given: Vec<PodDevice>, restarted: bool) -> bool {
+    pub(super) fn record_report(
+        &self,
+        asked: Duration,
+        given: Vec<DeviceAllocation>,
+        restarted: bool,
+    ) -> bool {
         let mut state = self.state();
-        let before = (state.ledger.is_all(), state.ledger.given());
+        let before = (state.ledger.is_complete(), state.ledger.allocations());
         if restarted {
-            state.ledger.restarted(asked);
+            state.ledger.kubelet_restarted(asked);
         }
         state.ledger.told(asked, given);
-        before != (state.ledger.is_all(), state.ledger.given())
+        before != (state.ledger.is_complete(), state.ledger.allocations())
     }
 
     /// Records that the kubelet does not report allocations. Returns whether that changed.
-    pub(super) fn untold(&self) -> bool {
+    pub(super) fn record_unavailable(&self) -> bool {
         let mut state = self.state();
-        let before = state.ledger.is_all();
-        state.ledger.untold();
+        let before = state.ledger.is_complete();
+        state.ledger.mark_incomplete();
         before
     }
 
@@ -319,28 +324,28 @@ impl State {
     fn check(
         &self,
         resource: &ResourceName,
-        (listing, listed): (&Listing, Option<&Listed>),
+        (listing, listed): (&Listing, Option<&ListedResource>),
         text: &str,
-    ) -> Result<ShareId, Refusal> {
-        let unknown = || Refusal::Unknown {
+    ) -> Result<ShareId, AllocationError> {
+        let unknown = || AllocationError::Unknown {
             id: text.to_owned(),
             resource: resource.clone(),
         };
         let id: ShareId = text.parse().map_err(|_| unknown())?;
         let listed = listed.ok_or_else(unknown)?;
-        let Item { health, .. } = listed.item(&id).ok_or_else(unknown)?;
+        let ListedId { health, .. } = listed.item(&id).ok_or_else(unknown)?;
         let pci = listed.unit(&id).ok_or_else(unknown)?.pci;
-        if self.closed.contains_key(&pci) || self.stale.contains(&pci) {
-            return Err(Refusal::Changing { id, pci });
+        if self.blocked.contains_key(&pci) || self.stale.contains(&pci) {
+            return Err(AllocationError::Changing { id, pci });
         }
         // The kubelet requests the containers of a pod one after the other, and several may use the same ID, so an ID
         // stays available to the pod being admitted.
         if listing.withheld.contains(&pci) && !self.ledger.is_being_admitted(resource, &id) {
-            return Err(Refusal::Withheld { id, pci });
+            return Err(AllocationError::Withheld { id, pci });
         }
         match health {
             Health::Healthy => Ok(id),
-            Health::Unhealthy { reason } => Err(Refusal::Unhealthy {
+            Health::Unhealthy { reason } => Err(AllocationError::Unhealthy {
                 id,
                 reason: reason.clone(),
             }),
@@ -348,15 +353,15 @@ impl State {
     }
 }
 
-impl Drop for Closed {
+impl Drop for AllocationBlock {
     fn drop(&mut self) {
         let mut guard = self.gate.state();
         let state = &mut *guard;
         for pci in &self.devices {
-            if let Some(count) = state.closed.get_mut(pci) {
+            if let Some(count) = state.blocked.get_mut(pci) {
                 *count = count.saturating_sub(1);
                 if *count == 0 {
-                    state.closed.remove(pci);
+                    state.blocked.remove(pci);
                     state.stale.insert(*pci);
                 }
             }

@@ -14,26 +14,26 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tracing::{info, warn};
 
-use super::folder::{Epoch, Folder, OURS};
-use super::gate::Gate;
-use super::kubelet::{self, Told};
-use super::link::{Link, Step};
-use super::lists::Answer;
-use super::register::{RegisterError, register};
-use super::rivals::{self, foreign, replaced};
+use super::competing_plugins::{self, describe_replacement, find_foreign_id};
+use super::gate::AllocationGate;
+use super::kubelet_poller::{self, KubeletReport};
+use super::plugin_dir::{KubeletInstance, PluginDir, SOCKET_PREFIX};
+use super::register_request::{RegisterError, register};
+use super::registration::{Registration, Step};
+use super::resource_server::{ResourceServer, SharedContext};
+use super::responder::Answer;
 use super::service::devices;
-use super::serving::{Common, Serving};
 use crate::domain::sharing::ResourceName;
-use crate::domain::sharing::allocation::Policy;
-use crate::domain::sharing::hold::Listed;
-use crate::k8s::who_has::{Asker, Living};
+use crate::domain::sharing::allocation::AllocationPolicy;
+use crate::domain::sharing::listing::ListedResource;
+use crate::k8s::pod_allocations::{AllocationReader, RunningPods};
 
 /// Poll interval without events.
-const RECHECK: Duration = Duration::from_secs(10);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// Debounce time of directory events.
-const BREATH: Duration = Duration::from_millis(20);
+const DEBOUNCE: Duration = Duration::from_millis(20);
 /// How long the kubelet may take to process a list update.
-const SETTLED: Duration = Duration::from_secs(5);
+const MAX_LIST_DELAY: Duration = Duration::from_secs(5);
 
 /// The kubelet's paths and allocation settings.
 #[derive(Debug, Clone)]
@@ -43,29 +43,29 @@ pub struct Settings {
     /// The pod-resources socket; `None` if the kubelet cannot be queried.
     pub pod_resources: Option<PathBuf>,
     /// How replicas are distributed over units.
-    pub policy: Policy,
+    pub policy: AllocationPolicy,
     /// Running pods, for allocations that the kubelet does not report.
-    pub living: Arc<dyn Living>,
+    pub running_pods: Arc<dyn RunningPods>,
 }
 
 /// Registration state of all resources.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Report {
+pub struct DevicePluginReport {
     /// Resources that are or should be served, by name.
-    pub resources: BTreeMap<ResourceName, Standing>,
+    pub resources: BTreeMap<ResourceName, ResourceStatus>,
 }
 
 /// Registration state of a resource.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Standing {
+pub struct ResourceStatus {
     /// Whether the running kubelet has accepted the registration.
     pub is_registered: bool,
     /// Whether it has read the latest list.
-    pub is_taken: bool,
+    pub is_list_read: bool,
     /// The current error, for users.
     pub trouble: Option<String>,
     /// Another plugin that serves the resource, for users.
-    pub rival: Option<String>,
+    pub competing_plugin: Option<String>,
     /// Number of registrations.
     pub registrations: u64,
 }
@@ -73,27 +73,27 @@ pub struct Standing {
 /// The task that serves the resources.
 #[derive(Debug)]
 pub struct Manager {
-    folder: Folder,
+    folder: PluginDir,
     /// The pod-resources socket and its client.
-    kubelet: Option<(PathBuf, Asker)>,
-    common: Common,
-    report: watch::Sender<Arc<Report>>,
-    told_in: watch::Sender<Arc<Told>>,
-    told: watch::Receiver<Arc<Told>>,
-    ways: BTreeMap<ResourceName, Way>,
-    registering: JoinSet<(ResourceName, Epoch, Result<(), RegisterError>)>,
+    kubelet: Option<(PathBuf, AllocationReader)>,
+    common: SharedContext,
+    report: watch::Sender<Arc<DevicePluginReport>>,
+    kubelet_report_sender: watch::Sender<Arc<KubeletReport>>,
+    kubelet_report: watch::Receiver<Arc<KubeletReport>>,
+    served: BTreeMap<ResourceName, ServedResource>,
+    registering: JoinSet<(ResourceName, KubeletInstance, Result<(), RegisterError>)>,
     retiring: JoinSet<ResourceName>,
     /// Resources being retired. A resource that reappears meanwhile waits, because the kubelet would take the end of
     /// the old list for the end of the new one.
-    leaving: BTreeSet<ResourceName>,
+    retiring_names: BTreeSet<ResourceName>,
 }
 
 /// Serving and registration state of a resource.
 #[derive(Debug)]
-struct Way {
+struct ServedResource {
     /// `None` while the socket cannot be created.
-    serving: Option<Serving>,
-    link: Link,
+    serving: Option<ResourceServer>,
+    link: Registration,
     trouble: Option<String>,
     rival: Option<String>,
     /// Another program has replaced our socket. It keeps the path while it listens there.
@@ -107,34 +107,37 @@ impl Manager {
     /// subscriptions to its own report and to the kubelet's.
     pub fn new(
         settings: &Settings,
-        gate: Arc<Gate>,
+        gate: Arc<AllocationGate>,
         answer: Arc<dyn Answer>,
     ) -> (
         Self,
-        watch::Receiver<Arc<Report>>,
-        watch::Receiver<Arc<Told>>,
+        watch::Receiver<Arc<DevicePluginReport>>,
+        watch::Receiver<Arc<KubeletReport>>,
     ) {
         let (report, seen) = watch::channel(Arc::default());
         let (told_in, told) = watch::channel(Arc::default());
         let manager = Self {
-            folder: Folder::new(&settings.folder),
+            folder: PluginDir::new(&settings.folder),
             kubelet: settings.pod_resources.as_ref().map(|socket| {
-                let living = Arc::clone(&settings.living);
-                (socket.clone(), Asker::new(socket, &settings.folder, living))
+                let living = Arc::clone(&settings.running_pods);
+                (
+                    socket.clone(),
+                    AllocationReader::new(socket, &settings.folder, living),
+                )
             }),
-            common: Common {
+            common: SharedContext {
                 gate,
                 answer,
                 policy: settings.policy,
-                news: Arc::new(Notify::new()),
+                readers_changed: Arc::new(Notify::new()),
             },
             report,
-            told_in,
-            told: told.clone(),
-            ways: BTreeMap::new(),
+            kubelet_report_sender: told_in,
+            kubelet_report: told.clone(),
+            served: BTreeMap::new(),
             registering: JoinSet::new(),
             retiring: JoinSet::new(),
-            leaving: BTreeSet::new(),
+            retiring_names: BTreeSet::new(),
         };
         (manager, seen, told)
     }
@@ -142,30 +145,30 @@ impl Manager {
     /// Runs until the future is dropped.
     pub async fn run(mut self) {
         let gate = Arc::clone(&self.common.gate);
-        let told = self.told_in.clone();
-        let follow = kubelet::follow(self.kubelet.take(), gate, told);
+        let told = self.kubelet_report_sender.clone();
+        let follow = kubelet_poller::poll(self.kubelet.take(), gate, told);
         tokio::join!(follow, self.serve());
     }
 
     async fn serve(mut self) {
         // Existing sockets may belong to an agent that is shutting down.
-        self.common.gate.opened().await;
-        sweep(self.folder.path());
+        self.common.gate.wait_until_serving().await;
+        remove_old_sockets(self.folder.path());
         let mut listing = self.common.gate.listing();
-        let mut told = self.told.clone();
-        let news = Arc::clone(&self.common.news);
-        let mut pace = interval(RECHECK);
+        let mut told = self.kubelet_report.clone();
+        let news = Arc::clone(&self.common.readers_changed);
+        let mut pace = interval(RECHECK_INTERVAL);
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut looks_around = true;
         loop {
             self.serve_listed();
             if looks_around {
                 self.folder.watch();
-                self.look_for_rivals().await;
+                self.find_competing_plugins().await;
                 // Serve a resource immediately once another plugin has left it.
                 self.serve_listed();
             }
-            let due = self.introduce();
+            let due = self.register_resources();
             looks_around = false;
             tokio::select! {
                 _ = pace.tick() => looks_around = true,
@@ -174,14 +177,14 @@ impl Manager {
                 Ok(()) = told.changed() => looks_around = true,
                 () = self.folder.changed() => {
                     looks_around = true;
-                    sleep(BREATH).await;
+                    sleep(DEBOUNCE).await;
                 }
                 () = news.notified() => {}
                 Some(Ok((resource, kubelet, answer))) = self.registering.join_next() => {
-                    self.answered(&resource, kubelet, &answer);
+                    self.record_registration(&resource, kubelet, &answer);
                 }
                 Some(Ok(resource)) = self.retiring.join_next() => {
-                    self.leaving.remove(&resource);
+                    self.retiring_names.remove(&resource);
                     looks_around = true;
                 }
                 () = sleep(due.unwrap_or_default()), if due.is_some() => {}
@@ -193,9 +196,9 @@ impl Manager {
     fn serve_listed(&mut self) {
         let listing = self.common.gate.listing();
         let listing = Arc::clone(&listing.borrow());
-        self.drop_others(&listing.resources);
+        self.retire_unlisted(&listing.resources);
         for (resource, listed) in &listing.resources {
-            if self.leaving.contains(resource) {
+            if self.retiring_names.contains(resource) {
                 continue;
             }
             self.serve_one(resource, listed);
@@ -203,15 +206,15 @@ impl Manager {
     }
 
     /// Registers resources with the kubelet where necessary. Returns the delay until the next step, if there is one.
-    fn introduce(&mut self) -> Option<Duration> {
+    fn register_resources(&mut self) -> Option<Duration> {
         let kubelet = self.folder.kubelet();
         let now = Instant::now();
         let mut soonest: Option<Duration> = None;
-        for (resource, way) in &mut self.ways {
+        for (resource, way) in &mut self.served {
             let Some(serving) = way.serving.as_ref().filter(|_| way.rival.is_none()) else {
                 continue;
             };
-            match way.link.step(now, kubelet, serving.is_read()) {
+            match way.link.next_step(now, kubelet, serving.is_read()) {
                 Step::Wait(wait) => {
                     soonest = [soonest, wait].into_iter().flatten().min();
                 }
@@ -225,17 +228,17 @@ impl Manager {
                 }
             }
         }
-        self.say(kubelet);
+        self.publish_report(kubelet);
         soonest
     }
 
-    fn drop_others(&mut self, wanted: &BTreeMap<ResourceName, Listed>) {
+    fn retire_unlisted(&mut self, wanted: &BTreeMap<ResourceName, ListedResource>) {
         let gone = self
-            .ways
+            .served
             .extract_if(.., |name, _| !wanted.contains_key(name));
         for (resource, way) in gone {
             if let Some(serving) = way.serving {
-                self.leaving.insert(resource.clone());
+                self.retiring_names.insert(resource.clone());
                 self.retiring.spawn(async move {
                     serving.retire().await;
                     resource
@@ -244,20 +247,23 @@ impl Manager {
         }
     }
 
-    fn serve_one(&mut self, resource: &ResourceName, listed: &Listed) {
-        let way = self.ways.entry(resource.clone()).or_insert_with(|| Way {
-            serving: None,
-            link: Link::default(),
-            trouble: None,
-            rival: None,
-            is_replaced: false,
-            since: Instant::now(),
-        });
+    fn serve_one(&mut self, resource: &ResourceName, listed: &ListedResource) {
+        let way = self
+            .served
+            .entry(resource.clone())
+            .or_insert_with(|| ServedResource {
+                serving: None,
+                link: Registration::default(),
+                trouble: None,
+                rival: None,
+                is_replaced: false,
+                since: Instant::now(),
+            });
         let devices = devices(listed);
         if let Some(serving) = &way.serving
             && serving.is_up()
         {
-            if serving.list(devices) {
+            if serving.update_list(devices) {
                 way.since = Instant::now();
             }
             return;
@@ -270,14 +276,17 @@ impl Manager {
                 // Taking the path back immediately would compete with another agent that does the same. The next check
                 // shows whether that one is alive.
                 way.is_replaced = true;
-                way.link.forget();
-                complain(&mut way.rival, replaced(resource, serving.socket()));
+                way.link.invalidate();
+                warn_once(
+                    &mut way.rival,
+                    describe_replacement(resource, serving.socket()),
+                );
                 return;
             }
             info!("the socket of {resource} is gone: it is made anew");
-            way.link.forget();
+            way.link.invalidate();
         }
-        match Serving::start(self.folder.path(), resource, devices, &self.common) {
+        match ResourceServer::start(self.folder.path(), resource, devices, &self.common) {
             Ok(serving) => {
                 way.serving = Some(serving);
                 way.trouble = None;
@@ -286,74 +295,74 @@ impl Manager {
             Err(error) => {
                 let folder = self.folder.path().display();
                 let trouble = format!("{resource} cannot be served in {folder}: {error}");
-                complain(&mut way.trouble, trouble);
+                warn_once(&mut way.trouble, trouble);
             }
         }
     }
 
     /// Finds other plugins for our resources: live sockets of NVIDIA's device plugin, and IDs that the kubelet knows
     /// but we do not list.
-    async fn look_for_rivals(&mut self) {
-        let ways = self.ways.iter();
+    async fn find_competing_plugins(&mut self) {
+        let ways = self.served.iter();
         let ways = ways.map(|(resource, way)| (resource.clone(), way.is_replaced));
-        let mut alive = rivals::alive(self.folder.path(), ways).await;
-        for (resource, way) in &mut self.ways {
+        let mut alive = competing_plugins::find_live_plugins(self.folder.path(), ways).await;
+        for (resource, way) in &mut self.served {
             let Some(alive) = alive.remove(resource) else {
                 continue;
             };
-            way.is_replaced = alive.usurper.is_some();
-            let socket = alive.nvidias.or(alive.usurper);
-            let told = Arc::clone(&self.told.borrow());
-            let is_settled = told.asked.saturating_duration_since(way.since) >= SETTLED;
+            way.is_replaced = alive.socket_replacement.is_some();
+            let socket = alive.nvidia_plugin.or(alive.socket_replacement);
+            let told = Arc::clone(&self.kubelet_report.borrow());
+            let is_settled = told.queried_at.saturating_duration_since(way.since) >= MAX_LIST_DELAY;
             let rival = socket.or_else(|| {
                 let listing = self.common.gate.listing();
                 let listing = Arc::clone(&listing.borrow());
                 let listed = listing.resources.get(resource).filter(|_| is_settled)?;
-                foreign(listed, &told, resource)
+                find_foreign_id(listed, &told, resource)
             });
             if way.rival.is_some() && rival.is_none() {
                 info!("nobody else gives {resource} out any more");
-                way.link.forget();
+                way.link.invalidate();
             }
             match rival {
-                Some(rival) => complain(&mut way.rival, rival),
+                Some(rival) => warn_once(&mut way.rival, rival),
                 None => way.rival = None,
             }
         }
     }
 
-    fn answered(
+    fn record_registration(
         &mut self,
         resource: &ResourceName,
-        kubelet: Epoch,
+        kubelet: KubeletInstance,
         answer: &Result<(), RegisterError>,
     ) {
-        let Some(way) = self.ways.get_mut(resource) else {
+        let Some(way) = self.served.get_mut(resource) else {
             return;
         };
-        let before = way.link.trouble().cloned();
-        way.link.answered(Instant::now(), kubelet, answer);
-        match way.link.trouble() {
+        let before = way.link.error().cloned();
+        way.link.record_result(Instant::now(), kubelet, answer);
+        match way.link.error() {
             None => info!("kubelet knows of {resource}"),
             Some(trouble) if before.as_ref() != Some(trouble) => warn!("{trouble}"),
             Some(_) => {}
         }
     }
 
-    fn say(&self, kubelet: Option<Epoch>) {
-        let standing = |way: &Way| {
+    fn publish_report(&self, kubelet: Option<KubeletInstance>) {
+        let standing = |way: &ServedResource| {
             let serving = way.serving.as_ref();
-            let trouble = way.trouble.as_ref().or_else(|| way.link.trouble());
-            Standing {
+            let trouble = way.trouble.as_ref().or_else(|| way.link.error());
+            ResourceStatus {
                 is_registered: serving.is_some() && way.link.is_registered(kubelet),
-                is_taken: serving.is_some_and(Serving::is_taken),
+                is_list_read: serving.is_some_and(ResourceServer::is_list_read),
                 trouble: trouble.cloned(),
-                rival: way.rival.clone(),
+                competing_plugin: way.rival.clone(),
                 registrations: way.link.count(),
             }
         };
-        let resources = self.ways.iter();
-        let new = Report {
+        let resources = self.served.iter();
+        let new = DevicePluginReport {
             resources: resources
                 .map(|(name, way)| (name.clone(), standing(way)))
                 .collect(),
@@ -369,7 +378,7 @@ impl Manager {
 }
 
 /// Logs a message once.
-fn complain(known: &mut Option<String>, new: String) {
+fn warn_once(known: &mut Option<String>, new: String) {
     if known.as_ref() != Some(&new) {
         warn!("{new}");
         *known = Some(new);
@@ -377,14 +386,14 @@ fn complain(known: &mut Option<String>, new: String) {
 }
 
 /// Removes the sockets of earlier agents.
-fn sweep(folder: &Path) {
+fn remove_old_sockets(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;
     };
     for entry in entries.filter_map(Result::ok) {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        if name.starts_with(OURS) && name.ends_with(".sock") {
+        if name.starts_with(SOCKET_PREFIX) && name.ends_with(".sock") {
             match fs::remove_file(entry.path()) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     warn!("cannot remove {}: {error}", entry.path().display());

@@ -11,11 +11,11 @@ use tokio_stream::wrappers::WatchStream;
 use tonic::{Request, Response, Status};
 use tracing::{debug, info, warn};
 
-use super::gate::{Gate, Refusal};
-use super::lists::Answer;
-use super::register::OPTIONS;
-use crate::domain::sharing::allocation::{Policy, Question, prefer};
-use crate::domain::sharing::hold::Listed;
+use super::gate::{AllocationError, AllocationGate};
+use super::register_request::OPTIONS;
+use super::responder::Answer;
+use crate::domain::sharing::allocation::{AllocationPolicy, AllocationRequest, preferred_ids};
+use crate::domain::sharing::listing::ListedResource;
 use crate::domain::sharing::{ResourceName, ShareId};
 use crate::proto::device_plugin::device_plugin_server::DevicePlugin;
 use crate::proto::device_plugin::{
@@ -31,34 +31,34 @@ const UNHEALTHY: &str = "Unhealthy";
 
 /// A version of the device list.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Page {
+pub(super) struct ListVersion {
     pub(super) serial: u64,
     pub(super) devices: Arc<Vec<Device>>,
 }
 
 /// The number of readers of the list, and their progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Readers {
+pub(super) struct ReaderStatus {
     pub(super) streams: usize,
     /// The last version that was handed to a reader.
-    pub(super) taken: u64,
+    pub(super) last_read: u64,
 }
 
 /// Tracks the readers of a list.
 #[derive(Debug, Clone)]
-pub(super) struct Audience {
-    readers: watch::Sender<Readers>,
+pub(super) struct ReaderTracker {
+    readers: watch::Sender<ReaderStatus>,
     news: Arc<Notify>,
 }
 
-impl Audience {
+impl ReaderTracker {
     /// Creates a tracker without readers. Every change notifies `news`.
-    pub(super) fn new(news: Arc<Notify>) -> (Self, watch::Receiver<Readers>) {
-        let (readers, seen) = watch::channel(Readers::default());
+    pub(super) fn new(news: Arc<Notify>) -> (Self, watch::Receiver<ReaderStatus>) {
+        let (readers, seen) = watch::channel(ReaderStatus::default());
         (Self { readers, news }, seen)
     }
 
-    fn note(&self, change: impl FnOnce(&mut Readers)) {
+    fn update(&self, change: impl FnOnce(&mut ReaderStatus)) {
         self.readers.send_modify(change);
         self.news.notify_one();
     }
@@ -68,18 +68,22 @@ impl Audience {
 #[derive(Debug, Clone)]
 pub(super) struct Service {
     pub(super) resource: ResourceName,
-    pub(super) gate: Arc<Gate>,
+    pub(super) gate: Arc<AllocationGate>,
     pub(super) answer: Arc<dyn Answer>,
-    pub(super) policy: Policy,
-    pub(super) pages: watch::Receiver<Page>,
-    pub(super) audience: Audience,
+    pub(super) policy: AllocationPolicy,
+    pub(super) pages: watch::Receiver<ListVersion>,
+    pub(super) audience: ReaderTracker,
 }
 
 /// Converts the list to the kubelet's format.
-pub(super) fn devices(listed: &Listed) -> Vec<Device> {
+pub(super) fn devices(listed: &ListedResource) -> Vec<Device> {
     let all = listed.items.iter().map(|item| {
         let node = listed.unit(&item.id).and_then(|unit| unit.numa_node);
-        let health = if item.is_fit() { HEALTHY } else { UNHEALTHY };
+        let health = if item.is_allocatable() {
+            HEALTHY
+        } else {
+            UNHEALTHY
+        };
         Device {
             id: item.id.to_string(),
             health: health.to_owned(),
@@ -93,12 +97,12 @@ pub(super) fn devices(listed: &Listed) -> Vec<Device> {
 
 /// A reader's stream of lists. A slow reader skips intermediate versions but never the last one.
 #[derive(Debug)]
-pub(super) struct Lists {
-    pages: WatchStream<Page>,
-    audience: Audience,
+pub(super) struct ListStream {
+    pages: WatchStream<ListVersion>,
+    audience: ReaderTracker,
 }
 
-impl Stream for Lists {
+impl Stream for ListStream {
     type Item = Result<ListAndWatchResponse, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -108,20 +112,20 @@ impl Stream for Lists {
             Poll::Pending => return Poll::Pending,
         };
         self.audience
-            .note(|readers| readers.taken = readers.taken.max(page.serial));
+            .update(|readers| readers.last_read = readers.last_read.max(page.serial));
         Poll::Ready(Some(Ok(ListAndWatchResponse {
             devices: page.devices.to_vec(),
         })))
     }
 }
 
-impl Drop for Lists {
+impl Drop for ListStream {
     fn drop(&mut self) {
-        self.audience.note(|readers| {
+        self.audience.update(|readers| {
             readers.streams = readers.streams.saturating_sub(1);
             if readers.streams == 0 {
                 // The next reader, such as a restarted kubelet, has not received any version.
-                readers.taken = 0;
+                readers.last_read = 0;
             }
         });
     }
@@ -129,7 +133,7 @@ impl Drop for Lists {
 
 #[tonic::async_trait]
 impl DevicePlugin for Service {
-    type ListAndWatchStream = Lists;
+    type ListAndWatchStream = ListStream;
 
     async fn get_device_plugin_options(
         &self,
@@ -144,8 +148,8 @@ impl DevicePlugin for Service {
     ) -> Result<Response<Self::ListAndWatchStream>, Status> {
         debug!("kubelet reads the list of {}", self.resource);
         self.audience
-            .note(|readers| readers.streams = readers.streams.saturating_add(1));
-        Ok(Response::new(Lists {
+            .update(|readers| readers.streams = readers.streams.saturating_add(1));
+        Ok(Response::new(ListStream {
             pages: WatchStream::new(self.pages.clone()),
             audience: self.audience.clone(),
         }))
@@ -157,7 +161,7 @@ impl DevicePlugin for Service {
     ) -> Result<Response<PreferredAllocationResponse>, Status> {
         let requests = request.into_inner().container_requests.into_iter();
         let responses = requests.map(|request| ContainerPreferredAllocationResponse {
-            device_i_ds: self.advise(&request),
+            device_i_ds: self.preferred_ids(&request),
         });
         Ok(Response::new(PreferredAllocationResponse {
             container_responses: responses.collect(),
@@ -197,10 +201,10 @@ impl DevicePlugin for Service {
 impl Service {
     /// Returns preferred IDs. Never fails, because the kubelet would reject the pod: without a preference, any
     /// available IDs are returned.
-    fn advise(&self, request: &ContainerPreferredAllocationRequest) -> Vec<String> {
+    fn preferred_ids(&self, request: &ContainerPreferredAllocationRequest) -> Vec<String> {
         let size = usize::try_from(request.allocation_size).unwrap_or_default();
         let read = |ids: &[String]| ids.iter().filter_map(|id| id.parse().ok()).collect();
-        let question = Question {
+        let question = AllocationRequest {
             available: read(&request.available_device_i_ds),
             must_include: read(&request.must_include_device_i_ds),
             size,
@@ -209,7 +213,9 @@ impl Service {
         let listing = Arc::clone(&listing.borrow());
         let listed = listing.resources.get(&self.resource);
         let advice: Vec<ShareId> = match listed.zip(self.gate.inventory()) {
-            Some((listed, inventory)) => prefer(&question, self.policy, &listed.offer, &inventory),
+            Some((listed, inventory)) => {
+                preferred_ids(&question, self.policy, &listed.offer, &inventory)
+            }
             None => Vec::new(),
         };
         let advice = advice.iter().map(ToString::to_string);
@@ -227,13 +233,15 @@ impl Service {
     }
 }
 
-fn status(refusal: &Refusal) -> Status {
+fn status(refusal: &AllocationError) -> Status {
     let message = refusal.to_string();
     match refusal {
-        Refusal::Unknown { .. } => Status::not_found(message),
-        Refusal::Unhealthy { .. } => Status::failed_precondition(message),
-        Refusal::Changing { .. } | Refusal::Withheld { .. } => Status::unavailable(message),
-        Refusal::MoreThanOne { .. } => Status::invalid_argument(message),
+        AllocationError::Unknown { .. } => Status::not_found(message),
+        AllocationError::Unhealthy { .. } => Status::failed_precondition(message),
+        AllocationError::Changing { .. } | AllocationError::Withheld { .. } => {
+            Status::unavailable(message)
+        }
+        AllocationError::MoreThanOne { .. } => Status::invalid_argument(message),
     }
 }
 
@@ -260,30 +268,30 @@ mod tests {
         }
     }
 
-    async fn read(service: &Service) -> Lists {
+    async fn read(service: &Service) -> ListStream {
         let lists = service.list_and_watch(Request::new(Empty {})).await;
         lists.unwrap().into_inner()
     }
 
     #[tokio::test]
-    async fn whoever_reads_after_all_others_have_gone_has_taken_nothing_yet() {
-        let (pages, seen) = watch::channel(Page {
+    async fn reader_status_resets_when_all_readers_disconnect() {
+        let (pages, seen) = watch::channel(ListVersion {
             serial: 3,
-            ..Page::default()
+            ..ListVersion::default()
         });
         let news = Arc::new(Notify::new());
-        let (audience, readers) = Audience::new(Arc::clone(&news));
+        let (audience, readers) = ReaderTracker::new(Arc::clone(&news));
         let service = Service {
             resource: ResourceName::gpu(),
             gate: Arc::default(),
             answer: Arc::new(Nobody),
-            policy: Policy::Spread,
+            policy: AllocationPolicy::Spread,
             pages: seen,
             audience,
         };
         let now = || {
-            let Readers { streams, taken } = *readers.borrow();
-            (streams, taken)
+            let ReaderStatus { streams, last_read } = *readers.borrow();
+            (streams, last_read)
         };
         let mut one = read(&service).await;
         assert_eq!(now(), (1, 0));

@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::time::timeout;
 
-use crate::domain::hardware_profile::{CREATED_BY, ProfileKey, ProfileKind};
-use crate::k8s::client::{ConnectError, Program, REQUEST, connect, told};
+use crate::domain::hardware_profile::{CREATED_BY_ANNOTATION, ProfileKey, ProfileKind};
+use crate::k8s::client::{ConnectError, Program, REQUEST_TIMEOUT, connect, told};
 use crate::wire::hardware_profiles::differences;
 
 /// Our field manager.
-pub const MANAGER: &str = "octavo-profiles";
+pub const FIELD_MANAGER: &str = "octavo-profiles";
 
 /// Whether to perform a server-side dry run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,18 +62,18 @@ pub enum Outcome {
 
 /// Category of an error, for API responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
+pub enum ErrorCategory {
     /// The name is in use, or the object was modified concurrently.
-    Taken,
+    Conflict,
     /// The cluster rejected the request.
-    Refused,
+    Rejected,
     /// There was no response, so the result is unknown.
-    Away,
+    Unavailable,
 }
 
 /// Creates profiles in a cluster.
 #[derive(Clone)]
-pub struct Writer {
+pub struct ProfileWriter {
     client: Client,
 }
 
@@ -104,17 +104,17 @@ pub enum WriteError {
         source: Box<kube::Error>,
     },
     /// No response.
-    #[error("profile {0}: the API server does not answer within {REQUEST:?}")]
-    Late(ProfileKey),
+    #[error("profile {0}: the API server does not answer within {REQUEST_TIMEOUT:?}")]
+    TimedOut(ProfileKey),
 }
 
-impl std::fmt::Debug for Writer {
+impl std::fmt::Debug for ProfileWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Writer")
     }
 }
 
-impl Writer {
+impl ProfileWriter {
     /// Connects to the cluster of `kubeconfig`, or to the one of the current pod. Sends no request yet.
     pub async fn connect(
         kubeconfig: Option<&Path>,
@@ -132,7 +132,7 @@ impl Writer {
     pub async fn user(&self) -> Option<String> {
         let reviews: Api<SelfSubjectReview> = Api::all(self.client.clone());
         let (params, asked) = (PostParams::default(), SelfSubjectReview::default());
-        let review = timeout(REQUEST, reviews.create(&params, &asked)).await;
+        let review = timeout(REQUEST_TIMEOUT, reviews.create(&params, &asked)).await;
         let user = review.ok()?.ok()?.status?.user_info?;
         user.username
     }
@@ -150,17 +150,17 @@ impl Writer {
     ) -> Result<Applied, WriteError> {
         let key = key(object);
         let api = self.api(&key);
-        let there = timeout(REQUEST, api.get_opt(&key.name)).await;
-        let there = answered(&key, there)?;
+        let there = timeout(REQUEST_TIMEOUT, api.get_opt(&key.name)).await;
+        let there = unwrap_response(&key, there)?;
         let mut wanted = object.clone();
-        let before = there.as_ref().map(value);
+        let before = there.as_ref().map(without_server_metadata);
         let changes = before.as_ref().map(|before| differences(before, object));
         let changes = changes.unwrap_or_default();
         if let Some(there) = &there {
             let ours = is_ours(there);
             if ours && changes.is_empty() {
                 return Ok(Applied {
-                    object: value(there),
+                    object: without_server_metadata(there),
                     outcome: Outcome::Unchanged,
                     before,
                     differences: changes,
@@ -168,7 +168,7 @@ impl Writer {
             }
             if !ours || existing == Existing::Keep {
                 return Err(WriteError::Taken {
-                    by: maker(there)
+                    by: creator(there)
                         .filter(|_| ours)
                         .unwrap_or_else(|| managers(there)),
                     ours,
@@ -183,14 +183,14 @@ impl Writer {
                 metadata.insert("resourceVersion".to_owned(), json!(version));
             }
         }
-        let mut params = PatchParams::apply(MANAGER);
+        let mut params = PatchParams::apply(FIELD_MANAGER);
         params.dry_run = dry == DryRun::Server;
         params.field_validation = Some(kube::api::ValidationDirective::Strict);
         let patch = Patch::Apply(&wanted);
-        let answer = timeout(REQUEST, api.patch(&key.name, &params, &patch)).await;
-        let made = answered(&key, answer)?;
+        let answer = timeout(REQUEST_TIMEOUT, api.patch(&key.name, &params, &patch)).await;
+        let made = unwrap_response(&key, answer)?;
         Ok(Applied {
-            object: value(&made),
+            object: without_server_metadata(&made),
             outcome: if before.is_some() || !is_new(&made) {
                 Outcome::Replaced
             } else {
@@ -219,15 +219,15 @@ fn code(error: &kube::Error) -> Option<u16> {
 
 impl WriteError {
     /// Returns the error's category.
-    pub fn trouble(&self) -> Trouble {
+    pub fn trouble(&self) -> ErrorCategory {
         match self {
-            Self::NoKind => Trouble::Refused,
-            Self::Taken { .. } => Trouble::Taken,
-            Self::Late(_) => Trouble::Away,
+            Self::NoKind => ErrorCategory::Rejected,
+            Self::Taken { .. } => ErrorCategory::Conflict,
+            Self::TimedOut(_) => ErrorCategory::Unavailable,
             Self::Refused { source, .. } => match code(source) {
-                Some(409) => Trouble::Taken,
-                Some(code) if code != 429 && code < 500 => Trouble::Refused,
-                Some(_) | None => Trouble::Away,
+                Some(409) => ErrorCategory::Conflict,
+                Some(code) if code != 429 && code < 500 => ErrorCategory::Rejected,
+                Some(_) | None => ErrorCategory::Unavailable,
             },
         }
     }
@@ -263,7 +263,10 @@ pub fn key(object: &Value) -> ProfileKey {
     }
 }
 
-fn answered<T, E>(key: &ProfileKey, answer: Result<kube::Result<T>, E>) -> Result<T, WriteError> {
+fn unwrap_response<T, E>(
+    key: &ProfileKey,
+    answer: Result<kube::Result<T>, E>,
+) -> Result<T, WriteError> {
     match answer {
         Ok(Ok(object)) => Ok(object),
         // A patch creates a missing object, so 404 means that the kind does not exist.
@@ -276,28 +279,29 @@ fn answered<T, E>(key: &ProfileKey, answer: Result<kube::Result<T>, E>) -> Resul
             key: key.clone(),
             source: Box::new(error),
         }),
-        Err(_late) => Err(WriteError::Late(key.clone())),
+        Err(_late) => Err(WriteError::TimedOut(key.clone())),
     }
 }
 
 /// Only objects that we applied are ours.
 fn is_ours(object: &DynamicObject) -> bool {
     object.managed_fields().iter().any(|entry| {
-        entry.manager.as_deref() == Some(MANAGER) && entry.operation.as_deref() == Some("Apply")
+        entry.manager.as_deref() == Some(FIELD_MANAGER)
+            && entry.operation.as_deref() == Some("Apply")
     })
 }
 
 /// Returns whether the object was created by this request rather than by another client since the check, judging from
 /// the server's response: server-side apply cannot be limited to creation.
 fn is_new(made: &DynamicObject) -> bool {
-    let others = |entry: &ManagedFieldsEntry| entry.manager.as_deref() != Some(MANAGER);
+    let others = |entry: &ManagedFieldsEntry| entry.manager.as_deref() != Some(FIELD_MANAGER);
     made.metadata.generation.is_none_or(|times| times <= 1)
         && !made.managed_fields().iter().any(others)
 }
 
 /// Returns the recorded creator.
-fn maker(object: &DynamicObject) -> Option<String> {
-    object.annotations().get(CREATED_BY).cloned()
+fn creator(object: &DynamicObject) -> Option<String> {
+    object.annotations().get(CREATED_BY_ANNOTATION).cloned()
 }
 
 fn managers(object: &DynamicObject) -> String {
@@ -314,7 +318,7 @@ fn managers(object: &DynamicObject) -> String {
 }
 
 /// Returns the object without server-side metadata.
-fn value(object: &DynamicObject) -> Value {
+fn without_server_metadata(object: &DynamicObject) -> Value {
     let mut object = object.clone();
     object.metadata.managed_fields = None;
     serde_json::to_value(&object).unwrap_or_default()
@@ -351,9 +355,9 @@ mod tests {
     }
 
     #[test]
-    fn one_that_somebody_made_since_the_look_is_not_taken_for_new() {
-        assert!(is_new(&made(1, &[MANAGER])));
-        assert!(!is_new(&made(2, &[MANAGER])));
-        assert!(!is_new(&made(1, &["kubectl", MANAGER])));
+    fn concurrently_created_profile_is_not_reported_as_created() {
+        assert!(is_new(&made(1, &[FIELD_MANAGER])));
+        assert!(!is_new(&made(2, &[FIELD_MANAGER])));
+        assert!(!is_new(&made(1, &["kubectl", FIELD_MANAGER])));
     }
 }

@@ -7,15 +7,17 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::Value;
 
-use crate::domain::node::{COMPAT_MANAGER, MANAGER, Owners, SHARING_MANAGER, Taint, View};
+use crate::domain::node::{
+    COMPAT_FIELD_MANAGER, FIELD_MANAGER, FieldManagers, SHARING_FIELD_MANAGER, Taint, View,
+};
 
-const OURS: &str = "octavo.dev/";
+const LABEL_PREFIX: &str = "octavo.dev/";
 
 /// Extracts the relevant fields of `node`.
 pub(super) fn view(node: Node) -> View {
     let meta = node.metadata;
     let mut annotations = meta.annotations.unwrap_or_default();
-    annotations.retain(|key, _| key.starts_with(OURS));
+    annotations.retain(|key, _| key.starts_with(LABEL_PREFIX));
     let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
     let status = node.status.unwrap_or_default();
     View {
@@ -24,8 +26,8 @@ pub(super) fn view(node: Node) -> View {
         labels: meta.labels.unwrap_or_default(),
         annotations,
         taints: taints.into_iter().map(taint).collect(),
-        allocatable: counts(status.allocatable.unwrap_or_default()),
-        capacity: counts(status.capacity.unwrap_or_default()),
+        allocatable: extended_resources(status.allocatable.unwrap_or_default()),
+        capacity: extended_resources(status.capacity.unwrap_or_default()),
         owners: owners(&meta.managed_fields.unwrap_or_default()),
     }
 }
@@ -40,7 +42,7 @@ fn taint(taint: ApiTaint) -> Taint {
 }
 
 /// Extracts extended resources, which have a prefix and are integers.
-fn counts(allocatable: BTreeMap<String, Quantity>) -> BTreeMap<String, u64> {
+fn extended_resources(allocatable: BTreeMap<String, Quantity>) -> BTreeMap<String, u64> {
     let extended = allocatable
         .into_iter()
         .filter(|(name, _)| name.contains('/'));
@@ -49,8 +51,8 @@ fn counts(allocatable: BTreeMap<String, Quantity>) -> BTreeMap<String, u64> {
         .collect()
 }
 
-fn owners(entries: &[ManagedFieldsEntry]) -> Owners {
-    let mut owners = Owners::default();
+fn owners(entries: &[ManagedFieldsEntry]) -> FieldManagers {
+    let mut owners = FieldManagers::default();
     for entry in entries {
         let Some(fields) = &entry.fields_v1 else {
             continue;
@@ -73,7 +75,12 @@ fn owners(entries: &[ManagedFieldsEntry]) -> Owners {
 fn manager(entry: &ManagedFieldsEntry) -> String {
     let name = entry.manager.clone().unwrap_or_default();
     let applied = entry.operation.as_deref() == Some("Apply");
-    if !applied && matches!(name.as_str(), MANAGER | COMPAT_MANAGER | SHARING_MANAGER) {
+    if !applied
+        && matches!(
+            name.as_str(),
+            FIELD_MANAGER | COMPAT_FIELD_MANAGER | SHARING_FIELD_MANAGER
+        )
+    {
         return format!("{name}, updating");
     }
     name
@@ -94,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_is_read_with_who_writes_its_keys() {
+    fn node_is_read_with_field_managers() {
         let node = serde_json::json!({
             "metadata": {
                 "name": "n", "uid": "u", "resourceVersion": "7",
@@ -122,13 +129,13 @@ mod tests {
             Some("2026-01-01T00:00:00Z")
         );
         let owners: Vec<&String> = view.owners.labels["octavo.dev/type"].iter().collect();
-        assert_eq!(owners, [MANAGER, "octavo-agent, updating"]);
+        assert_eq!(owners, [FIELD_MANAGER, "octavo-agent, updating"]);
         assert!(view.owners.labels.contains_key("kubernetes.io/os"));
-        assert_eq!(view.labels_of(MANAGER).len(), 1);
+        assert_eq!(view.labels_of(FIELD_MANAGER).len(), 1);
     }
 
     #[test]
-    fn a_node_that_says_nothing_is_an_empty_one() {
+    fn empty_node_is_read() {
         let node = serde_json::from_value(serde_json::json!({"metadata": {}})).unwrap();
         assert_eq!(view(node), View::default());
     }

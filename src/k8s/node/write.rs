@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::time::timeout;
 
-use crate::domain::node::{Taint, View, Write};
-use crate::k8s::client::{REQUEST, told};
+use crate::domain::node::{NodeWrite, Taint, View};
+use crate::k8s::client::{REQUEST_TIMEOUT, told};
 
 /// Field manager for changes of fields that others own.
-const UPDATER: &str = "octavo-agent-operands";
+const UPDATE_MANAGER: &str = "octavo-agent-operands";
 
 /// Error that prevents a write of a Node.
 #[derive(Debug, Error)]
@@ -22,13 +22,13 @@ pub(super) enum WriteError {
     #[error("cannot write the Node: {}", told(.0))]
     Refused(Box<kube::Error>),
     /// No response.
-    #[error("cannot write the Node: the API server does not answer within {REQUEST:?}")]
+    #[error("cannot write the Node: the API server does not answer within {REQUEST_TIMEOUT:?}")]
     Late,
 }
 
 impl WriteError {
     /// Returns the delay that the server requests.
-    pub(super) fn patience(&self) -> Option<Duration> {
+    pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused(error) => patience(error),
             Self::Late => None,
@@ -36,7 +36,7 @@ impl WriteError {
     }
 
     /// Returns whether the write conflicted with another one, so that the Node differs from the expected state.
-    pub(super) fn is_race(&self) -> bool {
+    pub(super) fn is_conflict(&self) -> bool {
         match self {
             Self::Refused(error) => {
                 matches!(&**error, kube::Error::Api(status) if status.code == 409)
@@ -56,14 +56,14 @@ pub(in crate::k8s) fn patience(error: &kube::Error) -> Option<Duration> {
 }
 
 /// Writes to the Node `name`, last seen as `view`. Returns the updated Node.
-pub(super) async fn perform(
+pub(super) async fn send(
     nodes: &Api<Node>,
     name: &str,
     view: &View,
-    write: &Write,
+    write: &NodeWrite,
 ) -> Result<Node, WriteError> {
     let (params, patch) = request(view, write);
-    match timeout(REQUEST, nodes.patch(name, &params, &patch)).await {
+    match timeout(REQUEST_TIMEOUT, nodes.patch(name, &params, &patch)).await {
         Ok(done) => done.map_err(|error| WriteError::Refused(Box::new(error))),
         Err(_late) => Err(WriteError::Late),
     }
@@ -71,13 +71,13 @@ pub(super) async fn perform(
 
 /// Builds the patch. The UID protects a Node that was deleted and recreated, and changes that depend on the current
 /// value include the resource version.
-fn request(view: &View, write: &Write) -> (PatchParams, Patch<Value>) {
+fn request(view: &View, write: &NodeWrite) -> (PatchParams, Patch<Value>) {
     let merge = PatchParams {
-        field_manager: Some(UPDATER.to_owned()),
+        field_manager: Some(UPDATE_MANAGER.to_owned()),
         ..PatchParams::default()
     };
     match write {
-        Write::Apply {
+        NodeWrite::Apply {
             manager,
             force,
             labels,
@@ -97,7 +97,7 @@ fn request(view: &View, write: &Write) -> (PatchParams, Patch<Value>) {
             let body = json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata});
             (params, Patch::Apply(body))
         }
-        Write::Taints(taints) => {
+        NodeWrite::Taints(taints) => {
             let taints: Vec<Value> = taints.iter().map(taint).collect();
             let body = json!({
                 "metadata": {"resourceVersion": view.version, "uid": view.uid},
@@ -105,7 +105,7 @@ fn request(view: &View, write: &Write) -> (PatchParams, Patch<Value>) {
             });
             (merge, Patch::Merge(body))
         }
-        Write::Replace { key, to, .. } => {
+        NodeWrite::Replace { key, to, .. } => {
             let body = json!({
                 "metadata": {"resourceVersion": view.version, "uid": view.uid, "labels": {key: to}},
             });
@@ -135,7 +135,7 @@ mod tests {
 
     fn metadata(labels: &[(&str, &str)]) -> Value {
         let text = |&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned());
-        let write = Write::Apply {
+        let write = NodeWrite::Apply {
             manager: "octavo-agent",
             force: false,
             labels: labels.iter().map(text).collect(),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_any_more_names_no_field() {
+    fn empty_sets_are_omitted() {
         let labels = json!({"uid": "1", "labels": {"octavo.dev/count": "8"}});
         assert_eq!(metadata(&[("octavo.dev/count", "8")]), labels);
         assert_eq!(metadata(&[]), json!({"uid": "1"}));

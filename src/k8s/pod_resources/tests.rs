@@ -74,7 +74,7 @@ impl Node {
         self.folder.path().join("kubelet.sock")
     }
 
-    async fn list(&self, deadline: Duration) -> Result<Vec<PodDevice>, PodResourcesError> {
+    async fn list(&self, deadline: Duration) -> Result<Vec<DeviceAllocation>, PodResourcesError> {
         list(&self.socket(), deadline).await
     }
 }
@@ -100,7 +100,7 @@ fn pod(name: &str, containers: Vec<ContainerResources>) -> PodResources {
 }
 
 #[tokio::test]
-async fn what_nvidias_plugin_and_driver_gave_is_listed_and_nothing_else() {
+async fn only_nvidia_allocations_are_listed() {
     let claim = |driver: &str| ClaimResource {
         driver_name: driver.to_owned(),
         pool_name: "node-1".to_owned(),
@@ -134,7 +134,7 @@ async fn what_nvidias_plugin_and_driver_gave_is_listed_and_nothing_else() {
     let said: Vec<String> = found
         .iter()
         .map(|one| {
-            let PodDevice {
+            let DeviceAllocation {
                 namespace,
                 pod,
                 container,
@@ -154,7 +154,7 @@ async fn what_nvidias_plugin_and_driver_gave_is_listed_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_machine_without_kubelet_is_not_one_whose_kubelet_is_away() {
+async fn absent_kubelet_differs_from_unreachable_one() {
     let node = Node::new();
     let nowhere = node.folder.path().join("pod-resources");
     let error = list(&nowhere.join("kubelet.sock"), PATIENCE).await;
@@ -179,7 +179,7 @@ async fn a_machine_without_kubelet_is_not_one_whose_kubelet_is_away() {
 }
 
 #[tokio::test]
-async fn one_deadline_is_for_everything() {
+async fn deadline_covers_connection_and_response() {
     let silent = Node::new();
     let _listener = silent.listener();
     for node in [Node::with(Kubelet::Hangs), silent] {
@@ -192,7 +192,7 @@ async fn one_deadline_is_for_everything() {
 }
 
 #[tokio::test]
-async fn an_answer_of_ten_megabytes_is_refused_and_one_of_three_is_not() {
+async fn response_size_is_limited() {
     let of_length = |length: usize| {
         let id = "x".repeat(length);
         let container = container("main", &[("nvidia.com/gpu", &[&id])]);
@@ -211,7 +211,7 @@ async fn an_answer_of_ten_megabytes_is_refused_and_one_of_three_is_not() {
 }
 
 #[tokio::test]
-async fn a_refusal_and_garbage_are_errors_and_not_an_empty_list() {
+async fn refusal_and_invalid_response_are_errors() {
     let status = Status::resource_exhausted("rejected by rate limit");
     let node = Node::with(Kubelet::Refuses(status));
     let error = node.list(PATIENCE).await.unwrap_err();
@@ -242,7 +242,7 @@ async fn a_refusal_and_garbage_are_errors_and_not_an_empty_list() {
 }
 
 #[tokio::test]
-async fn a_message_that_is_none_is_an_error() {
+async fn truncated_message_is_an_error() {
     // Valid gRPC with a message that ends in the middle of a field.
     let app = axum::Router::new().fallback(|| async {
         let body: &[u8] = &[0, 0, 0, 0, 2, 0x0a, 0x7f];
@@ -262,13 +262,13 @@ async fn a_message_that_is_none_is_an_error() {
 }
 
 #[test]
-fn a_kubelet_is_young_for_a_minute_and_a_clock_that_was_set_makes_it_old() {
+fn kubelet_is_young_for_one_minute_unless_clock_was_set() {
     let made = SystemTime::from(Timestamp::now());
     let (second, hour) = (Duration::from_secs(1), Duration::from_hours(1));
     assert!(is_recent(made, made));
-    assert!(is_recent(made + UNHEARD - second, made));
-    assert!(!is_recent(made + UNHEARD, made));
+    assert!(is_recent(made + RESTART_TIMEOUT - second, made));
+    assert!(!is_recent(made + RESTART_TIMEOUT, made));
     assert!(is_recent(made - second, made));
     assert!(!is_recent(made - hour, made));
-    assert!(!is_young(Path::new("/nowhere/kubelet.sock")));
+    assert!(!started_recently(Path::new("/nowhere/kubelet.sock")));
 }

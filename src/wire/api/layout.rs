@@ -7,7 +7,7 @@ impl From<&LayoutSummary> for LayoutRow {
     fn from(layout: &LayoutSummary) -> Self {
         Self {
             name: layout.layout.clone(),
-            by_hand: layout.by_hand,
+            by_hand: layout.is_manual,
             state: layout.state.clone(),
             message: layout.message.clone(),
             drain: layout.drain.clone(),
@@ -28,7 +28,7 @@ impl From<&DeviceLayout> for DeviceLayoutJson {
             state: device.state.clone(),
             message: device.message.clone(),
             progress: device.progress.as_ref().map(|progress| ProgressJson {
-                doing: progress.doing.clone(),
+                doing: progress.current_step.clone(),
                 done: progress.done,
                 steps: progress.steps,
                 back: progress.back,

@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{DevicesJson, IntervalJson, WorkloadJson};
-use crate::domain::estimate::{Devices, Figure, Interval, IntervalError, Workload};
+use crate::domain::estimate::{DeviceGroup, EstimateValue, Interval, IntervalError, Workload};
 use crate::wire::api::API_VERSION;
 
 /// Request to an estimation engine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct EngineQuestion {
+pub struct EngineRequest {
     /// `octavo.dev/v1`.
     pub api_version: String,
-    /// `EngineQuestion`.
+    /// `EngineRequest`.
     pub kind: String,
     /// The workload.
     pub workload: WorkloadJson,
@@ -26,7 +26,7 @@ pub struct EngineQuestion {
 /// Response of an estimation engine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct EngineAnswer {
+pub struct EngineResponse {
     /// Name of the engine.
     pub source: String,
     /// Assumptions behind the estimates.
@@ -58,21 +58,21 @@ pub struct EngineItem {
 
 /// Validated estimates of an engine.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Said {
+pub struct EngineEstimates {
     /// Name of the engine.
     pub source: String,
     /// Assumptions behind the estimates.
     pub assumptions: Vec<String>,
     /// Estimates by type and count, each with a flag that is set if it was interpolated.
-    pub figures: BTreeMap<(String, u32), (Figure, bool)>,
+    pub figures: BTreeMap<(String, u32), (EstimateValue, bool)>,
 }
 
 /// Why the response of an engine is rejected.
 #[derive(Debug, Clone, PartialEq, Error)]
-pub enum Lie {
+pub enum InvalidResponse {
     /// The response cannot be parsed.
     #[error("its answer cannot be read: {0}")]
-    Unreadable(String),
+    Malformed(String),
     /// A text is empty, contains control characters or is too long.
     #[error("its {what} is empty or has more than {most} characters")]
     Text {
@@ -89,7 +89,7 @@ pub enum Lie {
     },
     /// The response contains hardware that was not requested.
     #[error("it answers for {count} x {type_name}, which was not asked")]
-    NotAsked {
+    NotRequested {
         /// Type of the devices.
         type_name: String,
         /// Number of devices.
@@ -97,7 +97,7 @@ pub enum Lie {
     },
     /// The response contains two estimates for the same devices.
     #[error("it answers twice for {count} x {type_name}")]
-    Twice {
+    Duplicate {
         /// Type of the devices.
         type_name: String,
         /// Number of devices.
@@ -105,20 +105,20 @@ pub enum Lie {
     },
     /// The line does not have exactly the figure of the workload: a time for training, a speed for decoding.
     #[error("for {0} it says no {1}")]
-    Figure(String, &'static str),
+    WrongFigure(String, &'static str),
     /// The interval is invalid.
     #[error("for {0}: {1}")]
     Interval(String, IntervalError),
 }
 
 /// Maximum length of an engine's name and of each assumption.
-const LONGEST_TEXT: usize = 400;
+const MAX_TEXT_BYTES: usize = 400;
 /// Maximum number of assumptions that are passed on.
-const MOST_ASSUMPTIONS: usize = 20;
+const MAX_ASSUMPTIONS: usize = 20;
 
-impl EngineQuestion {
+impl EngineRequest {
     /// Creates the request for `workload` on `devices`.
-    pub fn new(workload: WorkloadJson, devices: &[Devices]) -> Self {
+    pub fn new(workload: WorkloadJson, devices: &[DeviceGroup]) -> Self {
         let devices = devices.iter().map(|one| DevicesJson {
             type_name: one.type_name.to_string(),
             count: one.count.into(),
@@ -133,18 +133,22 @@ impl EngineQuestion {
 }
 
 /// Parses and validates an engine's response for `workload` on `devices`.
-pub fn believed(body: &[u8], workload: &Workload, devices: &[Devices]) -> Result<Said, Lie> {
-    let answer: EngineAnswer = serde_json::from_slice(body).map_err(|error| {
+pub fn validate(
+    body: &[u8],
+    workload: &Workload,
+    devices: &[DeviceGroup],
+) -> Result<EngineEstimates, InvalidResponse> {
+    let answer: EngineResponse = serde_json::from_slice(body).map_err(|error| {
         let error = error.to_string();
-        Lie::Unreadable(error.chars().take(LONGEST_TEXT).collect())
+        InvalidResponse::Malformed(error.chars().take(MAX_TEXT_BYTES).collect())
     })?;
-    text("source", &answer.source)?;
+    check_text("source", &answer.source)?;
     for one in &answer.assumptions {
-        text("assumption", one)?;
+        check_text("assumption", one)?;
     }
     if answer.items.len() > devices.len() {
         let most = devices.len();
-        return Err(Lie::TooMany { most });
+        return Err(InvalidResponse::TooMany { most });
     }
     let mut figures = BTreeMap::new();
     for item in answer.items {
@@ -154,50 +158,54 @@ pub fn believed(body: &[u8], workload: &Workload, devices: &[Devices]) -> Result
         let type_name: String = item.type_name.chars().take(80).collect();
         let count = item.count;
         if !asked {
-            return Err(Lie::NotAsked { type_name, count });
+            return Err(InvalidResponse::NotRequested { type_name, count });
         }
         let interval = |given: Option<IntervalJson>, what: &'static str| {
-            let given = given.ok_or_else(|| Lie::Figure(type_name.clone(), what))?;
+            let given =
+                given.ok_or_else(|| InvalidResponse::WrongFigure(type_name.clone(), what))?;
             Interval::new(given.low, given.high)
-                .map_err(|error| Lie::Interval(type_name.clone(), error))
+                .map_err(|error| InvalidResponse::Interval(type_name.clone(), error))
         };
         let figure = match (workload, item.seconds, item.tokens_per_second) {
             (Workload::Training { .. }, seconds, None) => {
-                Figure::Seconds(interval(seconds, "seconds")?)
+                EstimateValue::Seconds(interval(seconds, "seconds")?)
             }
             (Workload::Decoding { .. }, None, speed) => {
-                Figure::TokensPerSecond(interval(speed, "tokensPerSecond")?)
+                EstimateValue::TokensPerSecond(interval(speed, "tokensPerSecond")?)
             }
             (Workload::Training { .. }, _, Some(_)) => {
-                return Err(Lie::Figure(type_name, "seconds alone"));
+                return Err(InvalidResponse::WrongFigure(type_name, "seconds alone"));
             }
             (Workload::Decoding { .. }, Some(_), _) => {
-                return Err(Lie::Figure(type_name, "tokensPerSecond alone"));
+                return Err(InvalidResponse::WrongFigure(
+                    type_name,
+                    "tokensPerSecond alone",
+                ));
             }
         };
         let key = (type_name.clone(), count);
         if figures.insert(key, (figure, item.interpolated)).is_some() {
-            return Err(Lie::Twice { type_name, count });
+            return Err(InvalidResponse::Duplicate { type_name, count });
         }
     }
-    Ok(Said {
+    Ok(EngineEstimates {
         source: answer.source,
         assumptions: answer
             .assumptions
             .into_iter()
-            .take(MOST_ASSUMPTIONS)
+            .take(MAX_ASSUMPTIONS)
             .collect(),
         figures,
     })
 }
 
-fn text(what: &'static str, text: &str) -> Result<(), Lie> {
-    let most = LONGEST_TEXT;
+fn check_text(what: &'static str, text: &str) -> Result<(), InvalidResponse> {
+    let most = MAX_TEXT_BYTES;
     let honest =
         !text.trim().is_empty() && text.len() <= most && !text.chars().any(char::is_control);
     if honest {
         Ok(())
     } else {
-        Err(Lie::Text { what, most })
+        Err(InvalidResponse::Text { what, most })
     }
 }

@@ -1,19 +1,19 @@
 //! Valid engine responses, and each kind of invalid one.
 
 use super::*;
-use crate::domain::estimate::{Figure, Precision};
+use crate::domain::estimate::{EstimateValue, Precision};
 
-fn asked() -> Vec<Devices> {
-    let one = |name: &str, count| Devices {
+fn asked() -> Vec<DeviceGroup> {
+    let one = |name: &str, count| DeviceGroup {
         type_name: name.parse().unwrap(),
         count,
     };
     vec![one("nvidia-h100-80gb", 8), one("nvidia-a100-80gb", 8)]
 }
 
-fn read(text: &str) -> Result<Said, String> {
+fn read(text: &str) -> Result<EngineEstimates, String> {
     let training = Workload::training(7e9, 1e12, Precision::Bf16).unwrap();
-    believed(text.as_bytes(), &training, &asked()).map_err(|lie| lie.to_string())
+    validate(text.as_bytes(), &training, &asked()).map_err(|lie| lie.to_string())
 }
 
 fn item(rest: &str) -> String {
@@ -23,19 +23,19 @@ fn item(rest: &str) -> String {
 }
 
 #[test]
-fn a_good_answer_is_taken_as_it_is_with_what_it_says_of_itself() {
+fn valid_engine_response_is_accepted() {
     let said = read(&item(
         r#""seconds": {"low": 10, "high": 12.5}, "interpolated": true, "more": 1"#,
     ))
     .unwrap();
     let key = ("nvidia-h100-80gb".to_owned(), 8);
-    let expected = Figure::Seconds(Interval::new(10.0, 12.5).unwrap());
+    let expected = EstimateValue::Seconds(Interval::new(10.0, 12.5).unwrap());
     assert_eq!(said.figures.get(&key), Some(&(expected, true)));
     assert_eq!(said.source, "bench");
 }
 
 #[test]
-fn every_lie_is_told_by_its_name() {
+fn invalid_engine_responses_are_rejected_with_a_reason() {
     let seconds =
         |low: &str, high: &str| item(&format!(r#""seconds": {{"low": {low}, "high": {high}}}"#));
     let other = seconds("1", "2").replace("h100", "h900");
@@ -70,7 +70,7 @@ fn every_lie_is_told_by_its_name() {
 }
 
 #[test]
-fn a_request_is_read_strictly_and_names_the_field_that_cannot_be() {
+fn request_is_parsed_strictly_and_errors_name_the_field() {
     let read = |text: &str| -> Result<Workload, String> {
         let asked: EstimateRequest =
             serde_json::from_str(text).map_err(|error| error.to_string())?;
@@ -78,7 +78,7 @@ fn a_request_is_read_strictly_and_names_the_field_that_cannot_be() {
             .devices()
             .map_err(|error| format!("{}: {error}", error.field))?;
         asked
-            .option()
+            .purchase_option()
             .map_err(|error| format!("{}: {error}", error.field))?;
         asked
             .workload()

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 /// Maximum number of characters shown of a value.
-const LONGEST: usize = 200;
+const MAX_VALUE_CHARS: usize = 200;
 
 /// Lists the differing values with their paths: `-` for the existing value, `+` for the desired one. Compares only the
 /// annotations that `wanted` has, because other annotations belong to other tools.
 pub fn differences(there: &Value, wanted: &Value) -> Vec<String> {
-    let (before, after) = (said(there), said(wanted));
+    let (before, after) = (flatten(there), flatten(wanted));
     let mut lines = Vec::new();
     let places: std::collections::BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     for place in places {
@@ -19,14 +19,14 @@ pub fn differences(there: &Value, wanted: &Value) -> Vec<String> {
         if old == new || is_others {
             continue;
         }
-        lines.extend(old.map(|old| format!("- {place}: {}", start(old))));
-        lines.extend(new.map(|new| format!("+ {place}: {}", start(new))));
+        lines.extend(old.map(|old| format!("- {place}: {}", shorten(old))));
+        lines.extend(new.map(|new| format!("+ {place}: {}", shorten(new))));
     }
     lines
 }
 
 /// Flattens an object to a map from path to value.
-fn said(object: &Value) -> BTreeMap<String, String> {
+fn flatten(object: &Value) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let annotations = object
         .get("metadata")
@@ -36,13 +36,13 @@ fn said(object: &Value) -> BTreeMap<String, String> {
         ("spec", object.get("spec")),
     ] {
         if let Some(value) = value {
-            add(&mut all, place, value);
+            flatten_into(&mut all, place, value);
         }
     }
     all
 }
 
-fn add(all: &mut BTreeMap<String, String>, place: &str, value: &Value) {
+fn flatten_into(all: &mut BTreeMap<String, String>, place: &str, value: &Value) {
     match value {
         Value::Object(fields) => {
             for (key, value) in fields {
@@ -51,12 +51,12 @@ fn add(all: &mut BTreeMap<String, String>, place: &str, value: &Value) {
                 } else {
                     format!("{place}.{key}")
                 };
-                add(all, &key, value);
+                flatten_into(all, &key, value);
             }
         }
         Value::Array(items) => {
             for (number, item) in items.iter().enumerate() {
-                add(all, &format!("{place}[{number}]"), item);
+                flatten_into(all, &format!("{place}[{number}]"), item);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
@@ -66,8 +66,8 @@ fn add(all: &mut BTreeMap<String, String>, place: &str, value: &Value) {
 }
 
 /// Shortens a value for display. Values are compared in full.
-fn start(text: &str) -> String {
-    match text.char_indices().nth(LONGEST) {
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(MAX_VALUE_CHARS) {
         Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),
     }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_that_differ_behind_what_is_shown_of_them_differ() {
+    fn values_are_compared_beyond_their_shown_part() {
         let reason = |end: &str| {
             let reason = format!("{}{end}", "x".repeat(300));
             json!({"metadata": {"annotations": {"octavo.dev/reason": reason}}})

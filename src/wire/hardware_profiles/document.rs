@@ -305,7 +305,7 @@ impl From<&Reach> for ReachJson {
         Self {
             selected: reach.selected,
             nodes: reach.nodes,
-            closed: reach.closed,
+            closed: reach.unavailable_nodes,
             mixed: reach.mixed,
             mixed_available: reach.mixed_free,
             types: types.collect(),
@@ -316,8 +316,8 @@ impl From<&Reach> for ReachJson {
 impl From<&Finding> for FindingJson {
     fn from(finding: &Finding) -> Self {
         Self {
-            finding: finding.word().to_owned(),
-            gravity: finding.gravity().as_str().to_owned(),
+            finding: finding.name().to_owned(),
+            gravity: finding.severity().as_str().to_owned(),
             message: finding.to_string(),
             remedy: finding.remedy(),
         }
@@ -341,7 +341,7 @@ impl ProfileRow {
         Self {
             namespace: profile.key.namespace.clone(),
             name: profile.key.name.clone(),
-            object_kind: profile.kind.word().to_owned(),
+            object_kind: profile.kind.as_str().to_owned(),
             display_name: profile.shown().to_owned(),
             description: profile.description.clone(),
             enabled: !profile.is_disabled,

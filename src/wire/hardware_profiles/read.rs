@@ -5,19 +5,20 @@ use serde_json::{Map, Value};
 
 use crate::domain::cluster::{Effect, Selector, TaintOperator, Toleration};
 use crate::domain::hardware_profile::{
-    ARCHITECTURE, CREATED_BY, Count, HardwareProfile, Identifier, MEMORY, ProfileKey, ProfileKind,
-    REASON, Said, Scheduling, TYPE,
+    ARCHITECTURE_ANNOTATION, CREATED_BY_ANNOTATION, Count, HardwareProfile, Identifier,
+    MEMORY_ANNOTATION, ProfileAnnotations, ProfileKey, ProfileKind, REASON_ANNOTATION, Scheduling,
+    TYPE_ANNOTATION,
 };
 
 /// Maximum number of items read from a list. The API server accepts longer lists, but no profile needs them.
-const MOST: usize = 100;
+const MAX_ITEMS: usize = 100;
 /// Maximum number of characters stored of a text.
-const LONGEST: usize = 1000;
+const MAX_TEXT_CHARS: usize = 1000;
 /// Maximum number of problems reported per object.
-const MOST_PROBLEMS: usize = 10;
+const MAX_PROBLEMS: usize = 10;
 
 /// Path of a field, in the notation of `kubectl explain`.
-type Place<'a> = &'a str;
+type FieldPath<'a> = &'a str;
 
 /// Problems found in an object.
 #[derive(Debug, Default)]
@@ -31,11 +32,11 @@ pub fn read(kind: ProfileKind, object: &Value) -> HardwareProfile {
     let metadata = metadata.unwrap_or(&nothing);
     let name = |field| {
         let text = metadata.get(field).and_then(Value::as_str);
-        text.map(short).unwrap_or_default()
+        text.map(truncate).unwrap_or_default()
     };
     let annotations = metadata.get("annotations").and_then(Value::as_object);
     let annotations = annotations.unwrap_or(&nothing);
-    let annotation = |key| annotations.get(key).and_then(Value::as_str).map(short);
+    let annotation = |key| annotations.get(key).and_then(Value::as_str).map(truncate);
     let spec = match object.get("spec") {
         None | Some(Value::Null) => &nothing,
         Some(Value::Object(spec)) => spec,
@@ -50,7 +51,7 @@ pub fn read(kind: ProfileKind, object: &Value) -> HardwareProfile {
             name: name("name"),
         },
         kind,
-        said: said(&annotation),
+        said: octavo_annotations(&annotation),
         ..HardwareProfile::default()
     };
     match kind {
@@ -62,16 +63,19 @@ pub fn read(kind: ProfileKind, object: &Value) -> HardwareProfile {
             profile.scheduling = scheduling(spec, &mut problems);
         }
         ProfileKind::Dashboard | ProfileKind::Accelerator => {
-            let text = |field| spec.get(field).and_then(Value::as_str).map(short);
+            let text = |field| spec.get(field).and_then(Value::as_str).map(truncate);
             profile.display_name = text("displayName");
             profile.description = text("description");
             profile.is_disabled = spec.get("enabled").and_then(Value::as_bool) == Some(false);
             profile.identifiers = if kind == ProfileKind::Dashboard {
                 identifiers(spec, &mut problems)
             } else {
-                text("identifier").map(one_of).into_iter().collect()
+                text("identifier")
+                    .map(single_identifier)
+                    .into_iter()
+                    .collect()
             };
-            profile.scheduling = on_nodes(spec, "spec", &mut problems);
+            profile.scheduling = node_scheduling(spec, "spec", &mut problems);
         }
     }
     profile.unreadable = problems.0;
@@ -79,43 +83,43 @@ pub fn read(kind: ProfileKind, object: &Value) -> HardwareProfile {
 }
 
 impl Problems {
-    fn add(&mut self, place: Place<'_>, found: &Value, expected: &str) {
+    fn add(&mut self, place: FieldPath<'_>, found: &Value, expected: &str) {
         let found = match found {
             Value::Null => "nothing".to_owned(),
             Value::Array(_) => "a list".to_owned(),
             Value::Object(_) => "an object".to_owned(),
             Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-                short(&found.to_string()).chars().take(100).collect()
+                truncate(&found.to_string()).chars().take(100).collect()
             }
         };
-        self.say(format!("{place} is {found}, and should be {expected}"));
+        self.push(format!("{place} is {found}, and should be {expected}"));
     }
 
-    fn say(&mut self, problem: String) {
-        if self.0.len() < MOST_PROBLEMS {
+    fn push(&mut self, problem: String) {
+        if self.0.len() < MAX_PROBLEMS {
             self.0.push(problem);
         }
     }
 }
 
-fn short(text: &str) -> String {
-    text.chars().take(LONGEST).collect()
+fn truncate(text: &str) -> String {
+    text.chars().take(MAX_TEXT_CHARS).collect()
 }
 
-fn said(annotation: &impl Fn(&'static str) -> Option<String>) -> Said {
-    let types = annotation(TYPE).unwrap_or_default();
+fn octavo_annotations(annotation: &impl Fn(&'static str) -> Option<String>) -> ProfileAnnotations {
+    let types = annotation(TYPE_ANNOTATION).unwrap_or_default();
     let types = types.split(',').filter_map(|name| name.trim().parse().ok());
-    Said {
-        types: types.take(MOST).collect(),
-        memory_mib: annotation(MEMORY).and_then(|text| text.parse().ok()),
-        architecture: annotation(ARCHITECTURE),
-        by: annotation(CREATED_BY),
-        reason: annotation(REASON),
+    ProfileAnnotations {
+        types: types.take(MAX_ITEMS).collect(),
+        memory_mib: annotation(MEMORY_ANNOTATION).and_then(|text| text.parse().ok()),
+        architecture: annotation(ARCHITECTURE_ANNOTATION),
+        by: annotation(CREATED_BY_ANNOTATION),
+        reason: annotation(REASON_ANNOTATION),
     }
 }
 
 /// Identifier of an `AcceleratorProfile`: one device by default, without a maximum.
-fn one_of(resource: String) -> Identifier {
+fn single_identifier(resource: String) -> Identifier {
     Identifier {
         display_name: resource.clone(),
         resource,
@@ -129,7 +133,7 @@ fn one_of(resource: String) -> Identifier {
 /// Returns the items of a list with their paths.
 fn items<'a>(
     parent: &'a Map<String, Value>,
-    (at, field): (Place<'_>, &str),
+    (at, field): (FieldPath<'_>, &str),
     problems: &mut Problems,
 ) -> Vec<(String, &'a Map<String, Value>)> {
     let place = format!("{at}.{field}");
@@ -141,14 +145,14 @@ fn items<'a>(
             return Vec::new();
         }
     };
-    if list.len() > MOST {
-        problems.say(format!(
-            "{place} has {} items, of which {MOST} are read",
+    if list.len() > MAX_ITEMS {
+        problems.push(format!(
+            "{place} has {} items, of which {MAX_ITEMS} are read",
             list.len()
         ));
     }
     let mut read = Vec::new();
-    for (number, item) in list.iter().enumerate().take(MOST) {
+    for (number, item) in list.iter().enumerate().take(MAX_ITEMS) {
         let place = format!("{place}[{number}]");
         if let Value::Object(item) = item {
             read.push((place, item));
@@ -162,14 +166,14 @@ fn items<'a>(
 fn identifiers(spec: &Map<String, Value>, problems: &mut Problems) -> Vec<Identifier> {
     let all = items(spec, ("spec", "identifiers"), problems);
     let read = all.into_iter().filter_map(|(place, item)| {
-        let resource = needed(item, (&place, "identifier"), problems)?;
+        let resource = required_text(item, (&place, "identifier"), problems)?;
         let min = count(item, (&place, "minCount"), problems);
         let max = count(item, (&place, "maxCount"), problems);
         let default = count(item, (&place, "defaultCount"), problems);
-        let text = |field| item.get(field).and_then(Value::as_str).map(short);
+        let text = |field| item.get(field).and_then(Value::as_str).map(truncate);
         let missing = |field: &str, problems: &mut Problems| {
             if item.get(field).is_none() {
-                problems.say(format!("{place}.{field} is missing"));
+                problems.push(format!("{place}.{field} is missing"));
             }
         };
         missing("minCount", problems);
@@ -187,15 +191,15 @@ fn identifiers(spec: &Map<String, Value>, problems: &mut Problems) -> Vec<Identi
     read.collect()
 }
 
-fn needed(
+fn required_text(
     item: &Map<String, Value>,
-    (at, field): (Place<'_>, &str),
+    (at, field): (FieldPath<'_>, &str),
     problems: &mut Problems,
 ) -> Option<String> {
     match item.get(field) {
-        Some(Value::String(text)) if !text.is_empty() => Some(short(text)),
+        Some(Value::String(text)) if !text.is_empty() => Some(truncate(text)),
         None => {
-            problems.say(format!("{at}.{field} is missing"));
+            problems.push(format!("{at}.{field} is missing"));
             None
         }
         Some(other) => {
@@ -208,13 +212,13 @@ fn needed(
 /// Parses a whole number or a Kubernetes quantity.
 fn count(
     item: &Map<String, Value>,
-    (at, field): (Place<'_>, &str),
+    (at, field): (FieldPath<'_>, &str),
     problems: &mut Problems,
 ) -> Option<Count> {
     let value = item.get(field)?;
     let text = match value {
         Value::Number(number) => Some(number.to_string()),
-        Value::String(text) => Some(short(text)),
+        Value::String(text) => Some(truncate(text)),
         Value::Null => return None,
         Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     };
@@ -251,14 +255,14 @@ fn scheduling(spec: &Map<String, Value>, problems: &mut Problems) -> Scheduling 
     };
     let (node, kueue) = (part("node"), part("kueue"));
     match scheduling.get("type").and_then(Value::as_str) {
-        Some("Node") => on_nodes(node, "spec.scheduling.node", problems),
+        Some("Node") => node_scheduling(node, "spec.scheduling.node", problems),
         Some("Queue") => {
             let at = "spec.scheduling.kueue";
-            let queue = needed(kueue, (at, "localQueueName"), problems);
+            let queue = required_text(kueue, (at, "localQueueName"), problems);
             let class = kueue.get("priorityClass").and_then(Value::as_str);
             queue.map_or(Scheduling::Anywhere, |local_queue| Scheduling::Queue {
                 local_queue,
-                priority_class: class.map(short),
+                priority_class: class.map(truncate),
             })
         }
         Some(_) | None => {
@@ -269,15 +273,19 @@ fn scheduling(spec: &Map<String, Value>, problems: &mut Problems) -> Scheduling 
     }
 }
 
-fn on_nodes(part: &Map<String, Value>, at: Place<'_>, problems: &mut Problems) -> Scheduling {
+fn node_scheduling(
+    part: &Map<String, Value>,
+    at: FieldPath<'_>,
+    problems: &mut Problems,
+) -> Scheduling {
     let place = format!("{at}.nodeSelector");
     let mut selector = Selector::new();
     match part.get("nodeSelector") {
         None | Some(Value::Null) => {}
         Some(Value::Object(labels)) => {
-            for (key, value) in labels.iter().take(MOST) {
+            for (key, value) in labels.iter().take(MAX_ITEMS) {
                 if let Value::String(value) = value {
-                    selector.insert(short(key), short(value));
+                    selector.insert(truncate(key), truncate(value));
                 } else {
                     problems.add(&format!("{place}[{key}]"), value, "a text");
                 }
@@ -287,8 +295,8 @@ fn on_nodes(part: &Map<String, Value>, at: Place<'_>, problems: &mut Problems) -
     }
     // A list of pairs until February 2025. Source: odh-dashboard at ada286912e, definition of its HardwareProfile.
     for (place, pair) in items(part, (at, "nodeSelectors"), problems) {
-        let key = needed(pair, (&place, "key"), problems);
-        let value = needed(pair, (&place, "value"), problems);
+        let key = required_text(pair, (&place, "key"), problems);
+        let value = required_text(pair, (&place, "value"), problems);
         selector.extend(key.zip(value));
     }
     let tolerations = items(part, (at, "tolerations"), problems);
@@ -307,9 +315,9 @@ fn on_nodes(part: &Map<String, Value>, at: Place<'_>, problems: &mut Problems) -
 
 /// Follows the API server: a missing operator means `Equal`, and an unknown effect tolerates nothing.
 fn toleration(item: &Map<String, Value>) -> Toleration {
-    let text = |field| item.get(field).and_then(Value::as_str).map(short);
+    let text = |field| item.get(field).and_then(Value::as_str).map(truncate);
     let effect = text("effect").filter(|effect| !effect.is_empty());
-    let known = effect.as_deref().map(Effect::of);
+    let known = effect.as_deref().map(Effect::parse);
     let operator = match text("operator").as_deref() {
         Some("Exists") => TaintOperator::Exists,
         Some("Equal" | "") | None => TaintOperator::Equal,

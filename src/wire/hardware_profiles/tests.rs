@@ -51,7 +51,7 @@ spec: {displayName: Pairs, enabled: true, nodeSelectors: [{key: a, value: b}, {k
 ";
 
 #[test]
-fn profiles_of_all_kinds_are_read_and_what_is_not_known_is_passed_over() {
+fn all_profile_kinds_are_parsed_and_unknown_fields_ignored() {
     let all = parse(FILE).unwrap();
     let [large, old, dashboard, oldest, pairs] = all.as_slice() else {
         panic!("{all:?}");
@@ -59,23 +59,23 @@ fn profiles_of_all_kinds_are_read_and_what_is_not_known_is_passed_over() {
     assert_eq!((large.shown(), large.is_disabled), ("Large", true));
     assert_eq!(large.said.types.len(), 2);
     assert_eq!(large.said.memory_mib, Some(143_771));
-    let wants = large.wants();
+    let wants = large.requirements();
     assert_eq!(wants.amounts.get("nvidia.com/gpu"), 2);
     assert_eq!(wants.amounts.get("memory"), 64 << 30);
     assert_eq!(wants.selector["octavo.dev/type"], "nvidia-h200-141gb");
     assert_eq!(wants.tolerations.len(), 1);
-    assert_eq!(old.wants().amounts.get("nvidia.com/gpu"), 1);
+    assert_eq!(old.requirements().amounts.get("nvidia.com/gpu"), 1);
     assert_eq!((old.shown(), old.is_disabled), ("Old", false));
     assert_eq!(dashboard.selector().unwrap()["a"], "b");
     assert!(dashboard.is_disabled);
-    assert_eq!(oldest.wants().amounts.get("amd.com/gpu"), 1);
+    assert_eq!(oldest.requirements().amounts.get("amd.com/gpu"), 1);
     let selector = pairs.selector().unwrap();
     assert_eq!((&*selector["a"], &*selector["c"]), ("b", "d"));
     assert!(all.iter().all(|one| one.unreadable.is_empty()));
 }
 
 #[test]
-fn what_is_written_is_read_as_it_was() {
+fn written_profile_round_trips() {
     let mut all = parse(FILE).unwrap();
     let large = all.swap_remove(0);
     let written = yaml(&object(&large));
@@ -96,7 +96,7 @@ fn what_is_written_is_read_as_it_was() {
 }
 
 #[test]
-fn i12_each_wrong_part_is_told_with_its_place_and_the_rest_stands() {
+fn i12_invalid_fields_are_reported_by_path_and_others_are_kept() {
     let long = "x".repeat(5000);
     for (spec, said) in [
         (json!(7), "spec is 7, and should be an object"),
@@ -158,7 +158,7 @@ fn i12_each_wrong_part_is_told_with_its_place_and_the_rest_stands() {
 }
 
 #[test]
-fn i12_what_one_object_can_make_us_keep_is_bounded() {
+fn i12_memory_per_object_is_bounded() {
     let items: Vec<Value> = (0..5000).map(|_| json!("x".repeat(3000))).collect();
     let object = json!({"spec": {"identifiers": items, "scheduling": {"type": "Node", "node": {"tolerations": items}}}});
     let profile = read(ProfileKind::Hardware, &object);
@@ -168,7 +168,7 @@ fn i12_what_one_object_can_make_us_keep_is_bounded() {
 }
 
 #[test]
-fn i12_a_file_that_cannot_be_meant_is_refused_with_the_document() {
+fn i12_invalid_file_is_rejected_with_document_number() {
     let head = "apiVersion: infrastructure.opendatahub.io/v1\nkind: HardwareProfile\n";
     for (text, said) in [
         ("a: [", "not YAML"),

@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use crate::domain::cluster::{TaintOperator, Toleration};
 use crate::domain::hardware_profile::{
-    ARCHITECTURE, CREATED_BY, Count, HardwareProfile, Identifier, MEMORY, ProfileKind, REASON,
-    Scheduling, TYPE,
+    ARCHITECTURE_ANNOTATION, CREATED_BY_ANNOTATION, Count, HardwareProfile, Identifier,
+    MEMORY_ANNOTATION, ProfileKind, REASON_ANNOTATION, Scheduling, TYPE_ANNOTATION,
 };
 use crate::domain::id::TypeName;
 
@@ -65,11 +65,14 @@ fn annotations(profile: &HardwareProfile) -> Value {
             "opendatahub.io/dashboard-feature-visibility",
             Some("[]".to_owned()),
         ),
-        (TYPE, types),
-        (MEMORY, said.memory_mib.map(|memory| memory.to_string())),
-        (ARCHITECTURE, said.architecture.clone()),
-        (CREATED_BY, said.by.clone()),
-        (REASON, said.reason.clone()),
+        (TYPE_ANNOTATION, types),
+        (
+            MEMORY_ANNOTATION,
+            said.memory_mib.map(|memory| memory.to_string()),
+        ),
+        (ARCHITECTURE_ANNOTATION, said.architecture.clone()),
+        (CREATED_BY_ANNOTATION, said.by.clone()),
+        (REASON_ANNOTATION, said.reason.clone()),
     ];
     let said = all
         .into_iter()

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::error::{FieldError, FieldProblem};
-use crate::domain::inventory::{Amd, AmdPartition, Mode};
+use crate::domain::inventory::{Amd, AmdPartition, PartitioningMode};
 use crate::domain::quantity::Mebibytes;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -77,8 +77,8 @@ impl From<&Amd> for AmdJson {
     }
 }
 
-impl From<&Mode> for ModeJson {
-    fn from(mode: &Mode) -> Self {
+impl From<&PartitioningMode> for ModeJson {
+    fn from(mode: &PartitioningMode) -> Self {
         Self {
             current: mode.current.clone(),
             available: mode.available.clone(),
@@ -117,12 +117,12 @@ fn hive(text: String) -> Result<u64, FieldError> {
     let number = u64::from_str_radix(&text, 16).ok();
     number.filter(|_| is_plain).ok_or_else(|| {
         let expected = "sixteen hexadecimal digits";
-        FieldError::new("hive", FieldProblem::Text { text, expected })
+        FieldError::new("hive", FieldProblem::UnexpectedText { text, expected })
     })
 }
 
-fn mode(json: ModeJson) -> Mode {
-    Mode {
+fn mode(json: ModeJson) -> PartitioningMode {
+    PartitioningMode {
         current: json.current,
         available: json.available,
     }

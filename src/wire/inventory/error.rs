@@ -29,7 +29,7 @@ pub enum FieldProblem {
     Profile(#[from] ProfileNameError),
     /// An unexpected text.
     #[error("{text:?} is not {expected}")]
-    Text {
+    UnexpectedText {
         /// The text.
         text: String,
         /// What is expected.
@@ -37,7 +37,7 @@ pub enum FieldProblem {
     },
     /// A number out of range.
     #[error("{number} is not {expected}")]
-    Number {
+    OutOfRange {
         /// The number.
         number: u64,
         /// What is expected.
@@ -45,7 +45,7 @@ pub enum FieldProblem {
     },
     /// Two devices have the same PCI address.
     #[error("another device has the same address")]
-    Duplicate,
+    DuplicateAddress,
     /// Two Neuron devices have the same number.
     #[error("another device has the same number")]
     DuplicateNumber,
@@ -60,7 +60,7 @@ pub enum FieldProblem {
     RemoteMissing,
     /// A link to a hidden switch or an unknown device has a remote address.
     #[error("given, and the remote of the link has no address")]
-    RemoteNeedless,
+    UnexpectedRemote,
 }
 
 impl FieldError {

@@ -15,7 +15,7 @@ use crate::domain::inventory::{
 use crate::domain::quantity::Mebibytes;
 
 /// Maximum number of physical cores per logical core: all cores of a device.
-const LARGEST: u32 = 8;
+const MAX_PHYSICAL_CORES: u32 = 8;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -217,8 +217,8 @@ pub(super) fn neuron(json: NeuronJson) -> Result<Neuron, FieldError> {
 
 fn logical(json: LogicalCoreJson) -> Result<LogicalCores, FieldError> {
     let size = json.physical_cores;
-    if !(1..=LARGEST).contains(&size) {
-        let problem = FieldProblem::Number {
+    if !(1..=MAX_PHYSICAL_CORES).contains(&size) {
+        let problem = FieldProblem::OutOfRange {
             number: size.into(),
             expected: "from 1 to 8",
         };
@@ -235,7 +235,7 @@ fn logical(json: LogicalCoreJson) -> Result<LogicalCores, FieldError> {
 
 fn device(json: NeuronDeviceJson) -> Result<NeuronDevice, FieldError> {
     if let Some(percent) = json.power_percent.filter(|percent| *percent > 100) {
-        let problem = FieldProblem::Number {
+        let problem = FieldProblem::OutOfRange {
             number: percent.into(),
             expected: "from 0 to 100",
         };

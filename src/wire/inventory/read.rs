@@ -18,7 +18,7 @@ use crate::domain::catalog::{
 use crate::domain::inventory::{
     Architecture, Completeness, ComputeInstance, Condition, Device, Driver, Fabric, GpuInstance,
     Health, Identity, Inventory, LinkRemote, Machine, Mig, MigMode, MigState, NvLink, NvmlState,
-    PciIds, Problem, Process, ProcessKind, RecoveryAction, RemappedRows, Vendor, VgpuHost,
+    PciIds, Process, ProcessKind, ReadProblem, RecoveryAction, RemappedRows, Vendor, VgpuHost,
 };
 use crate::domain::quantity::{ComputeCapability, CudaVersion, DriverVersion, Mebibytes};
 
@@ -27,12 +27,12 @@ impl TryFrom<Document> for Inventory {
 
     /// Accepts devices in any order. Two devices with the same address are an error.
     fn try_from(document: Document) -> Result<Self, FieldError> {
-        let mut devices = each("devices", document.devices, device)?;
+        let mut devices = convert_each("devices", document.devices, device)?;
         let mut seen = BTreeSet::new();
         for (number, device) in devices.iter().enumerate() {
             if !seen.insert(device.pci) {
                 let place = format!("devices[{number}].pci");
-                return Err(FieldError::new(&place, FieldProblem::Duplicate));
+                return Err(FieldError::new(&place, FieldProblem::DuplicateAddress));
             }
         }
         devices.sort_by_key(|device| device.pci);
@@ -47,7 +47,7 @@ impl TryFrom<Document> for Inventory {
 }
 
 /// Converts the items of a list. An error contains the index of the item.
-fn each<J, T>(
+fn convert_each<J, T>(
     field: &str,
     items: Vec<J>,
     convert: fn(J) -> Result<T, FieldError>,
@@ -60,24 +60,24 @@ fn each<J, T>(
         .collect()
 }
 
-fn parsed<T>(field: &str, text: &str) -> Result<T, FieldError>
+fn parse_field<T>(field: &str, text: &str) -> Result<T, FieldError>
 where
     T: FromStr<Err: Into<FieldProblem>>,
 {
     text.parse().map_err(|error| FieldError::new(field, error))
 }
 
-fn parsed_if_there<T>(field: &str, text: Option<String>) -> Result<Option<T>, FieldError>
+fn parse_optional_field<T>(field: &str, text: Option<String>) -> Result<Option<T>, FieldError>
 where
     T: FromStr<Err: Into<FieldProblem>>,
 {
-    text.map(|text| parsed(field, &text)).transpose()
+    text.map(|text| parse_field(field, &text)).transpose()
 }
 
 /// Creates the error for a text without a domain parser of its own.
-fn wrong(field: &str, text: &str, expected: &'static str) -> FieldError {
+fn unexpected_text(field: &str, text: &str, expected: &'static str) -> FieldError {
     let text = text.to_owned();
-    FieldError::new(field, FieldProblem::Text { text, expected })
+    FieldError::new(field, FieldProblem::UnexpectedText { text, expected })
 }
 
 fn machine(json: MachineJson) -> Machine {
@@ -115,7 +115,7 @@ fn nvml(json: NvmlJson) -> Result<NvmlState, FieldError> {
 
 fn driver(version: &str, cuda: Option<&str>) -> Result<Driver, FieldError> {
     Ok(Driver {
-        version: parsed::<DriverVersion>("driverVersion", version)?,
+        version: parse_field::<DriverVersion>("driverVersion", version)?,
         cuda: cuda
             .map(|text| two_numbers("cudaVersion", text, "a CUDA version like 12.8"))
             .transpose()?
@@ -130,7 +130,7 @@ fn two_numbers(field: &str, text: &str, expected: &'static str) -> Result<(u32, 
     };
     text.split_once('.')
         .and_then(|(major, minor)| Some((number(major)?, number(minor)?)))
-        .ok_or_else(|| wrong(field, text, expected))
+        .ok_or_else(|| unexpected_text(field, text, expected))
 }
 
 fn device(json: DeviceJson) -> Result<Device, FieldError> {
@@ -138,8 +138,8 @@ fn device(json: DeviceJson) -> Result<Device, FieldError> {
     let amd = json.amd.map(amd).transpose();
     Ok(Device {
         amd: amd.map_err(|error| error.within("amd"))?,
-        pci: parsed("pci", &json.pci)?,
-        uuid: parsed_if_there("uuid", json.uuid)?,
+        pci: parse_field("pci", &json.pci)?,
+        uuid: parse_optional_field("uuid", json.uuid)?,
         vendor: vendor(&json.vendor)?,
         identity,
         pci_ids: pci_ids(&json.pci_ids).map_err(|error| error.within("pciIds"))?,
@@ -163,7 +163,7 @@ fn device(json: DeviceJson) -> Result<Device, FieldError> {
         numa_node: json.numa_node,
         mig: mig(json.mig).map_err(|error| error.within("mig"))?,
         processes: json.processes.into_iter().map(process).collect(),
-        links: each("links", json.links, link)?,
+        links: convert_each("links", json.links, link)?,
         fabric: json.fabric.map(|fabric| Fabric {
             cluster_uuid: fabric.cluster_uuid,
             clique_id: fabric.clique_id,
@@ -174,10 +174,10 @@ fn device(json: DeviceJson) -> Result<Device, FieldError> {
     })
 }
 
-impl From<ProblemJson> for Problem {
+impl From<ProblemJson> for ReadProblem {
     fn from(json: ProblemJson) -> Self {
         Self {
-            what: json.what,
+            source: json.what,
             error: json.error,
         }
     }
@@ -190,11 +190,11 @@ fn identity(
 ) -> Result<Identity, FieldError> {
     match (type_name, sku) {
         (Some(type_name), sku) => {
-            let type_name = parsed("type", &type_name)?;
-            let sku = parsed_if_there("sku", sku)?;
+            let type_name = parse_field("type", &type_name)?;
+            let sku = parse_optional_field("sku", sku)?;
             Ok(match source {
                 None => Identity::Known { type_name, sku },
-                Some(TypeSourceJson::Manual) => Identity::ByHand { type_name, sku },
+                Some(TypeSourceJson::Manual) => Identity::Manual { type_name, sku },
             })
         }
         (None, None) => match source {
@@ -210,7 +210,8 @@ fn identity(
 
 fn vendor(text: &str) -> Result<Vendor, FieldError> {
     let expected = "nvidia, amd, aws, intel, habana or pci-<vendor id>";
-    text.parse().map_err(|_| wrong("vendor", text, expected))
+    text.parse()
+        .map_err(|_| unexpected_text("vendor", text, expected))
 }
 
 fn hex(text: &str, digits: usize) -> Option<u32> {
@@ -221,10 +222,11 @@ fn hex(text: &str, digits: usize) -> Option<u32> {
 fn pci_ids(json: &PciIdsJson) -> Result<PciIds, FieldError> {
     let id = |field, text: &str| {
         let number = hex(text, 4).and_then(|id| u16::try_from(id).ok());
-        number.ok_or_else(|| wrong(field, text, "four hexadecimal digits"))
+        number.ok_or_else(|| unexpected_text(field, text, "four hexadecimal digits"))
     };
-    let class =
-        |text: &str| hex(text, 6).ok_or_else(|| wrong("class", text, "six hexadecimal digits"));
+    let class = |text: &str| {
+        hex(text, 6).ok_or_else(|| unexpected_text("class", text, "six hexadecimal digits"))
+    };
     Ok(PciIds {
         vendor: id("vendor", &json.vendor)?,
         device: id("device", &json.device)?,
@@ -261,8 +263,8 @@ fn mig(json: MigJson) -> Result<Mig, FieldError> {
             MigModeJson::Disabled => MigMode::Disabled,
             MigModeJson::Enabled => MigMode::Enabled,
         },
-        catalog: ProfileCatalog::new(each("profiles", profiles, profile)?),
-        gpu_instances: each("gpuInstances", gpu_instances, gpu_instance)?,
+        catalog: ProfileCatalog::new(convert_each("profiles", profiles, profile)?),
+        gpu_instances: convert_each("gpuInstances", gpu_instances, gpu_instance)?,
         geometry: match geometry {
             None => Completeness::Complete,
             Some(GeometryJson::Partial) => Completeness::Partial,
@@ -281,7 +283,7 @@ fn profile(json: ProfileJson) -> Result<GpuInstanceProfile, FieldError> {
     Ok(GpuInstanceProfile {
         id: json.id,
         index: json.index,
-        name: parsed("name", &json.name)?,
+        name: parse_field("name", &json.name)?,
         max_count: json.max_count,
         memory: Mebibytes::new(json.memory_mib),
         resources: resources(json.resources),
@@ -315,7 +317,11 @@ fn gpu_instance(json: GpuInstanceJson) -> Result<GpuInstance, FieldError> {
         id: json.id,
         profile_id: json.profile_id,
         placement: placement(json.placement),
-        compute_instances: each("computeInstances", json.compute_instances, compute_instance)?,
+        compute_instances: convert_each(
+            "computeInstances",
+            json.compute_instances,
+            compute_instance,
+        )?,
     })
 }
 
@@ -324,7 +330,7 @@ fn compute_instance(json: ComputeInstanceJson) -> Result<ComputeInstance, FieldE
         id: json.id,
         profile_id: json.profile_id,
         placement: json.placement.map(placement),
-        uuid: parsed_if_there("uuid", json.uuid)?,
+        uuid: parse_optional_field("uuid", json.uuid)?,
         memory: json.memory_mib.map(Mebibytes::new),
         resources: json.resources.map(resources),
     })
@@ -344,7 +350,7 @@ fn process(json: ProcessJson) -> Process {
 }
 
 fn link(json: LinkJson) -> Result<NvLink, FieldError> {
-    let pci = parsed_if_there("remotePci", json.remote_pci)?;
+    let pci = parse_optional_field("remotePci", json.remote_pci)?;
     let remote = match (json.remote, pci) {
         (RemoteJson::Device, Some(pci)) => LinkRemote::Device(pci),
         (RemoteJson::Switch, Some(pci)) => LinkRemote::Switch(pci),
@@ -354,7 +360,7 @@ fn link(json: LinkJson) -> Result<NvLink, FieldError> {
             return Err(FieldError::new("remotePci", FieldProblem::RemoteMissing));
         }
         (RemoteJson::HiddenSwitch | RemoteJson::Unknown, Some(_)) => {
-            return Err(FieldError::new("remotePci", FieldProblem::RemoteNeedless));
+            return Err(FieldError::new("remotePci", FieldProblem::UnexpectedRemote));
         }
     };
     let link = json.link;
@@ -389,6 +395,6 @@ fn recovery_action(text: &str) -> Result<RecoveryAction, FieldError> {
         number => number
             .parse()
             .map(RecoveryAction::Other)
-            .map_err(|_| wrong("recoveryAction", number, EXPECTED))?,
+            .map_err(|_| unexpected_text("recoveryAction", number, EXPECTED))?,
     })
 }

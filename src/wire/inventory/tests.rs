@@ -1,6 +1,6 @@
 //! Round trips, and rejection of invalid values with their path.
 
-pub(crate) mod any;
+pub(crate) mod strategies;
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn an_inventory_survives_both_forms(inventory in any::inventory()) {
+    fn an_inventory_survives_both_forms(inventory in strategies::inventory()) {
         let document = Document::from(&inventory);
         let json = serde_json::to_string_pretty(&document).unwrap();
         prop_assert_eq!(&parse(&json).unwrap(), &inventory, "{}", json);
@@ -38,7 +38,7 @@ fn refusal(text: &str) -> String {
 }
 
 /// A document with one device, after replacing `from` with `to`.
-fn edited(from: &str, to: &str) -> String {
+fn document_with(from: &str, to: &str) -> String {
     let text = r#"{"apiVersion": "octavo.dev/v1", "kind": "Inventory", "nvml": {"state": "loading"},
 "devices": [{"pci": "0000:07:00.0", "vendor": "nvidia", "condition": {"state": "working"},
 "pciIds": {"vendor": "10de", "device": "20b2", "subsystemVendor": "10de", "subsystemDevice": "1463"},
@@ -48,8 +48,8 @@ fn edited(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn a_value_that_cannot_be_is_named_by_its_path() {
-    let said = |from, to| refusal(&edited(from, to));
+fn invalid_value_is_reported_by_path() {
+    let said = |from, to| refusal(&document_with(from, to));
     let head = "the inventory holds a value that cannot be\n";
     for (from, to, tail) in [
         (
@@ -84,7 +84,7 @@ fn a_value_that_cannot_be_is_named_by_its_path() {
 
 #[test]
 fn two_devices_cannot_share_an_address() {
-    let one = edited("kind", "kind");
+    let one = document_with("kind", "kind");
     let (head, device) = one.split_once("[{").unwrap();
     let device = device.strip_suffix("]}").unwrap();
     let both = format!("{head}[{{{device}, {{{device}]}}");
@@ -96,7 +96,7 @@ fn two_devices_cannot_share_an_address() {
 
 #[test]
 fn an_unknown_key_is_refused_with_line_and_column() {
-    let json = refusal(&edited("\"remotePci\"", "\"remotepci\""));
+    let json = refusal(&document_with("\"remotePci\"", "\"remotepci\""));
     assert!(
         json.contains("unknown field `remotepci`") && json.contains("line 4"),
         "{json}"
@@ -105,7 +105,7 @@ fn an_unknown_key_is_refused_with_line_and_column() {
         "apiVersion: octavo.dev/v1\nkind: Inventory\nnvml: {state: loading}\ndevcies: []\n",
     );
     assert!(yaml.contains("devcies") && yaml.contains('4'), "{yaml}");
-    let state = refusal(&edited(
+    let state = refusal(&document_with(
         "\"state\": \"loading\"",
         "\"state\": \"loading\", \"x\": 1",
     ));
@@ -114,12 +114,12 @@ fn an_unknown_key_is_refused_with_line_and_column() {
 
 #[test]
 fn another_version_or_kind_is_refused_by_name() {
-    assert!(refusal(&edited("dev/v1", "dev/v2")).contains("octavo.dev/v2"));
-    assert!(refusal(&edited("\"Inventory\"", "\"Layouts\"")).contains("Layouts"));
+    assert!(refusal(&document_with("dev/v1", "dev/v2")).contains("octavo.dev/v2"));
+    assert!(refusal(&document_with("\"Inventory\"", "\"Layouts\"")).contains("Layouts"));
 }
 
 /// A document with Neuron and AMD devices, after replacing `from` with `to`.
-fn chips(from: &str, to: &str) -> String {
+fn amd_neuron_document_with(from: &str, to: &str) -> String {
     let text = r#"{"apiVersion": "octavo.dev/v1", "kind": "Inventory", "nvml": {"state": "loading"},
 "neuron": {"driverVersion": "2.26.5.0", "driverLayout": "known", "logicalCore": {"physicalCores": 2, "source": "file"}, "devices": [
 {"number": 10, "deviceName": "Trainium2", "physicalCores": 8, "connected": [2], "memoryUsedMiB": 5},
@@ -133,8 +133,8 @@ fn chips(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn what_other_drivers_say_is_read_and_unknown_stays_apart_from_nothing() {
-    let inventory = parse(&chips("", "")).unwrap();
+fn amd_and_neuron_values_distinguish_unknown_from_empty() {
+    let inventory = parse(&amd_neuron_document_with("", "")).unwrap();
     let neuron = inventory.neuron.as_ref().unwrap();
     let numbers: Vec<u32> = neuron.devices.iter().map(|device| device.number).collect();
     assert_eq!(numbers, [2, 10]);
@@ -160,7 +160,7 @@ fn what_other_drivers_say_is_read_and_unknown_stays_apart_from_nothing() {
 }
 
 #[test]
-fn what_other_drivers_cannot_say_is_named_by_its_path() {
+fn invalid_amd_and_neuron_values_are_reported_by_path() {
     let head = "the inventory holds a value that cannot be\n";
     for (from, to, tail) in [
         (
@@ -189,7 +189,10 @@ fn what_other_drivers_cannot_say_is_named_by_its_path() {
             "at devices[0].amd.hive\n\"7\" is not sixteen hexadecimal digits",
         ),
     ] {
-        assert_eq!(refusal(&chips(from, to)), format!("{head}{tail}"));
+        assert_eq!(
+            refusal(&amd_neuron_document_with(from, to)),
+            format!("{head}{tail}")
+        );
     }
     for (from, to, said) in [
         ("\"connected\"", "\"conected\"", "unknown field `conected`"),
@@ -199,7 +202,7 @@ fn what_other_drivers_cannot_say_is_named_by_its_path() {
         ("\"renderMinor\"", "\"minor\"", "unknown field `minor`"),
         ("\"number\": 10", "\"number\": -1", "invalid value"),
     ] {
-        let refused = refusal(&chips(from, to));
+        let refused = refusal(&amd_neuron_document_with(from, to));
         assert!(refused.contains(said), "{to}: {refused}");
     }
 }

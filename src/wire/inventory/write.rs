@@ -14,8 +14,8 @@ use crate::domain::catalog::{
 };
 use crate::domain::inventory::{
     Architecture, Completeness, ComputeInstance, Condition, Device, Fabric, GpuInstance, Health,
-    Inventory, LinkRemote, Machine, Mig, MigMode, MigState, NvLink, NvmlState, PciIds, Problem,
-    Process, ProcessKind, RecoveryAction, RemappedRows,
+    Inventory, LinkRemote, Machine, Mig, MigMode, MigState, NvLink, NvmlState, PciIds, Process,
+    ProcessKind, ReadProblem, RecoveryAction, RemappedRows,
 };
 use crate::domain::quantity::Mebibytes;
 
@@ -87,7 +87,7 @@ impl From<&Device> for DeviceJson {
             vendor: device.vendor.to_string(),
             type_name: identity.type_name().map(ToString::to_string),
             sku: identity.sku().map(ToString::to_string),
-            type_source: identity.is_by_hand().then_some(TypeSourceJson::Manual),
+            type_source: identity.is_manual().then_some(TypeSourceJson::Manual),
             product_name: device.product_name.clone(),
             architecture: device
                 .architecture
@@ -319,10 +319,10 @@ impl From<RemappedRows> for RemappedRowsJson {
     }
 }
 
-impl From<&Problem> for ProblemJson {
-    fn from(problem: &Problem) -> Self {
+impl From<&ReadProblem> for ProblemJson {
+    fn from(problem: &ReadProblem) -> Self {
         Self {
-            what: problem.what.clone(),
+            what: problem.source.clone(),
             error: problem.error.clone(),
         }
     }

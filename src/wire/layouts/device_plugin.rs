@@ -8,81 +8,82 @@ mod flags;
 
 use super::DEVICE_PLUGIN_KEYS;
 use super::error::{LayoutProblem, WarningProblem};
-use super::findings::{Findings, Shape, value_of};
+use super::findings::{Findings, MappingShape, value_of};
 use super::scalar;
-use super::sharing::{self, RESOURCES};
+use super::time_slicing::{self, RESOURCES};
 use super::tree::{Entry, Node, Value};
 use crate::domain::layout::{
-    Dialect, Layout, Layouts, Place, Rename, Rule, Selector, Share, ShareOf, TimeSlicing, Which,
+    Dialect, Layout, Layouts, ResourceRename, Rule, Selector, Share, ShareTarget, SourcePosition,
+    TimeSlicing, UnitSelector,
 };
 
 /// Name of the layout.
-pub(super) const NAME: &str = "device-plugin";
+pub(super) const LAYOUT_NAME: &str = "device-plugin";
 
-const FILE: Shape = Shape {
+const FILE: MappingShape = MappingShape {
     what: "a configuration of NVIDIA's device plugin",
     keys: DEVICE_PLUGIN_KEYS,
 };
 
-const ALL_RESOURCES: Shape = Shape {
+const ALL_RESOURCES: MappingShape = MappingShape {
     what: "resources",
     keys: &["gpus", "mig"],
 };
 
-const PATTERN: Shape = Shape {
+const PATTERN: MappingShape = MappingShape {
     what: "a resource",
     keys: &["pattern", "name"],
 };
 
-const SHARING: Shape = Shape {
+const SHARING: MappingShape = MappingShape {
     what: "sharing",
     keys: &["timeSlicing", "mps"],
 };
 
-const TIME_SLICING: Shape = Shape {
+const TIME_SLICING: MappingShape = MappingShape {
     what: "timeSlicing",
     keys: &["renameByDefault", "failRequestsGreaterThanOne", "resources"],
 };
 
-const RESOURCE: Shape = Shape {
+const RESOURCE: MappingShape = MappingShape {
     what: "a shared resource",
     keys: &["name", "rename", "devices", "replicas"],
 };
 
-const IMEX: Shape = Shape {
+const IMEX: MappingShape = MappingShape {
     what: "imex",
     keys: &["channelIDs", "required"],
 };
 
 /// Maximum length of a resource name, including its domain. Source: as above, `MaxResourceNameLength`.
-const LONGEST: usize = 63;
+const MAX_RESOURCE_NAME_CHARS: usize = 63;
 
 /// Reports whether a key belongs in one of the sections of the file.
-pub(super) fn has_section_for(key: &str) -> bool {
-    SHARING.keys.contains(&key) || flags::has(key)
+pub(super) fn is_section_key(key: &str) -> bool {
+    SHARING.keys.contains(&key) || flags::is_flag(key)
 }
 
 pub(super) fn read(root: &Node, entries: &[Entry], findings: &mut Findings) -> Option<Layouts> {
-    findings.known(entries, FILE);
+    findings.check_keys(entries, FILE);
     match value_of(entries, "version") {
         Some(node) if scalar::text(node) != Some("") => {
             super::expect_text(node, "version", "v1", findings);
         }
         Some(_) | None => {}
     }
-    if let Some(node) = there(entries, "flags") {
+    if let Some(node) = non_null_value(entries, "flags") {
         flags::read(node, findings);
     }
-    if let Some(node) = there(entries, "resources") {
+    if let Some(node) = non_null_value(entries, "resources") {
         resources(node, findings);
     }
-    if let Some(node) = there(entries, "imex") {
+    if let Some(node) = non_null_value(entries, "imex") {
         imex(node, findings);
     }
-    let shared = there(entries, "sharing").map(|node| sharing(node, findings));
+    let shared = non_null_value(entries, "sharing").map(|node| sharing(node, findings));
     let time_slicing = match shared {
         Some(read) => read?,
-        None => none(root.place),
+        None => no_sharing(root.place),
     };
     let rule = Rule {
         place: time_slicing.place,
@@ -93,7 +94,7 @@ pub(super) fn read(root: &Node, entries: &[Entry], findings: &mut Findings) -> O
     Some(Layouts {
         dialect: Dialect::DevicePlugin,
         layouts: vec![Layout {
-            name: NAME.to_owned(),
+            name: LAYOUT_NAME.to_owned(),
             place: root.place,
             rules: vec![rule],
         }],
@@ -101,14 +102,14 @@ pub(super) fn read(root: &Node, entries: &[Entry], findings: &mut Findings) -> O
 }
 
 /// Returns the value of a key. A null value counts as absent.
-fn there<'n>(entries: &'n [Entry], key: &str) -> Option<&'n Node> {
+fn non_null_value<'n>(entries: &'n [Entry], key: &str) -> Option<&'n Node> {
     value_of(entries, key).filter(|node| !node.is_null())
 }
 
 /// Parses a boolean by the rules of YAML 1.1, like NVIDIA's parser.
-fn switch(entries: &[Entry], key: &'static str, findings: &mut Findings) -> bool {
-    there(entries, key).is_some_and(|node| {
-        scalar::old_boolean(node).unwrap_or_else(|| {
+fn read_bool(entries: &[Entry], key: &'static str, findings: &mut Findings) -> bool {
+    non_null_value(entries, key).is_some_and(|node| {
+        scalar::yaml_1_1_boolean(node).unwrap_or_else(|| {
             findings.wrong_kind(node, key, "true or false");
             false
         })
@@ -116,7 +117,7 @@ fn switch(entries: &[Entry], key: &'static str, findings: &mut Findings) -> bool
 }
 
 /// Time-slicing without any shared resource.
-fn none(place: Place) -> TimeSlicing {
+fn no_sharing(place: SourcePosition) -> TimeSlicing {
     TimeSlicing {
         place,
         shares: Vec::new(),
@@ -132,39 +133,39 @@ fn sharing(node: &Node, findings: &mut Findings) -> Option<TimeSlicing> {
     let slicing = value_of(entries, "timeSlicing");
     if let Some(mps) = mps {
         let problem = match slicing {
-            Some(_) => LayoutProblem::MpsBesideTimeSlicing,
-            None => LayoutProblem::Mps,
+            Some(_) => LayoutProblem::MpsWithTimeSlicing,
+            None => LayoutProblem::MpsUnsupported,
         };
         findings.error(mps.place, problem);
     }
     match slicing {
         Some(node) => time_slicing(node, findings),
-        None => Some(none(node.place)),
+        None => Some(no_sharing(node.place)),
     }
 }
 
 fn time_slicing(node: &Node, findings: &mut Findings) -> Option<TimeSlicing> {
     let entries = findings.mapping(node, TIME_SLICING)?;
-    let rename = switch(entries, "renameByDefault", findings);
-    let fail = switch(entries, "failRequestsGreaterThanOne", findings);
-    let resources = findings.needed(
+    let rename = read_bool(entries, "renameByDefault", findings);
+    let fail = read_bool(entries, "failRequestsGreaterThanOne", findings);
+    let resources = findings.required(
         (node.place, entries),
         TIME_SLICING.what,
         ("resources", RESOURCES),
     )?;
-    let read = |here: (Place, &[Entry]), findings: &mut Findings| {
-        findings.known(here.1, RESOURCE);
+    let read = |here: (SourcePosition, &[Entry]), findings: &mut Findings| {
+        findings.check_keys(here.1, RESOURCE);
         let share = share(here, findings)?;
         Some(Share {
             rename: match share.rename {
-                Rename::No if rename => Rename::Shared,
-                own @ (Rename::No | Rename::Shared | Rename::To(_)) => own,
+                ResourceRename::No if rename => ResourceRename::Shared,
+                own @ (ResourceRename::No | ResourceRename::Shared | ResourceRename::To(_)) => own,
             },
             fail_requests_greater_than_one: fail,
             ..share
         })
     };
-    let shares = sharing::list(resources, RESOURCE.what, read, findings);
+    let shares = time_slicing::list(resources, RESOURCE.what, read, findings);
     Some(TimeSlicing {
         place: node.place,
         shares: shares.into_iter().collect::<Option<_>>()?,
@@ -172,27 +173,27 @@ fn time_slicing(node: &Node, findings: &mut Findings) -> Option<TimeSlicing> {
     })
 }
 
-fn share((place, entries): (Place, &[Entry]), findings: &mut Findings) -> Option<Share> {
-    let of = sharing::resource((place, entries), LONGEST, findings);
+fn share((place, entries): (SourcePosition, &[Entry]), findings: &mut Findings) -> Option<Share> {
+    let of = time_slicing::resource((place, entries), MAX_RESOURCE_NAME_CHARS, findings);
     let example = "how many share each of it, as \"replicas: 4\"";
     let replicas = findings
-        .needed((place, entries), RESOURCE.what, ("replicas", example))
-        .and_then(|node| sharing::replicas(node, findings));
+        .required((place, entries), RESOURCE.what, ("replicas", example))
+        .and_then(|node| time_slicing::replicas(node, findings));
     // NVIDIA's parser treats an empty name as absent.
     let rename = entries
         .iter()
         .find(|entry| &*entry.key == "rename" && !entry.value.is_null());
     let rename = match rename {
-        None => Some(Rename::No),
-        Some(entry) => renamed(entry, findings),
+        None => Some(ResourceRename::No),
+        Some(entry) => read_rename(entry, findings),
     };
     let of = of?;
-    if let ShareOf::Resource { which, .. } = &of
-        && *which != Which::All
+    if let ShareTarget::Resource { which, .. } = &of
+        && *which != UnitSelector::All
         && let Some(entry) = entries.iter().find(|entry| &*entry.key == "devices")
     {
         let key = "devices";
-        findings.warning(entry.place, WarningProblem::OnlyHere { key });
+        findings.warning(entry.place, WarningProblem::IgnoredByDevicePlugin { key });
     }
     Some(Share {
         place,
@@ -204,15 +205,15 @@ fn share((place, entries): (Place, &[Entry]), findings: &mut Findings) -> Option
     })
 }
 
-fn renamed(entry: &Entry, findings: &mut Findings) -> Option<Rename> {
+fn read_rename(entry: &Entry, findings: &mut Findings) -> Option<ResourceRename> {
     let Some(text) = scalar::text(&entry.value) else {
         findings.wrong_kind(&entry.value, "rename", "a text as nvidia.com/gpu-small");
         return None;
     };
-    let name = sharing::name((entry.value.place, text), LONGEST, findings)?;
+    let name = time_slicing::name((entry.value.place, text), MAX_RESOURCE_NAME_CHARS, findings)?;
     let key = "rename";
-    findings.warning(entry.place, WarningProblem::OnlyHere { key });
-    Some(Rename::To(name))
+    findings.warning(entry.place, WarningProblem::IgnoredByDevicePlugin { key });
+    Some(ResourceRename::To(name))
 }
 
 /// Validates resource name patterns. NVIDIA's plugin parses them and then ignores them.
@@ -231,10 +232,10 @@ fn resources(node: &Node, findings: &mut Findings) {
             };
             let here = (item.place, entries);
             let example = "\"{pattern: '*', name: gpu}\"";
-            findings.needed(here, PATTERN.what, ("pattern", example));
-            let name = findings.needed(here, PATTERN.what, ("name", example));
+            findings.required(here, PATTERN.what, ("pattern", example));
+            let name = findings.required(here, PATTERN.what, ("name", example));
             if let Some((node, text)) = name.and_then(|node| Some((node, scalar::text(node)?))) {
-                sharing::name((node.place, text), LONGEST, findings);
+                time_slicing::name((node.place, text), MAX_RESOURCE_NAME_CHARS, findings);
             }
         }
     }
@@ -245,8 +246,8 @@ fn imex(node: &Node, findings: &mut Findings) {
     let Some(entries) = findings.mapping(node, IMEX) else {
         return;
     };
-    switch(entries, "required", findings);
-    if let Some(node) = there(entries, "channelIDs") {
+    read_bool(entries, "required", findings);
+    if let Some(node) = non_null_value(entries, "channelIDs") {
         let is_known = match &node.value {
             Value::List(items) => match items.as_slice() {
                 [] => true,

@@ -5,13 +5,13 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::error::LayoutProblem;
-use super::findings::{Findings, Shape, value_of};
-use super::scalar::{self, NoRange};
+use super::findings::{Findings, MappingShape, value_of};
+use super::scalar::{self, RangeError};
 use super::tree::{Node, Value};
 use crate::domain::id::IdError;
-use crate::domain::layout::{Criteria, IndexRange, Place, Selector};
+use crate::domain::layout::{Criteria, IndexRange, Selector, SourcePosition};
 
-const DEVICES: Shape = Shape {
+const DEVICES: MappingShape = MappingShape {
     what: "devices",
     keys: &[
         "index",
@@ -64,7 +64,7 @@ fn criteria(node: &Node, findings: &mut Findings) -> Option<Criteria> {
     let memory = of("memoryAtLeast").map(|node| {
         let memory = scalar::memory(node);
         if memory.is_none() {
-            let found = node.in_words();
+            let found = node.describe();
             findings.error(node.place, LayoutProblem::Memory { found });
         }
         memory
@@ -77,12 +77,12 @@ fn criteria(node: &Node, findings: &mut Findings) -> Option<Criteria> {
         capable
     });
     Some(Criteria {
-        index: read_or_absent(index)?,
-        uuid: read_or_absent(uuid)?,
-        pci: read_or_absent(pci)?,
-        type_name: read_or_absent(type_name)?,
-        memory_at_least: read_or_absent(memory)?,
-        mig_capable: read_or_absent(mig_capable)?,
+        index: transpose_optional(index)?,
+        uuid: transpose_optional(uuid)?,
+        pci: transpose_optional(pci)?,
+        type_name: transpose_optional(type_name)?,
+        memory_at_least: transpose_optional(memory)?,
+        mig_capable: transpose_optional(mig_capable)?,
         device_filter: None,
     })
 }
@@ -92,7 +92,7 @@ fn criteria(node: &Node, findings: &mut Findings) -> Option<Criteria> {
     clippy::option_option,
     reason = "whether it could be read, and whether it is there"
 )]
-pub(super) fn read_or_absent<T>(read: Option<Option<T>>) -> Option<Option<T>> {
+pub(super) fn transpose_optional<T>(read: Option<Option<T>>) -> Option<Option<T>> {
     read.map_or(Some(None), |value| value.map(Some))
 }
 
@@ -100,26 +100,26 @@ pub(super) fn read_or_absent<T>(read: Option<Option<T>>) -> Option<Option<T>> {
 pub(super) fn index(node: &Node, findings: &mut Findings) -> Option<Vec<IndexRange>> {
     let expected = ("an index", "a whole number from 0, or a range as 0-3");
     let read = |node: &Node, findings: &mut Findings| one_index(node, expected, findings);
-    indices_of(node, read, findings)
+    unique_indices(node, read, findings)
 }
 
 /// Parses one value with `read`, or a list of values without duplicates.
-pub(super) fn indices_of(
+pub(super) fn unique_indices(
     node: &Node,
     read: impl Fn(&Node, &mut Findings) -> Option<IndexRange>,
     findings: &mut Findings,
 ) -> Option<Vec<IndexRange>> {
-    let ranges = list(node, "index", read, findings)?;
-    let mut sorted: Vec<(IndexRange, Place)> = ranges.clone();
+    let ranges = one_or_many(node, "index", read, findings)?;
+    let mut sorted: Vec<(IndexRange, SourcePosition)> = ranges.clone();
     sorted.sort();
-    let mut last: Option<(IndexRange, Place)> = None;
+    let mut last: Option<(IndexRange, SourcePosition)> = None;
     for (range, place) in sorted {
         if let Some((before, first)) = last
             && before.last >= range.first
         {
             let (first, second) = (first.min(place), first.max(place));
             let value = range.first.to_string();
-            findings.error(second, LayoutProblem::Repeated { value, first });
+            findings.error(second, LayoutProblem::DuplicateValue { value, first });
             return None;
         }
         last = Some((range, place));
@@ -134,13 +134,13 @@ fn one_index(
 ) -> Option<IndexRange> {
     match scalar::range(node) {
         Ok(range) => Some(range),
-        Err(NoRange::Malformed) => {
+        Err(RangeError::Malformed) => {
             findings.wrong_kind(node, what, expected);
             None
         }
-        Err(NoRange::Backwards) => {
-            let range = node.in_words();
-            findings.error(node.place, LayoutProblem::Backwards { range });
+        Err(RangeError::Reversed) => {
+            let range = node.describe();
+            findings.error(node.place, LayoutProblem::ReversedRange { range });
             None
         }
     }
@@ -162,13 +162,13 @@ where
             .map_err(|error: IdError| findings.error(node.place, error.into()));
         id.ok()
     };
-    let ids: Vec<(T, Place)> = list(node, what, read, findings)?;
-    let mut seen: BTreeMap<T, Place> = BTreeMap::new();
+    let ids: Vec<(T, SourcePosition)> = one_or_many(node, what, read, findings)?;
+    let mut seen: BTreeMap<T, SourcePosition> = BTreeMap::new();
     for (id, place) in &ids {
         if let Some(first) = seen.get(id) {
             let value = id.to_string();
             let first = *first;
-            findings.error(*place, LayoutProblem::Repeated { value, first });
+            findings.error(*place, LayoutProblem::DuplicateValue { value, first });
             return None;
         }
         seen.insert(id.clone(), *place);
@@ -177,12 +177,12 @@ where
 }
 
 /// Parses a single value or a non-empty list. Returns `None` if any item is invalid, after reporting all invalid items.
-fn list<T>(
+fn one_or_many<T>(
     node: &Node,
     what: &'static str,
     read: impl Fn(&Node, &mut Findings) -> Option<T>,
     findings: &mut Findings,
-) -> Option<Vec<(T, Place)>> {
+) -> Option<Vec<(T, SourcePosition)>> {
     let Value::List(items) = &node.value else {
         return read(node, findings).map(|value| vec![(value, node.place)]);
     };
@@ -191,7 +191,7 @@ fn list<T>(
         findings.error(node.place, LayoutProblem::Empty { what, example });
         return None;
     }
-    let read: Vec<Option<(T, Place)>> = items
+    let read: Vec<Option<(T, SourcePosition)>> = items
         .iter()
         .map(|item| Some((read(item, findings)?, item.place)))
         .collect();

@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use crate::domain::id::IdError;
-use crate::domain::layout::Place;
+use crate::domain::layout::SourcePosition;
 use crate::domain::price::PriceError;
 use crate::domain::profile::ProfileNameError;
 
@@ -11,7 +11,7 @@ use crate::domain::profile::ProfileNameError;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{problem}")]
 pub struct LayoutError {
-    place: Place,
+    place: SourcePosition,
     problem: LayoutProblem,
 }
 
@@ -19,17 +19,17 @@ pub struct LayoutError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{problem}")]
 pub struct LayoutWarning {
-    place: Place,
+    place: SourcePosition,
     problem: WarningProblem,
 }
 
 impl LayoutError {
-    pub(super) fn new(place: Place, problem: LayoutProblem) -> Self {
+    pub(super) fn new(place: SourcePosition, problem: LayoutProblem) -> Self {
         Self { place, problem }
     }
 
     /// Position of the error: always within the text or directly behind its end.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> SourcePosition {
         self.place
     }
 
@@ -40,12 +40,12 @@ impl LayoutError {
 }
 
 impl LayoutWarning {
-    pub(super) fn new(place: Place, problem: WarningProblem) -> Self {
+    pub(super) fn new(place: SourcePosition, problem: WarningProblem) -> Self {
         Self { place, problem }
     }
 
     /// Position of the warning.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> SourcePosition {
         self.place
     }
 
@@ -74,7 +74,7 @@ pub enum WarningProblem {
     },
     /// A key that NVIDIA's plugin parses but ignores.
     #[error("NVIDIA's device plugin reads {key:?} and passes over it; Octavo heeds it")]
-    OnlyHere {
+    IgnoredByDevicePlugin {
         /// The key.
         key: &'static str,
     },
@@ -132,7 +132,7 @@ pub enum LayoutProblem {
     },
     /// Too many values, possibly because of aliases.
     #[error("more than {most} values, aliases counted as what they stand for")]
-    TooMuch {
+    TooManyValues {
         /// Maximum number of values.
         most: usize,
     },
@@ -141,7 +141,7 @@ pub enum LayoutProblem {
     Tag,
     /// An alias inside its own anchor.
     #[error("this alias stands for a value that it is part of")]
-    OwnAlias,
+    RecursiveAlias,
     /// A second YAML document.
     #[error(
         "a second document begins here; a file has one (NVIDIA's programs ignore all others without a message)"
@@ -159,24 +159,24 @@ pub enum LayoutProblem {
         /// The key, quoted.
         key: String,
         /// Position of its first occurrence.
-        first: Place,
+        first: SourcePosition,
     },
     /// The file is of no known dialect.
     #[error(
         "this is no layout file: it begins with \"apiVersion: octavo.dev/v1\" and \"kind: Layouts\", \
          or with \"version: v1\" as mig-parted and NVIDIA's device plugin have it"
     )]
-    NoDialect,
+    UnknownDialect,
     /// The file is not a catalog.
     #[error(
         "this is no catalogue: it begins with \"apiVersion: octavo.dev/v1\" and \"kind: Catalogue\""
     )]
-    NoCatalogue,
+    NotACatalog,
     /// The file is not a price book.
     #[error(
         "this is no price book: it begins with \"apiVersion: octavo.dev/v1\" and \"kind: PriceBook\""
     )]
-    NoPriceBook,
+    NotAPriceBook,
     /// An invalid price, currency or purchase option.
     #[error(transparent)]
     Price(#[from] PriceError),
@@ -186,10 +186,10 @@ pub enum LayoutProblem {
          \"version\" and \"mig-configs\" are mig-parted's, \"version\", \"flags\", \"resources\", \"sharing\" and \"imex\" \
          are those of NVIDIA's device plugin; use those of one"
     )]
-    BothDialects,
+    MixedDialects,
     /// A key with a fixed value has another value.
     #[error("{key} must be {expected:?}, not {found}")]
-    NotThis {
+    WrongFixedValue {
         /// The key.
         key: &'static str,
         /// The expected value.
@@ -260,7 +260,7 @@ pub enum LayoutProblem {
     },
     /// A duplicate attribute in a profile name.
     #[error("the attribute {attribute} is there twice in one profile; write it once")]
-    AttributeTwice {
+    DuplicateAttribute {
         /// The attribute with its sign, quoted.
         attribute: String,
     },
@@ -270,7 +270,7 @@ pub enum LayoutProblem {
         /// Canonical name of the profile.
         profile: String,
         /// Position of its first occurrence.
-        first: Place,
+        first: SourcePosition,
     },
     /// An invalid partition count.
     #[error("the count of {profile} must be a whole number from 1, not {found}")]
@@ -293,17 +293,17 @@ pub enum LayoutProblem {
     MigEnabled,
     /// A range whose end is before its start.
     #[error("the range {range} ends before it begins")]
-    Backwards {
+    ReversedRange {
         /// The range, quoted.
         range: String,
     },
     /// A duplicate value in a list.
     #[error("{value} is there twice, first at {first}")]
-    Repeated {
+    DuplicateValue {
         /// The value.
         value: String,
         /// Position of its first occurrence.
-        first: Place,
+        first: SourcePosition,
     },
     /// An invalid identifier.
     #[error(transparent)]
@@ -321,7 +321,7 @@ pub enum LayoutProblem {
     #[error(
         "{key:?} without \"replicas\" beside it means nothing; each profile and resource says its own"
     )]
-    WithoutReplicas {
+    RequiresReplicas {
         /// The key.
         key: String,
     },
@@ -340,47 +340,50 @@ pub enum LayoutProblem {
     #[error(
         "\"mps\" beside \"timeSlicing\": NVIDIA's device plugin would pass over \"timeSlicing\" in silence; keep one"
     )]
-    MpsBesideTimeSlicing,
+    MpsWithTimeSlicing,
     /// MPS alone.
     #[error(
         "\"mps\" is not built: Octavo runs no MPS control daemon; share by \"timeSlicing\", or leave sharing to NVIDIA's device plugin"
     )]
-    Mps,
+    MpsUnsupported,
     /// An invalid device filter.
     #[error(
         "{found} is no device filter, so it would never match: write the PCI device id before the vendor id, \
          as \"0x20B210DE\" or \"0x20B210DE:0x147F10DE\""
     )]
-    Filter {
+    InvalidDeviceFilter {
         /// The actual value.
         found: String,
     },
     /// A rule without `mig` and `timeSlicing`.
     #[error("this rule asks for nothing: give it \"mig\", \"timeSlicing\" or both")]
-    AsksNothing,
+    EmptyRule,
     /// Two rules with `devices: rest`.
     #[error("a second rule for the rest of the devices, the first is at {first}; a layout has one")]
-    TwoRests {
+    DuplicateRestRule {
         /// Position of the first rule.
-        first: Place,
+        first: SourcePosition,
     },
     /// A rule with `devices: all` next to another rule.
     #[error(
         "this rule is for all devices and there is another at {other}, so two rules select one device; \
          \"devices: rest\" is for those that no other rule selects"
     )]
-    AllBesideOthers {
+    AllWithOtherRules {
         /// Position of the other rule.
-        other: Place,
+        other: SourcePosition,
     },
     /// There are more errors than are reported.
-    #[error("there are more errors than these {}; mend these first", Self::MOST)]
-    More,
+    #[error(
+        "there are more errors than these {}; mend these first",
+        Self::MAX_ERRORS
+    )]
+    TooManyErrors,
 }
 
 impl LayoutProblem {
     /// Maximum number of reported errors.
-    pub const MOST: usize = 100;
+    pub const MAX_ERRORS: usize = 100;
 }
 
 /// Suggests the most similar key, or lists all keys.

@@ -1,10 +1,10 @@
 //! Collector for errors and warnings while parsing a file, with limits, and checks of the keys of a mapping.
 
-use super::Parsed;
+use super::ParsedLayouts;
 use super::error::{LayoutError, LayoutProblem, LayoutWarning, WarningProblem};
 use super::tree::{Entry, Node, Value, quoted};
-use crate::domain::layout::{Layouts, Place};
-use crate::domain::near;
+use crate::domain::layout::{Layouts, SourcePosition};
+use crate::domain::similar_names;
 
 /// Errors and warnings of one file.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub(super) struct Findings {
 
 /// Description of a mapping and its known keys.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shape {
+pub(super) struct MappingShape {
     /// Description for messages, such as "a rule".
     pub(super) what: &'static str,
     /// All known keys.
@@ -23,36 +23,39 @@ pub(super) struct Shape {
 }
 
 impl Findings {
-    pub(super) fn error(&mut self, place: Place, problem: LayoutProblem) {
+    pub(super) fn error(&mut self, place: SourcePosition, problem: LayoutProblem) {
         // Keeps one error more than is reported, to detect that there are more.
-        if self.errors.len() <= LayoutProblem::MOST {
+        if self.errors.len() <= LayoutProblem::MAX_ERRORS {
             self.errors.push(LayoutError::new(place, problem));
         }
     }
 
-    pub(super) fn warning(&mut self, place: Place, problem: WarningProblem) {
-        if self.warnings.len() < LayoutProblem::MOST {
+    pub(super) fn warning(&mut self, place: SourcePosition, problem: WarningProblem) {
+        if self.warnings.len() < LayoutProblem::MAX_ERRORS {
             self.warnings.push(LayoutWarning::new(place, problem));
         }
     }
 
     /// Returns the layouts with the warnings, or all errors.
-    pub(super) fn finish(mut self, layouts: Option<Layouts>) -> Result<Parsed, Vec<LayoutError>> {
+    pub(super) fn into_parsed(
+        mut self,
+        layouts: Option<Layouts>,
+    ) -> Result<ParsedLayouts, Vec<LayoutError>> {
         let warnings = std::mem::take(&mut self.warnings);
-        let layouts = self.whole(layouts)?;
-        Ok(Parsed { layouts, warnings })
+        let layouts = self.into_result(layouts)?;
+        Ok(ParsedLayouts { layouts, warnings })
     }
 
     /// Returns the parsed value if there are no errors.
-    pub(super) fn whole<T>(self, read: Option<T>) -> Result<T, Vec<LayoutError>> {
+    pub(super) fn into_result<T>(self, read: Option<T>) -> Result<T, Vec<LayoutError>> {
         let mut errors = self.errors;
         match read {
             Some(read) if errors.is_empty() => Ok(read),
             Some(_) | None => {
-                let more = errors.len() > LayoutProblem::MOST;
+                let more = errors.len() > LayoutProblem::MAX_ERRORS;
                 errors.sort_by_key(LayoutError::place);
                 if more && let Some(last) = errors.pop() {
-                    errors.push(LayoutError::new(last.place(), LayoutProblem::More));
+                    errors.push(LayoutError::new(last.place(), LayoutProblem::TooManyErrors));
                 }
                 Err(errors)
             }
@@ -61,7 +64,7 @@ impl Findings {
 
     /// Adds an error for a value of the wrong type.
     pub(super) fn wrong_kind(&mut self, node: &Node, what: &'static str, expected: &'static str) {
-        let found = node.in_words();
+        let found = node.describe();
         self.error(
             node.place,
             LayoutProblem::WrongKind {
@@ -74,23 +77,27 @@ impl Findings {
 
     /// Returns the entries of a mapping. Unknown keys are reported as errors, and the remaining entries are still
     /// returned.
-    pub(super) fn mapping<'n>(&mut self, node: &'n Node, shape: Shape) -> Option<&'n [Entry]> {
+    pub(super) fn mapping<'n>(
+        &mut self,
+        node: &'n Node,
+        shape: MappingShape,
+    ) -> Option<&'n [Entry]> {
         let Value::Map(entries) = &node.value else {
             self.wrong_kind(node, shape.what, "a mapping");
             return None;
         };
-        self.known(entries, shape);
+        self.check_keys(entries, shape);
         Some(entries)
     }
 
     /// Reports unknown keys.
-    pub(super) fn known(&mut self, entries: &[Entry], shape: Shape) {
+    pub(super) fn check_keys(&mut self, entries: &[Entry], shape: MappingShape) {
         for entry in entries {
             if !shape.keys.contains(&&*entry.key) {
                 let problem = LayoutProblem::UnknownKey {
                     key: quoted(&entry.key),
                     within: shape.what,
-                    nearest: near::meant(&entry.key, shape.keys.iter().copied()),
+                    nearest: similar_names::closest(&entry.key, shape.keys.iter().copied()),
                     known: shape.keys,
                 };
                 self.error(entry.place, problem);
@@ -99,9 +106,9 @@ impl Findings {
     }
 
     /// Returns the value of a required key. A missing key is reported.
-    pub(super) fn needed<'n>(
+    pub(super) fn required<'n>(
         &mut self,
-        (place, entries): (Place, &'n [Entry]),
+        (place, entries): (SourcePosition, &'n [Entry]),
         within: &'static str,
         (key, example): (&'static str, &'static str),
     ) -> Option<&'n Node> {

@@ -6,20 +6,20 @@
 
 use super::devices;
 use super::error::{LayoutProblem, WarningProblem};
-use super::findings::{Findings, Shape, is_label_value, value_of};
+use super::findings::{Findings, MappingShape, is_label_value, value_of};
 use super::scalar;
 use super::tree::{Entry, Node, Value, quoted};
 use super::{MIG_PARTED_KEYS, expect_text, profiles};
 use crate::domain::layout::{
-    Criteria, DeviceFilter, Dialect, IndexRange, Layout, Layouts, MigWish, Rule, Selector,
+    Criteria, DeviceFilter, Dialect, IndexRange, Layout, Layouts, MigSpec, Rule, Selector,
 };
 
-const FILE: Shape = Shape {
+const FILE: MappingShape = MappingShape {
     what: "a mig-parted file",
     keys: MIG_PARTED_KEYS,
 };
 
-const RULE: Shape = Shape {
+const RULE: MappingShape = MappingShape {
     what: "a rule",
     keys: &["device-filter", "devices", "mig-enabled", "mig-devices"],
 };
@@ -28,12 +28,12 @@ const EXAMPLE: &str = "a configuration is a name and a list of rules, as \
     \"all-disabled: [{devices: all, mig-enabled: false}]\"";
 
 pub(super) fn read(root: &Node, entries: &[Entry], findings: &mut Findings) -> Option<Layouts> {
-    findings.known(entries, FILE);
+    findings.check_keys(entries, FILE);
     let file = (root.place, entries);
-    if let Some(node) = findings.needed(file, FILE.what, ("version", "\"version: v1\"")) {
+    if let Some(node) = findings.required(file, FILE.what, ("version", "\"version: v1\"")) {
         expect_text(node, "version", "v1", findings);
     }
-    let node = findings.needed(file, FILE.what, ("mig-configs", EXAMPLE))?;
+    let node = findings.required(file, FILE.what, ("mig-configs", EXAMPLE))?;
     let Value::Map(named) = &node.value else {
         findings.wrong_kind(node, "mig-configs", "a mapping of names to rules");
         return None;
@@ -95,13 +95,13 @@ fn rule(node: &Node, findings: &mut Findings) -> Option<Rule> {
     let entries = findings.mapping(node, RULE)?;
     let here = (node.place, entries);
     let example = "\"devices: all\", or a list of indices as \"devices: [0, 1]\"";
-    let devices = findings.needed(here, RULE.what, ("devices", example));
+    let devices = findings.required(here, RULE.what, ("devices", example));
     let index = devices.and_then(|node| indices(node, findings));
     let filter = match value_of(entries, "device-filter") {
         None => Some(None),
         Some(node) => filters(node, findings),
     };
-    let mig = wish(here, findings);
+    let mig = read_mig(here, findings);
     Some(Rule {
         place: node.place,
         devices: selector(index?, filter?),
@@ -137,7 +137,7 @@ fn indices(node: &Node, findings: &mut Findings) -> Option<Option<Vec<IndexRange
     }
     // mig-parted does not support ranges.
     let read = |item: &Node, findings: &mut Findings| {
-        let index = scalar::whole(item);
+        let index = scalar::integral_number(item);
         if index.is_none() {
             findings.wrong_kind(item, "an index", "a whole number from 0");
         }
@@ -146,7 +146,7 @@ fn indices(node: &Node, findings: &mut Findings) -> Option<Option<Vec<IndexRange
             last: index,
         })
     };
-    devices::indices_of(node, read, findings).map(Some)
+    devices::unique_indices(node, read, findings).map(Some)
 }
 
 /// The inner `None` means all devices: no filter, an empty text or an empty list.
@@ -181,19 +181,19 @@ fn one_filter(node: &Node, findings: &mut Findings) -> Option<DeviceFilter> {
     let filter = scalar::filter(text);
     if filter.is_none() {
         let found = quoted(text);
-        findings.error(node.place, LayoutProblem::Filter { found });
+        findings.error(node.place, LayoutProblem::InvalidDeviceFilter { found });
     }
     filter
 }
 
-fn wish(
-    (place, entries): (crate::domain::layout::Place, &[Entry]),
+fn read_mig(
+    (place, entries): (crate::domain::layout::SourcePosition, &[Entry]),
     findings: &mut Findings,
-) -> Option<MigWish> {
+) -> Option<MigSpec> {
     let example = "\"mig-enabled: true\" or \"mig-enabled: false\"";
-    let enabled = findings.needed((place, entries), RULE.what, ("mig-enabled", example));
+    let enabled = findings.required((place, entries), RULE.what, ("mig-enabled", example));
     let enabled = enabled.and_then(|node| {
-        let enabled = scalar::old_boolean(node);
+        let enabled = scalar::yaml_1_1_boolean(node);
         if enabled.is_none() {
             findings.wrong_kind(node, "mig-enabled", "true or false");
         }
@@ -202,16 +202,16 @@ fn wish(
     let devices = value_of(entries, "mig-devices").filter(|node| !node.is_null());
     let counts = devices.map(|node| counts(node, findings));
     match (enabled?, counts) {
-        (false, None) => Some(MigWish::Disabled),
+        (false, None) => Some(MigSpec::Disabled),
         (false, Some(counts)) => {
             if !counts?.is_empty() {
                 let place = devices.map_or(place, |node| node.place);
                 findings.error(place, LayoutProblem::PartitionsWithoutMig);
                 return None;
             }
-            Some(MigWish::Disabled)
+            Some(MigSpec::Disabled)
         }
-        (true, Some(counts)) => counts.map(MigWish::Enabled),
+        (true, Some(counts)) => counts.map(MigSpec::Enabled),
         (true, None) => {
             let problem = LayoutProblem::MissingKey {
                 key: "mig-devices",

@@ -2,19 +2,19 @@
 
 use super::devices;
 use super::error::LayoutProblem;
-use super::findings::{Findings, Shape, is_label_value, value_of};
+use super::findings::{Findings, MappingShape, is_label_value, value_of};
 use super::scalar;
-use super::sharing;
+use super::time_slicing;
 use super::tree::{Entry, Node, Value, quoted};
-use super::{KIND, OCTAVO_KEYS, expect_head, profiles};
-use crate::domain::layout::{Dialect, Layout, Layouts, MigWish, Rule, Selector};
+use super::{KIND, OCTAVO_KEYS, expect_header, profiles};
+use crate::domain::layout::{Dialect, Layout, Layouts, MigSpec, Rule, Selector};
 
-const FILE: Shape = Shape {
+const FILE: MappingShape = MappingShape {
     what: "a layout file",
     keys: OCTAVO_KEYS,
 };
 
-const RULE: Shape = Shape {
+const RULE: MappingShape = MappingShape {
     what: "a rule",
     keys: &["devices", "mig", "timeSlicing"],
 };
@@ -23,10 +23,10 @@ const LAYOUT_EXAMPLE: &str =
     "a layout is a name and a list of rules, as \"serving: [{devices: all, mig: disabled}]\"";
 
 pub(super) fn read(root: &Node, entries: &[Entry], findings: &mut Findings) -> Option<Layouts> {
-    findings.known(entries, FILE);
+    findings.check_keys(entries, FILE);
     let file = (root.place, entries);
-    expect_head(file, FILE.what, ("\"kind: Layouts\"", KIND), findings);
-    let node = findings.needed(file, FILE.what, ("layouts", LAYOUT_EXAMPLE))?;
+    expect_header(file, FILE.what, ("\"kind: Layouts\"", KIND), findings);
+    let node = findings.required(file, FILE.what, ("layouts", LAYOUT_EXAMPLE))?;
     let Value::Map(named) = &node.value else {
         findings.wrong_kind(node, "layouts", "a mapping of names to rules");
         return None;
@@ -59,7 +59,7 @@ fn layout(entry: &Entry, findings: &mut Findings) -> Option<Layout> {
         .iter()
         .filter_map(|item| rule(item, findings))
         .collect();
-    conflicts(&rules, findings);
+    report_conflicts(&rules, findings);
     Some(Layout {
         name: entry.key.to_string(),
         place: entry.place,
@@ -68,12 +68,12 @@ fn layout(entry: &Entry, findings: &mut Findings) -> Option<Layout> {
 }
 
 /// Reports rules that conflict regardless of the devices.
-fn conflicts(rules: &[Rule], findings: &mut Findings) {
+fn report_conflicts(rules: &[Rule], findings: &mut Findings) {
     let mut rests = rules.iter().filter(|rule| rule.devices == Selector::Rest);
     if let Some(first) = rests.next() {
         for second in rests {
             let first = first.place;
-            findings.error(second.place, LayoutProblem::TwoRests { first });
+            findings.error(second.place, LayoutProblem::DuplicateRestRule { first });
         }
     }
     for (index, rule) in rules.iter().enumerate() {
@@ -88,7 +88,7 @@ fn conflicts(rules: &[Rule], findings: &mut Findings) {
             .find(|other| other.devices != Selector::All);
         if let Some(other) = before.or(after) {
             let other = other.place;
-            findings.error(rule.place, LayoutProblem::AllBesideOthers { other });
+            findings.error(rule.place, LayoutProblem::AllWithOtherRules { other });
         }
     }
 }
@@ -97,29 +97,29 @@ fn rule(node: &Node, findings: &mut Findings) -> Option<Rule> {
     let entries = findings.mapping(node, RULE)?;
     let example = "\"devices: all\", \"devices: rest\", or \"devices: {index: [0, 1]}\"";
     let selector = findings
-        .needed((node.place, entries), RULE.what, ("devices", example))
+        .required((node.place, entries), RULE.what, ("devices", example))
         .and_then(|node| devices::read(node, findings));
     let asked = (value_of(entries, "mig"), value_of(entries, "timeSlicing"));
     if asked.0.is_none() && asked.1.is_none() {
-        findings.error(node.place, LayoutProblem::AsksNothing);
+        findings.error(node.place, LayoutProblem::EmptyRule);
     }
-    let mig = asked.0.map(|node| wish(node, findings));
-    let time_slicing = asked.1.map(|node| sharing::read(node, findings));
+    let mig = asked.0.map(|node| read_mig(node, findings));
+    let time_slicing = asked.1.map(|node| time_slicing::read(node, findings));
     Some(Rule {
         place: node.place,
         devices: selector?,
-        mig: devices::read_or_absent(mig)?,
-        time_slicing: devices::read_or_absent(time_slicing)?,
+        mig: devices::transpose_optional(mig)?,
+        time_slicing: devices::transpose_optional(time_slicing)?,
     })
 }
 
-fn wish(node: &Node, findings: &mut Findings) -> Option<MigWish> {
+fn read_mig(node: &Node, findings: &mut Findings) -> Option<MigSpec> {
     match (&node.value, scalar::text(node)) {
         (Value::Map(entries), _) => {
             let counts = profiles::read(entries, findings, |_, _| false);
-            Some(MigWish::Enabled(counts))
+            Some(MigSpec::Enabled(counts))
         }
-        (_, Some("disabled")) => Some(MigWish::Disabled),
+        (_, Some("disabled")) => Some(MigSpec::Disabled),
         (_, Some("enabled")) => {
             findings.error(node.place, LayoutProblem::MigEnabled);
             None

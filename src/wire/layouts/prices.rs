@@ -2,21 +2,21 @@
 //! layouts.
 
 use super::error::{LayoutError, LayoutProblem};
-use super::findings::{Findings, Shape, value_of};
+use super::findings::{Findings, MappingShape, value_of};
 use super::tree::{Node, Value as Tree, quoted};
-use super::{expect_head, scalar, tree};
-use crate::domain::layout::Place;
+use super::{expect_header, scalar, tree};
+use crate::domain::layout::SourcePosition;
 use crate::domain::price::{Amount, Currency, PriceBook, PurchaseOption};
 
 /// `kind` of the file.
 const KIND: &str = "PriceBook";
 
-const FILE: Shape = Shape {
+const FILE: MappingShape = MappingShape {
     what: "a price book",
     keys: &["apiVersion", "kind", "currency", "prices"],
 };
 
-const LINE: Shape = Shape {
+const PRICE: MappingShape = MappingShape {
     what: "a price",
     keys: &["type", "option", "perHour"],
 };
@@ -25,7 +25,7 @@ const EXAMPLE: &str =
     "\"prices: [{type: nvidia-h100-80gb, option: on-demand, perHour: \\\"12.34\\\"}]\"";
 
 /// Maximum number of prices in a file: a few for each existing type.
-const MOST_PRICES: usize = 2000;
+const MAX_PRICES: usize = 2000;
 
 /// Parses a price book.
 ///
@@ -34,55 +34,55 @@ const MOST_PRICES: usize = 2000;
 pub fn parse(text: &str) -> Result<PriceBook, Vec<LayoutError>> {
     let mut findings = Findings::default();
     if text.trim().is_empty() {
-        let start = Place { line: 1, column: 1 };
-        findings.error(start, LayoutProblem::NoPriceBook);
-        return findings.whole(None);
+        let start = SourcePosition { line: 1, column: 1 };
+        findings.error(start, LayoutProblem::NotAPriceBook);
+        return findings.into_result(None);
     }
     let book = tree::read(text, &mut findings).and_then(|root| file(&root, &mut findings));
-    findings.whole(book)
+    findings.into_result(book)
 }
 
 fn file(root: &Node, findings: &mut Findings) -> Option<PriceBook> {
     let Tree::Map(entries) = &root.value else {
-        findings.error(root.place, LayoutProblem::NoPriceBook);
+        findings.error(root.place, LayoutProblem::NotAPriceBook);
         return None;
     };
-    findings.known(entries, FILE);
+    findings.check_keys(entries, FILE);
     let whole = (root.place, entries.as_slice());
-    expect_head(whole, FILE.what, ("\"kind: PriceBook\"", KIND), findings);
+    expect_header(whole, FILE.what, ("\"kind: PriceBook\"", KIND), findings);
     let currency = findings
-        .needed(whole, FILE.what, ("currency", "\"currency: USD\""))
+        .required(whole, FILE.what, ("currency", "\"currency: USD\""))
         .and_then(|node| read::<Currency>(node, "currency", findings));
-    let node = findings.needed(whole, FILE.what, ("prices", EXAMPLE))?;
+    let node = findings.required(whole, FILE.what, ("prices", EXAMPLE))?;
     let Tree::List(items) = &node.value else {
         findings.wrong_kind(node, "prices", "a list of prices");
         return None;
     };
     // Lines are checked for errors even if the currency is invalid.
     let mut book = currency.map(PriceBook::new);
-    let mut seen: Vec<(String, PurchaseOption, Place)> = Vec::new();
-    for item in items.iter().take(MOST_PRICES) {
-        line(item, (&mut book, &mut seen), findings);
+    let mut seen: Vec<(String, PurchaseOption, SourcePosition)> = Vec::new();
+    for item in items.iter().take(MAX_PRICES) {
+        read_price(item, (&mut book, &mut seen), findings);
     }
-    if let Some(item) = items.get(MOST_PRICES) {
-        let most = MOST_PRICES;
-        findings.error(item.place, LayoutProblem::TooMuch { most });
+    if let Some(item) = items.get(MAX_PRICES) {
+        let most = MAX_PRICES;
+        findings.error(item.place, LayoutProblem::TooManyValues { most });
     }
     book
 }
 
-fn line(
+fn read_price(
     node: &Node,
     (book, seen): (
         &mut Option<PriceBook>,
-        &mut Vec<(String, PurchaseOption, Place)>,
+        &mut Vec<(String, PurchaseOption, SourcePosition)>,
     ),
     findings: &mut Findings,
 ) -> Option<()> {
-    let entries = findings.mapping(node, LINE)?;
+    let entries = findings.mapping(node, PRICE)?;
     let place = (node.place, entries);
     let type_name = findings
-        .needed(place, LINE.what, ("type", "\"type: nvidia-h100-80gb\""))
+        .required(place, PRICE.what, ("type", "\"type: nvidia-h100-80gb\""))
         .and_then(|node| match scalar::text(node)?.parse() {
             Ok(name) => Some(name),
             Err(error) => {
@@ -95,7 +95,7 @@ fn line(
         None => Some(PurchaseOption::default()),
     };
     let price = findings
-        .needed(place, LINE.what, ("perHour", "\"perHour: \\\"12.34\\\"\""))
+        .required(place, PRICE.what, ("perHour", "\"perHour: \\\"12.34\\\"\""))
         .and_then(|node| read::<Amount>(node, "perHour", findings));
     let (type_name, option, price): (crate::domain::id::TypeName, _, _) =
         (type_name?, option?, price?);
@@ -105,7 +105,7 @@ fn line(
     if let Some((name, _, first)) = known {
         let value = quoted(&format!("{name} {option}"));
         let first = *first;
-        findings.error(node.place, LayoutProblem::Repeated { value, first });
+        findings.error(node.place, LayoutProblem::DuplicateValue { value, first });
         return None;
     }
     seen.push((type_name.to_string(), option, node.place));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_price_is_what_the_file_says_to_the_last_digit() {
+    fn prices_keep_all_digits() {
         let book = parse(&format!(
             "{HEAD}currency: USD\nprices:\n- {{type: nvidia-h100-80gb, perHour: \"12.340\"}}\n\
              - {{type: nvidia-h100-80gb, option: spot, perHour: 0.1}}\n"
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_told_with_its_place() {
+    fn all_errors_are_reported_with_their_position() {
         assert_eq!(
             complaints(&format!(
                 "{HEAD}currency: Dollar\nprices:\n- {{type: nvidia h100, perHour: 1}}\n- {{type: a-b, perhour: 1}}\n\

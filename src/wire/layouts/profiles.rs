@@ -6,7 +6,7 @@ use super::error::LayoutProblem;
 use super::findings::Findings;
 use super::scalar;
 use super::tree::{Entry, Node, quoted};
-use crate::domain::layout::{Place, ProfileCount};
+use crate::domain::layout::{ProfileCount, SourcePosition};
 use crate::domain::profile::ProfileName;
 
 /// Parses the entries. `zero` is called for a count of zero and returns whether it is accepted.
@@ -15,7 +15,7 @@ pub(super) fn read(
     findings: &mut Findings,
     zero: impl Fn(&Entry, &mut Findings) -> bool,
 ) -> Vec<ProfileCount> {
-    let mut seen: BTreeMap<ProfileName, Place> = BTreeMap::new();
+    let mut seen: BTreeMap<ProfileName, SourcePosition> = BTreeMap::new();
     let mut counts = Vec::new();
     for entry in entries {
         let profile = name(entry, findings);
@@ -51,7 +51,7 @@ pub(super) fn read(
 fn wrong_count(entry: &Entry, value: &Node, findings: &mut Findings) {
     let problem = LayoutProblem::Count {
         profile: quoted(&entry.key),
-        found: value.in_words(),
+        found: value.describe(),
     };
     findings.error(value.place, problem);
 }
@@ -77,7 +77,7 @@ pub(super) fn name(entry: &Entry, findings: &mut Findings) -> Option<ProfileName
         return None;
     }
     if let Some(attribute) = repeated_attribute(&entry.key) {
-        findings.error(entry.place, LayoutProblem::AttributeTwice { attribute });
+        findings.error(entry.place, LayoutProblem::DuplicateAttribute { attribute });
         return None;
     }
     Some(profile)

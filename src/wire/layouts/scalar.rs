@@ -29,7 +29,7 @@ pub(super) fn number(node: &Node) -> Option<u32> {
 }
 
 /// Parses an unsigned integer that may have a fraction of zero: mig-parted's parser reads `1.0` as 1.
-pub(super) fn whole(node: &Node) -> Option<u32> {
+pub(super) fn integral_number(node: &Node) -> Option<u32> {
     let text = plain(node)?;
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let is_zero = fraction.bytes().all(|digit| digit == b'0');
@@ -96,7 +96,7 @@ pub(super) fn number_as_name(text: &str) -> Option<String> {
 }
 
 /// Parses a non-negative number with or without a fraction: `1979`, `835.5`.
-pub(super) fn figure(node: &Node) -> Option<f64> {
+pub(super) fn decimal_number(node: &Node) -> Option<f64> {
     let text = plain(node)?;
     let parts: Vec<&str> = text.split('.').collect();
     let all_digits = |part: &&str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
@@ -127,7 +127,7 @@ pub(super) fn boolean(node: &Node) -> Option<bool> {
 }
 
 /// Parses a boolean by the rules of YAML 1.1, like mig-parted. Source: YAML 1.1, "Boolean Language-Independent Type".
-pub(super) fn old_boolean(node: &Node) -> Option<bool> {
+pub(super) fn yaml_1_1_boolean(node: &Node) -> Option<bool> {
     boolean(node).or_else(|| match plain(node)? {
         "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Some(true),
         "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => Some(false),
@@ -137,15 +137,15 @@ pub(super) fn old_boolean(node: &Node) -> Option<bool> {
 
 /// Why a text is not a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoRange {
+pub(super) enum RangeError {
     /// The text has another format.
     Malformed,
     /// The end is before the start.
-    Backwards,
+    Reversed,
 }
 
 /// Parses an index or a range: `3` or `0-3`. A range may be quoted.
-pub(super) fn range(node: &Node) -> Result<IndexRange, NoRange> {
+pub(super) fn range(node: &Node) -> Result<IndexRange, RangeError> {
     if let Some(index) = number(node) {
         return Ok(IndexRange {
             first: index,
@@ -155,9 +155,9 @@ pub(super) fn range(node: &Node) -> Result<IndexRange, NoRange> {
     let (first, last) = text(node)
         .and_then(|text| text.split_once('-'))
         .and_then(|(first, last)| Some((decimal(first)?, decimal(last)?)))
-        .ok_or(NoRange::Malformed)?;
+        .ok_or(RangeError::Malformed)?;
     if last < first {
-        return Err(NoRange::Backwards);
+        return Err(RangeError::Reversed);
     }
     Ok(IndexRange { first, last })
 }
@@ -191,10 +191,10 @@ pub(super) fn memory(node: &Node) -> Option<Mebibytes> {
 /// Parses a device filter of mig-parted: 32-bit numbers, the second of which is optional.
 pub(super) fn filter(text: &str) -> Option<DeviceFilter> {
     let (ids, subsystem) = match text.split_once(':') {
-        Some((ids, subsystem)) => (ids, Some(pair(subsystem)?)),
+        Some((ids, subsystem)) => (ids, Some(high_and_low(subsystem)?)),
         None => (text, None),
     };
-    let (device, vendor) = pair(ids)?;
+    let (device, vendor) = high_and_low(ids)?;
     Some(DeviceFilter {
         device,
         vendor,
@@ -202,7 +202,7 @@ pub(super) fn filter(text: &str) -> Option<DeviceFilter> {
     })
 }
 
-fn pair(text: &str) -> Option<(u16, u16)> {
+fn high_and_low(text: &str) -> Option<(u16, u16)> {
     let number = go_number(text)?;
     let low = u16::try_from(number & 0xFFFF).ok()?;
     u16::try_from(number >> 16).ok().map(|high| (high, low))

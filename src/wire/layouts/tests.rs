@@ -3,7 +3,7 @@
 use super::*;
 use crate::domain::layout::Dialect;
 
-const OURS: &str = "apiVersion: octavo.dev/v1
+const OCTAVO_FILE: &str = "apiVersion: octavo.dev/v1
 kind: Layouts
 layouts:
   serving:
@@ -16,7 +16,7 @@ layouts:
   - {devices: 0-3, mig: {}}
 ";
 
-const THEIRS: &str = "version: v1
+const MIG_PARTED_FILE: &str = "version: v1
 mig-configs:
   custom:
   - device-filter: ['0x20B210DE', '0x20B010DE:0x134F10DE']
@@ -29,8 +29,11 @@ mig-configs:
 ";
 
 #[test]
-fn what_is_written_reads_as_the_same_again_in_both_dialects_and_forms() {
-    for (text, dialect) in [(OURS, Dialect::Octavo), (THEIRS, Dialect::MigParted)] {
+fn layouts_round_trip_in_both_dialects_and_formats() {
+    for (text, dialect) in [
+        (OCTAVO_FILE, Dialect::Octavo),
+        (MIG_PARTED_FILE, Dialect::MigParted),
+    ] {
         let layouts = without_places(parse(text).unwrap().layouts);
         assert_eq!((layouts.dialect, layouts.layouts.len()), (dialect, 2));
         for written in [write(&layouts, dialect), write_json(&layouts, dialect)] {
@@ -42,23 +45,23 @@ fn what_is_written_reads_as_the_same_again_in_both_dialects_and_forms() {
 }
 
 #[test]
-fn a_zero_beside_other_counts_is_a_warning_and_left_out() {
-    let parsed = parse(THEIRS).unwrap();
+fn zero_count_next_to_others_is_dropped_with_a_warning() {
+    let parsed = parse(MIG_PARTED_FILE).unwrap();
     let warnings: Vec<String> = parsed.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].contains("2g.20gb"));
 }
 
 #[test]
-fn what_a_dialect_has_no_words_for_is_not_written_in_it() {
-    let ours = parse(OURS).unwrap().layouts;
-    let theirs = parse(THEIRS).unwrap().layouts;
+fn inexpressible_layout_is_not_written() {
+    let ours = parse(OCTAVO_FILE).unwrap().layouts;
+    let theirs = parse(MIG_PARTED_FILE).unwrap().layouts;
     assert!(write(&ours, Dialect::MigParted).is_err());
     assert!(write(&theirs, Dialect::Octavo).is_err());
 }
 
 #[test]
-fn all_errors_are_told_with_their_places() {
+fn all_errors_are_reported_with_their_position() {
     let text = "version: v1\nmig-configs:\n  a:\n  - devices: [-1, 0]\n    mig-enabled: true\n    mig-device: {1g.5gb: 7}\n  b:\n  - devices: all\n    mig-enabled: true\n    mig-devices: {4c.3g.20gb: 1, 1g.5gb+foo: 1}\n";
     let errors = parse(text).unwrap_err();
     let told: Vec<String> = errors
@@ -78,7 +81,7 @@ fn all_errors_are_told_with_their_places() {
 }
 
 #[test]
-fn odd_texts_are_refused_with_a_place() {
+fn malformed_files_are_rejected_with_a_position() {
     let deep = "[".repeat(5000);
     let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..9 {
@@ -86,7 +89,7 @@ fn odd_texts_are_refused_with_a_place() {
         let line = format!("a{level}: &a{level} [{before}]\n");
         bomb.push_str(&line);
     }
-    let two = format!("{THEIRS}---\n{THEIRS}");
+    let two = format!("{MIG_PARTED_FILE}---\n{MIG_PARTED_FILE}");
     for text in [
         "",
         "a",
@@ -107,9 +110,9 @@ fn odd_texts_are_refused_with_a_place() {
 }
 
 #[test]
-fn the_mark_stands_below_the_place() {
-    let place = Place { line: 2, column: 3 };
-    let shown = show(("f.yaml", "a: 1\n\tx\u{1b}b: 2\n"), place, ("error", &"no"));
+fn marker_is_rendered_below_the_position() {
+    let place = SourcePosition { line: 2, column: 3 };
+    let shown = render(("f.yaml", "a: 1\n\tx\u{1b}b: 2\n"), place, ("error", &"no"));
     assert_eq!(
         shown,
         "f.yaml:2:3: error: no\n  |\n2 |     x\u{fffd}b: 2\n  |      ^\n"

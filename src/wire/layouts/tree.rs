@@ -11,22 +11,22 @@ use granit_parser::{Event, Options, Parser, ScalarStyle, Span};
 
 use super::error::LayoutProblem;
 use super::findings::Findings;
-use super::marks::{characters, place, syntax};
-use crate::domain::layout::Place;
+use super::syntax::{check_characters, place, syntax_error};
+use crate::domain::layout::SourcePosition;
 
 /// Maximum file size. NVIDIA's own file with all boards has 20 KiB.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
 /// Maximum nesting depth. A layout needs seven levels.
-pub(super) const MOST_DEPTH: usize = 32;
+pub(super) const MAX_DEPTH: usize = 32;
 
 /// Maximum number of values, including those behind aliases.
-const MOST_VALUES: usize = 100_000;
+const MAX_VALUES: usize = 100_000;
 
 /// A value and its position.
 #[derive(Debug)]
 pub(super) struct Node {
-    pub(super) place: Place,
+    pub(super) place: SourcePosition,
     pub(super) value: Value,
     /// Number of values, including this one and those behind aliases.
     weight: usize,
@@ -51,7 +51,7 @@ pub(super) struct Scalar {
 /// A key, unique in its mapping, and its value.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
-    pub(super) place: Place,
+    pub(super) place: SourcePosition,
     pub(super) key: Rc<str>,
     /// Whether the key is unquoted.
     pub(super) plain: bool,
@@ -60,10 +60,10 @@ pub(super) struct Entry {
 
 impl Node {
     /// Describes the value for messages.
-    pub(super) fn in_words(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         match &self.value {
             Value::Scalar(scalar) if scalar.plain && scalar.is_null() => "nothing".to_owned(),
-            Value::Scalar(scalar) if scalar.plain => cut(&scalar.text),
+            Value::Scalar(scalar) if scalar.plain => quoted_if_needed(&scalar.text),
             Value::Scalar(scalar) => format!("the text {}", quoted(&scalar.text)),
             Value::List(_) => "a list".to_owned(),
             Value::Map(_) => "a mapping".to_owned(),
@@ -84,16 +84,19 @@ impl Scalar {
 
 /// Quotes a text from the file, escaped and shortened.
 pub(super) fn quoted(text: &str) -> String {
-    let mut quoted = format!("{:?}", text.chars().take(SHOWN).collect::<String>());
-    if text.chars().nth(SHOWN).is_some() {
+    let mut quoted = format!(
+        "{:?}",
+        text.chars().take(MAX_QUOTED_CHARS).collect::<String>()
+    );
+    if text.chars().nth(MAX_QUOTED_CHARS).is_some() {
         quoted.push('…');
     }
     quoted
 }
 
 /// Quotes a text only if necessary.
-fn cut(text: &str) -> String {
-    let simple = text.chars().all(|c| c.is_ascii_graphic()) && text.len() <= SHOWN;
+fn quoted_if_needed(text: &str) -> String {
+    let simple = text.chars().all(|c| c.is_ascii_graphic()) && text.len() <= MAX_QUOTED_CHARS;
     if simple {
         text.to_owned()
     } else {
@@ -102,7 +105,7 @@ fn cut(text: &str) -> String {
 }
 
 /// Maximum number of characters of a text that are repeated in a message.
-const SHOWN: usize = 60;
+const MAX_QUOTED_CHARS: usize = 60;
 
 /// Parses a text. Invalid YAML or an exceeded limit is reported as one error.
 pub(super) fn read(text: &str, findings: &mut Findings) -> Option<Rc<Node>> {
@@ -116,11 +119,11 @@ pub(super) fn read(text: &str, findings: &mut Findings) -> Option<Rc<Node>> {
     }
 }
 
-pub(super) type Failure = (Place, LayoutProblem);
+pub(super) type PlacedProblem = (SourcePosition, LayoutProblem);
 
 /// An unfinished list or mapping.
-struct Open {
-    place: Place,
+struct OpenNode {
+    place: SourcePosition,
     anchor: usize,
     weight: usize,
     content: Content,
@@ -131,37 +134,37 @@ enum Content {
     Map {
         entries: Vec<Entry>,
         /// A key whose value has not been read yet.
-        key: Option<(Place, Rc<str>, bool)>,
-        seen: BTreeMap<Rc<str>, Place>,
-        merged: Vec<(Place, Rc<Node>)>,
+        key: Option<(SourcePosition, Rc<str>, bool)>,
+        seen: BTreeMap<Rc<str>, SourcePosition>,
+        merged: Vec<(SourcePosition, Rc<Node>)>,
     },
 }
 
 #[derive(Default)]
 struct Builder {
-    open: Vec<Open>,
+    open: Vec<OpenNode>,
     anchors: BTreeMap<usize, Rc<Node>>,
     root: Option<Rc<Node>>,
 }
 
 impl Builder {
-    fn build(text: &str, findings: &mut Findings) -> Result<Rc<Node>, Failure> {
-        let start = Place { line: 1, column: 1 };
-        if text.len() > MOST_BYTES {
-            let (bytes, most) = (text.len(), MOST_BYTES);
+    fn build(text: &str, findings: &mut Findings) -> Result<Rc<Node>, PlacedProblem> {
+        let start = SourcePosition { line: 1, column: 1 };
+        if text.len() > MAX_BYTES {
+            let (bytes, most) = (text.len(), MAX_BYTES);
             return Err((start, LayoutProblem::TooLong { bytes, most }));
         }
-        characters(text)?;
+        check_characters(text)?;
         let mut options = Options::default();
         options.set_emit_comments(false);
-        options.flow_nesting_limit = MOST_DEPTH;
-        options.block_nesting_limit = MOST_DEPTH;
+        options.flow_nesting_limit = MAX_DEPTH;
+        options.block_nesting_limit = MAX_DEPTH;
         let mut builder = Self::default();
         for event in Parser::new_from_str_with_options(text, options) {
-            let (event, span) = event.map_err(|error| syntax(&error))?;
+            let (event, span) = event.map_err(|error| syntax_error(&error))?;
             builder.take(event, &span, findings)?;
         }
-        builder.root.ok_or((start, LayoutProblem::NoDialect))
+        builder.root.ok_or((start, LayoutProblem::UnknownDialect))
     }
 
     fn take(
@@ -169,12 +172,12 @@ impl Builder {
         event: Event<'_>,
         span: &Span,
         findings: &mut Findings,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), PlacedProblem> {
         let place = place(span.start.line(), span.start.col());
         if event.tag().is_some() {
             let mark = span.tag_start().unwrap_or(span.start);
             return Err((
-                super::marks::place(mark.line(), mark.col()),
+                super::syntax::place(mark.line(), mark.col()),
                 LayoutProblem::Tag,
             ));
         }
@@ -212,7 +215,7 @@ impl Builder {
             Event::SequenceEnd | Event::MappingEnd => self.end(findings),
             Event::Alias(anchor) => {
                 let Some(target) = self.anchors.get(&anchor).map(Rc::clone) else {
-                    return Err((place, LayoutProblem::OwnAlias));
+                    return Err((place, LayoutProblem::RecursiveAlias));
                 };
                 self.add(target, place, findings)
             }
@@ -228,11 +231,16 @@ impl Builder {
         }
     }
 
-    fn begin(&mut self, place: Place, anchor: usize, content: Content) -> Result<(), Failure> {
-        if self.open.len() >= MOST_DEPTH {
-            return Err((place, LayoutProblem::TooDeep { most: MOST_DEPTH }));
+    fn begin(
+        &mut self,
+        place: SourcePosition,
+        anchor: usize,
+        content: Content,
+    ) -> Result<(), PlacedProblem> {
+        if self.open.len() >= MAX_DEPTH {
+            return Err((place, LayoutProblem::TooDeep { most: MAX_DEPTH }));
         }
-        self.open.push(Open {
+        self.open.push(OpenNode {
             place,
             anchor,
             weight: 1,
@@ -241,11 +249,11 @@ impl Builder {
         Ok(())
     }
 
-    fn end(&mut self, findings: &mut Findings) -> Result<(), Failure> {
+    fn end(&mut self, findings: &mut Findings) -> Result<(), PlacedProblem> {
         let Some(open) = self.open.pop() else {
             return Ok(());
         };
-        let Open {
+        let OpenNode {
             place,
             anchor,
             mut weight,
@@ -281,7 +289,7 @@ impl Builder {
         anchor: usize,
         node: Node,
         findings: &mut Findings,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), PlacedProblem> {
         let (node, place) = {
             let place = node.place;
             (Rc::new(node), place)
@@ -296,14 +304,14 @@ impl Builder {
     fn add(
         &mut self,
         node: Rc<Node>,
-        place: Place,
+        place: SourcePosition,
         findings: &mut Findings,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), PlacedProblem> {
         let Some(open) = self.open.last_mut() else {
             self.root = Some(node);
             return Ok(());
         };
-        open.weight = heavier(open.weight, node.weight, place)?;
+        open.weight = add_weight(open.weight, node.weight, place)?;
         match &mut open.content {
             Content::List(items) => items.push(node),
             Content::Map {
@@ -334,7 +342,10 @@ impl Builder {
     }
 }
 
-fn as_key(node: &Node, place: Place) -> Result<(Place, Rc<str>, bool), Failure> {
+fn as_key(
+    node: &Node,
+    place: SourcePosition,
+) -> Result<(SourcePosition, Rc<str>, bool), PlacedProblem> {
     match &node.value {
         Value::Scalar(scalar) if !node.is_null() => {
             Ok((place, Rc::from(&*scalar.text), scalar.plain))
@@ -345,10 +356,10 @@ fn as_key(node: &Node, place: Place) -> Result<(Place, Rc<str>, bool), Failure> 
     }
 }
 
-fn heavier(weight: usize, more: usize, place: Place) -> Result<usize, Failure> {
+fn add_weight(weight: usize, more: usize, place: SourcePosition) -> Result<usize, PlacedProblem> {
     let sum = weight.saturating_add(more);
-    if sum > MOST_VALUES {
-        return Err((place, LayoutProblem::TooMuch { most: MOST_VALUES }));
+    if sum > MAX_VALUES {
+        return Err((place, LayoutProblem::TooManyValues { most: MAX_VALUES }));
     }
     Ok(sum)
 }
@@ -357,9 +368,13 @@ fn heavier(weight: usize, more: usize, place: Place) -> Result<usize, Failure> {
 /// not present yet.
 fn merge(
     node: &Rc<Node>,
-    at: Place,
-    (entries, seen, weight): (&mut Vec<Entry>, &mut BTreeMap<Rc<str>, Place>, &mut usize),
-) -> Result<(), Failure> {
+    at: SourcePosition,
+    (entries, seen, weight): (
+        &mut Vec<Entry>,
+        &mut BTreeMap<Rc<str>, SourcePosition>,
+        &mut usize,
+    ),
+) -> Result<(), PlacedProblem> {
     let several = match &node.value {
         Value::List(items) => items.as_slice(),
         Value::Map(_) => std::slice::from_ref(node),
@@ -374,7 +389,7 @@ fn merge(
                 continue;
             }
             seen.insert(Rc::clone(&other.key), other.place);
-            *weight = heavier(*weight, other.value.weight, at)?;
+            *weight = add_weight(*weight, other.value.weight, at)?;
             entries.push(other.clone());
         }
     }

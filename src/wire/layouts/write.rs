@@ -5,25 +5,25 @@ use std::fmt;
 use thiserror::Error;
 
 use super::error::LayoutError;
-use super::out::Out;
-use super::slicing;
+use super::output::OutputValue;
+use super::time_slicing_output;
 use super::{API_VERSION, KIND, parse};
 use crate::domain::layout::{
-    Criteria, Dialect, IndexRange, Layout, Layouts, MigWish, ProfileCount, Rule, Selector,
+    Criteria, Dialect, IndexRange, Layout, Layouts, MigSpec, ProfileCount, Rule, Selector,
 };
 
 /// Maximum number of indices a range expands to in a dialect without ranges.
-const MOST_INDICES: usize = 1024;
+const MAX_INDICES: usize = 1024;
 
 /// Levels written in block style: the file, its layouts, their rules, and the keys of a rule.
-const LEVELS: usize = 4;
+const BLOCK_LEVELS: usize = 4;
 
 /// Error while writing layouts in a dialect.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum CannotWrite {
+pub enum LayoutWriteError {
     /// The dialect cannot express the layout.
     #[error("layout {layout:?}: {} cannot say {what}", name(*.dialect))]
-    NoWords {
+    Inexpressible {
         /// Name of the layout.
         layout: String,
         /// The dialect.
@@ -33,7 +33,7 @@ pub enum CannotWrite {
     },
     /// The layouts are not valid in the dialect.
     #[error("what would be written could not be read again: {0}")]
-    Unreadable(LayoutError),
+    Invalid(LayoutError),
 }
 
 fn name(dialect: Dialect) -> &'static str {
@@ -48,48 +48,48 @@ fn name(dialect: Dialect) -> &'static str {
 ///
 /// # Errors
 /// Fails if the dialect cannot express a layout, or if a file with these layouts would be rejected.
-pub fn write(layouts: &Layouts, dialect: Dialect) -> Result<String, CannotWrite> {
-    checked(file(layouts, dialect)?.yaml(LEVELS))
+pub fn write(layouts: &Layouts, dialect: Dialect) -> Result<String, LayoutWriteError> {
+    verify(file(layouts, dialect)?.yaml(BLOCK_LEVELS))
 }
 
 /// Writes layouts as JSON that parses to equal layouts, except for source positions.
 ///
 /// # Errors
 /// As for [`write()`].
-pub fn write_json(layouts: &Layouts, dialect: Dialect) -> Result<String, CannotWrite> {
-    checked(file(layouts, dialect)?.json())
+pub fn write_json(layouts: &Layouts, dialect: Dialect) -> Result<String, LayoutWriteError> {
+    verify(file(layouts, dialect)?.json())
 }
 
-fn checked(text: String) -> Result<String, CannotWrite> {
+fn verify(text: String) -> Result<String, LayoutWriteError> {
     match parse(&text) {
         Ok(_) => Ok(text),
         Err(errors) => match errors.into_iter().next() {
-            Some(error) => Err(CannotWrite::Unreadable(error)),
+            Some(error) => Err(LayoutWriteError::Invalid(error)),
             None => Ok(text),
         },
     }
 }
 
-fn file(layouts: &Layouts, dialect: Dialect) -> Result<Out, CannotWrite> {
-    let named: Vec<(String, Out)> = layouts
+fn file(layouts: &Layouts, dialect: Dialect) -> Result<OutputValue, LayoutWriteError> {
+    let named: Vec<(String, OutputValue)> = layouts
         .layouts
         .iter()
         .map(|layout| Ok((layout.name.clone(), rules(layout, dialect)?)))
-        .collect::<Result<_, CannotWrite>>()?;
+        .collect::<Result<_, LayoutWriteError>>()?;
     Ok(match dialect {
         Dialect::Octavo => map([
-            ("apiVersion", Out::text(API_VERSION)),
-            ("kind", Out::text(KIND)),
-            ("layouts", Out::Map(named)),
+            ("apiVersion", OutputValue::text(API_VERSION)),
+            ("kind", OutputValue::text(KIND)),
+            ("layouts", OutputValue::Map(named)),
         ]),
         Dialect::MigParted | Dialect::DevicePlugin => map([
-            ("version", Out::text("v1")),
-            ("mig-configs", Out::Map(named)),
+            ("version", OutputValue::text("v1")),
+            ("mig-configs", OutputValue::Map(named)),
         ]),
     })
 }
 
-fn rules(layout: &Layout, dialect: Dialect) -> Result<Out, CannotWrite> {
+fn rules(layout: &Layout, dialect: Dialect) -> Result<OutputValue, LayoutWriteError> {
     let rule = |rule: &Rule| match dialect {
         Dialect::Octavo => octavo(rule),
         Dialect::MigParted => mig_parted(rule),
@@ -97,34 +97,37 @@ fn rules(layout: &Layout, dialect: Dialect) -> Result<Out, CannotWrite> {
         Dialect::DevicePlugin => Err("layouts"),
     };
     let rules = layout.rules.iter().map(|one| {
-        rule(one).map_err(|what| CannotWrite::NoWords {
+        rule(one).map_err(|what| LayoutWriteError::Inexpressible {
             layout: layout.name.clone(),
             dialect,
             what,
         })
     });
-    Ok(Out::List(rules.collect::<Result<_, _>>()?))
+    Ok(OutputValue::List(rules.collect::<Result<_, _>>()?))
 }
 
-fn octavo(rule: &Rule) -> Result<Out, &'static str> {
+fn octavo(rule: &Rule) -> Result<OutputValue, &'static str> {
     let devices = match &rule.devices {
-        Selector::All => Out::text("all"),
-        Selector::Rest => Out::text("rest"),
+        Selector::All => OutputValue::text("all"),
+        Selector::Rest => OutputValue::text("rest"),
         Selector::Matching(criteria) => criteria_out(criteria)?,
     };
     let mut entries = vec![("devices", devices)];
     match &rule.mig {
         None => {}
-        Some(MigWish::Disabled) => entries.push(("mig", Out::text("disabled"))),
-        Some(MigWish::Enabled(counts)) => entries.push(("mig", counts_out(counts))),
+        Some(MigSpec::Disabled) => entries.push(("mig", OutputValue::text("disabled"))),
+        Some(MigSpec::Enabled(counts)) => entries.push(("mig", counts_out(counts))),
     }
     if let Some(sharing) = &rule.time_slicing {
-        entries.push(("timeSlicing", slicing::written(sharing)?));
+        entries.push((
+            "timeSlicing",
+            time_slicing_output::write_time_slicing(sharing)?,
+        ));
     }
     Ok(map(entries))
 }
 
-fn criteria_out(criteria: &Criteria) -> Result<Out, &'static str> {
+fn criteria_out(criteria: &Criteria) -> Result<OutputValue, &'static str> {
     if criteria.device_filter.is_some() {
         return Err("a device filter by PCI ids");
     }
@@ -139,74 +142,77 @@ fn criteria_out(criteria: &Criteria) -> Result<Out, &'static str> {
         entries.extend(list.map(|list| (key, list)));
     }
     if let Some(memory) = criteria.memory_at_least {
-        entries.push(("memoryAtLeast", Out::Text(format!("{}Mi", memory.get()))));
+        entries.push((
+            "memoryAtLeast",
+            OutputValue::Text(format!("{}Mi", memory.get())),
+        ));
     }
     if let Some(capable) = criteria.mig_capable {
-        entries.push(("migCapable", Out::Bool(capable)));
+        entries.push(("migCapable", OutputValue::Bool(capable)));
     }
     Ok(map(entries))
 }
 
-fn ranges(ranges: &[IndexRange]) -> Out {
+fn ranges(ranges: &[IndexRange]) -> OutputValue {
     let one = |range: &IndexRange| {
         if range.first == range.last {
-            Out::Number(u64::from(range.first))
+            OutputValue::Number(u64::from(range.first))
         } else {
-            Out::text(range)
+            OutputValue::text(range)
         }
     };
     single_or_list(ranges, one)
 }
 
-fn texts<T: fmt::Display>(texts: &[T]) -> Out {
-    single_or_list(texts, |text| Out::text(text))
+fn texts<T: fmt::Display>(texts: &[T]) -> OutputValue {
+    single_or_list(texts, |text| OutputValue::text(text))
 }
 
-fn single_or_list<T>(items: &[T], one: impl Fn(&T) -> Out) -> Out {
+fn single_or_list<T>(items: &[T], one: impl Fn(&T) -> OutputValue) -> OutputValue {
     match items {
         [item] => one(item),
-        [] | [_, _, ..] => Out::List(items.iter().map(one).collect()),
+        [] | [_, _, ..] => OutputValue::List(items.iter().map(one).collect()),
     }
 }
 
-fn counts_out(counts: &[ProfileCount]) -> Out {
+fn counts_out(counts: &[ProfileCount]) -> OutputValue {
     let entries = counts.iter().map(|count| {
         (
             count.profile.to_string(),
-            Out::Number(u64::from(count.count)),
+            OutputValue::Number(u64::from(count.count)),
         )
     });
-    Out::Map(entries.collect())
+    OutputValue::Map(entries.collect())
 }
 
-fn mig_parted(rule: &Rule) -> Result<Out, &'static str> {
+fn mig_parted(rule: &Rule) -> Result<OutputValue, &'static str> {
     if rule.time_slicing.is_some() {
         return Err("how devices are shared by time slicing");
     }
     let mut entries = Vec::new();
     match &rule.devices {
-        Selector::All => entries.push(("devices", Out::text("all"))),
+        Selector::All => entries.push(("devices", OutputValue::text("all"))),
         Selector::Rest => return Err("the rest of the devices"),
-        Selector::Matching(criteria) => plain_criteria(criteria, &mut entries)?,
+        Selector::Matching(criteria) => mig_parted_criteria(criteria, &mut entries)?,
     }
     match &rule.mig {
         None => return Err("that partitioning stays as it is"),
         // mig-parted writes the empty mapping too, and scripts index it.
-        Some(MigWish::Disabled) => {
-            entries.push(("mig-enabled", Out::Bool(false)));
+        Some(MigSpec::Disabled) => {
+            entries.push(("mig-enabled", OutputValue::Bool(false)));
             entries.push(("mig-devices", counts_out(&[])));
         }
-        Some(MigWish::Enabled(counts)) => {
-            entries.push(("mig-enabled", Out::Bool(true)));
+        Some(MigSpec::Enabled(counts)) => {
+            entries.push(("mig-enabled", OutputValue::Bool(true)));
             entries.push(("mig-devices", counts_out(counts)));
         }
     }
     Ok(map(entries))
 }
 
-fn plain_criteria(
+fn mig_parted_criteria(
     criteria: &Criteria,
-    entries: &mut Vec<(&'static str, Out)>,
+    entries: &mut Vec<(&'static str, OutputValue)>,
 ) -> Result<(), &'static str> {
     let missing = [
         (criteria.uuid.is_some(), "devices by UUID"),
@@ -222,24 +228,26 @@ fn plain_criteria(
         entries.push(("device-filter", texts(filters)));
     }
     let devices = match &criteria.index {
-        None => Out::text("all"),
+        None => OutputValue::text("all"),
         Some(ranges) => {
             let all = ranges.iter().flat_map(|range| range.first..=range.last);
-            let some: Vec<u32> = all.take(MOST_INDICES + 1).collect();
-            if some.len() > MOST_INDICES {
+            let some: Vec<u32> = all.take(MAX_INDICES + 1).collect();
+            if some.len() > MAX_INDICES {
                 return Err("a range of more than 1024 devices");
             }
-            let numbers = some.into_iter().map(|index| Out::Number(u64::from(index)));
-            Out::List(numbers.collect())
+            let numbers = some
+                .into_iter()
+                .map(|index| OutputValue::Number(u64::from(index)));
+            OutputValue::List(numbers.collect())
         }
     };
     entries.push(("devices", devices));
     Ok(())
 }
 
-pub(super) fn map<'k>(entries: impl IntoIterator<Item = (&'k str, Out)>) -> Out {
+pub(super) fn map<'k>(entries: impl IntoIterator<Item = (&'k str, OutputValue)>) -> OutputValue {
     let entries = entries.into_iter();
-    Out::Map(
+    OutputValue::Map(
         entries
             .map(|(key, value)| (key.to_owned(), value))
             .collect(),

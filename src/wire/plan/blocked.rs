@@ -8,7 +8,7 @@ use super::{DisruptionJson, PlacementJson};
 use crate::domain::holder::{Holder, Pod};
 use crate::domain::inventory::ProcessKind;
 use crate::domain::plan::Cause;
-use crate::domain::plan::words::{Words, unblock};
+use crate::domain::plan::messages::{PlanFormatter, remedy};
 
 /// One thing that is in the way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -109,11 +109,11 @@ pub struct PodJson {
 }
 
 /// Converts a cause, including its message and remedy.
-pub(super) fn cause(cause: &Cause, words: &Words<'_>) -> CauseJson {
+pub(super) fn cause(cause: &Cause, words: &PlanFormatter<'_>) -> CauseJson {
     let mut json = CauseJson {
         cause: CauseKind::Refused,
         message: words.cause(cause),
-        remedy: unblock(cause),
+        remedy: remedy(cause),
         gpu_instance: None,
         profile: None,
         profile_id: None,
@@ -146,15 +146,15 @@ pub(super) fn cause(cause: &Cause, words: &Words<'_>) -> CauseJson {
             json.cause = CauseKind::NotAllowed;
             json.disruption = Some((*disruption).into());
         }
-        Cause::Untold { .. } => json.cause = CauseKind::Untold,
-        Cause::Refused => json.cause = CauseKind::Refused,
+        Cause::StateUnknown { .. } => json.cause = CauseKind::Untold,
+        Cause::HardwareRefused => json.cause = CauseKind::Refused,
     }
     json
 }
 
 impl From<&Holder> for HolderJson {
     fn from(holder: &Holder) -> Self {
-        let who = &holder.who;
+        let who = &holder.details;
         let kind = who.kind.map(|kind| match kind {
             ProcessKind::Compute => "compute",
             ProcessKind::Graphics => "graphics",

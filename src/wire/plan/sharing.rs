@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::domain::layout::{Item, Rename, Share, ShareOf, TimeSlicing, Which};
+use crate::domain::layout::{
+    ResourceRename, Share, ShareTarget, TimeSlicing, UnitRef, UnitSelector,
+};
 use crate::domain::quantity::Mebibytes;
 
 /// How many share one device or partition by turns.
@@ -58,10 +60,10 @@ pub struct ShareJson {
 impl From<&TimeSlicing> for TimeSlicingJson {
     fn from(sharing: &TimeSlicing) -> Self {
         let mut shares = sharing.shares.iter();
-        let every = shares.find(|share| share.of == ShareOf::Everything);
+        let every = shares.find(|share| share.of == ShareTarget::AllUnits);
         Self {
             replicas: every.map(|share| share.replicas),
-            rename: every.is_some_and(|share| share.rename != Rename::No),
+            rename: every.is_some_and(|share| share.rename != ResourceRename::No),
             fail_requests_greater_than_one: every
                 .is_some_and(|share| share.fail_requests_greater_than_one),
             slice: sharing.slice.map(|slice| slice.as_str().to_owned()),
@@ -73,14 +75,16 @@ impl From<&TimeSlicing> for TimeSlicingJson {
 impl From<&Share> for ShareJson {
     fn from(share: &Share) -> Self {
         let (profile, resource, which) = match &share.of {
-            ShareOf::Everything => (None, None, None),
-            ShareOf::Profile(profile) => (Some(profile.to_string()), None, None),
-            ShareOf::Resource { name, which } => (None, Some(name.to_string()), Some(which)),
+            ShareTarget::AllUnits => (None, None, None),
+            ShareTarget::Profile(profile) => (Some(profile.to_string()), None, None),
+            ShareTarget::Resource { name, which } => (None, Some(name.to_string()), Some(which)),
         };
         let (devices, first) = match which {
-            None | Some(Which::All) => (Vec::new(), None),
-            Some(Which::First(count)) => (Vec::new(), Some(*count)),
-            Some(Which::These(items)) => (items.iter().map(Item::to_string).collect(), None),
+            None | Some(UnitSelector::All) => (Vec::new(), None),
+            Some(UnitSelector::First(count)) => (Vec::new(), Some(*count)),
+            Some(UnitSelector::Listed(items)) => {
+                (items.iter().map(UnitRef::to_string).collect(), None)
+            }
         };
         Self {
             profile,
@@ -89,9 +93,9 @@ impl From<&Share> for ShareJson {
             first,
             replicas: share.replicas,
             renamed_to: match &share.rename {
-                Rename::No => None,
-                Rename::Shared => Some(".shared".to_owned()),
-                Rename::To(name) => Some(name.to_string()),
+                ResourceRename::No => None,
+                ResourceRename::Shared => Some(".shared".to_owned()),
+                ResourceRename::To(name) => Some(name.to_string()),
             },
             fail_requests_greater_than_one: share.fail_requests_greater_than_one,
             memory_per_replica_mib: share.memory_per_replica.map(Mebibytes::get),

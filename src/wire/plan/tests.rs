@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::domain::catalog::Placement;
-use crate::domain::holder::{Holder, Pod, Who};
+use crate::domain::holder::{Holder, HolderDetails, Pod};
 use crate::domain::inventory::{Inventory, MigMode};
 use crate::domain::layout::{InstanceTarget, Targets};
 use crate::domain::plan::{
-    Blocked, Cause, Change, DevicePlan, Disruption, HardwareRule, Infeasible, InstanceRef,
-    ModeChange, NodePlan, Offer, PlannedCompute, PlannedInstance, ResetScope, Step, Verdict,
+    Alternative, Blocked, Cause, DeviceChange, DevicePlan, Disruption, HardwareRule, Infeasible,
+    InstanceRef, ModeChange, NodePlan, PlannedCompute, PlannedInstance, ResetScope, Step, Verdict,
 };
 
 fn a100() -> Inventory {
@@ -18,10 +18,10 @@ fn a100() -> Inventory {
 }
 
 /// Returns the document of a plan in which the machine's first device has `verdict`.
-fn told(verdict: Verdict) -> Value {
+fn document_with(verdict: Verdict) -> Value {
     let inventory = a100();
     let targets = Targets::default();
-    let subject = Subject {
+    let subject = PlanInputs {
         inventory: &inventory,
         node: Some("node-7"),
         layout: "serving",
@@ -48,8 +48,8 @@ fn placement(start: u32, size: u32) -> Placement {
 }
 
 #[test]
-fn what_stays_is_before_and_after() {
-    let json = told(Verdict::Unchanged);
+fn unchanged_instances_are_listed_before_and_after() {
+    let json = document_with(Verdict::Unchanged);
     assert_eq!(
         (&json["kind"], &json["outcome"], &json["disruption"]),
         (&json!("Plan"), &json!("nothing"), &json!("none"))
@@ -68,14 +68,14 @@ fn what_stays_is_before_and_after() {
 }
 
 #[test]
-fn steps_follow_each_other_as_they_are_done() {
+fn steps_are_listed_in_execution_order() {
     let pci = a100().devices.first().unwrap().pci;
     let scope = ResetScope {
         device: pci,
         coupled: Vec::new(),
         links: None,
     };
-    let json = told(Verdict::Change(Change {
+    let json = document_with(Verdict::Change(DeviceChange {
         steps: vec![
             Step::SetMigMode {
                 to: MigMode::Enabled,
@@ -135,13 +135,13 @@ fn steps_follow_each_other_as_they_are_done() {
 }
 
 #[test]
-fn who_is_in_the_way_is_told_with_all_that_is_known() {
+fn blockers_are_listed_with_holder_details() {
     let pci = a100().devices.first().unwrap().pci;
     let holder = Holder {
         device: pci,
         gpu_instance: Some(2),
         compute_instance: Some(0),
-        who: Who {
+        details: HolderDetails {
             pid: Some(4711),
             command: Some("vllm serve".to_owned()),
             since: Some(1_795_250_000),
@@ -150,10 +150,10 @@ fn who_is_in_the_way_is_told_with_all_that_is_known() {
                 name: Some("b".to_owned()),
                 ..Pod::default()
             }),
-            ..Who::default()
+            ..HolderDetails::default()
         },
     };
-    let json = told(Verdict::Blocked(Blocked {
+    let json = document_with(Verdict::Blocked(Blocked {
         causes: vec![Cause::InstanceInUse {
             gpu_instance: 2,
             profile_id: 9,
@@ -180,14 +180,14 @@ fn who_is_in_the_way_is_told_with_all_that_is_known() {
 }
 
 #[test]
-fn what_would_fit_is_told_as_a_layout_has_it() {
-    let json = told(Verdict::Infeasible(Infeasible {
+fn alternatives_use_layout_notation() {
+    let json = document_with(Verdict::Infeasible(Infeasible {
         rule: HardwareRule::TooMany {
             profile_id: 9,
             asked: 3,
             most: 2,
         },
-        nearest: vec![Offer {
+        alternatives: vec![Alternative {
             instances: vec![
                 InstanceTarget {
                     profile_id: 9,

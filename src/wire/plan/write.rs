@@ -4,24 +4,24 @@ use std::collections::BTreeMap;
 
 use super::blocked::cause;
 use super::{
-    API_VERSION, AfterJson, BeforeJson, DeviceJson, DisruptionJson, Document, InfeasibleJson,
-    ModeChangeJson, ModeJson, OutcomeJson, PlacementJson, PlannedComputeJson, PresentComputeJson,
-    ResetJson, StepJson, TimeSlicingJson, VerdictJson,
+    API_VERSION, DeviceJson, DisruptionJson, Document, InfeasibleJson, ModeChangeJson, ModeJson,
+    OutcomeJson, PlacementJson, PlannedComputeJson, PlannedInstanceJson, PresentComputeJson,
+    PresentInstanceJson, ResetJson, StepJson, TimeSlicingJson, VerdictJson,
 };
 use crate::domain::catalog::Placement;
 use crate::domain::holder::Holder;
 use crate::domain::id::PciAddress;
-use crate::domain::inventory::{Device, GpuInstance, Inventory, MigMode, Usage};
+use crate::domain::inventory::{Device, DeviceProcesses, GpuInstance, Inventory, MigMode};
 use crate::domain::layout::Targets;
-use crate::domain::plan::words::Words;
+use crate::domain::plan::messages::PlanFormatter;
 use crate::domain::plan::{
-    Change, DevicePlan, Disruption, HardwareRule, Infeasible, InstanceRef, ModeChange, NodePlan,
-    Outcome, PlannedInstance, ResetScope, Step, Verdict, is_in_use,
+    DeviceChange, DevicePlan, Disruption, HardwareRule, Infeasible, InstanceRef, ModeChange,
+    NodePlan, PlanOutcome, PlannedInstance, ResetScope, Step, Verdict, is_in_use,
 };
 
 /// Inputs of a plan.
 #[derive(Debug, Clone, Copy)]
-pub struct Subject<'a> {
+pub struct PlanInputs<'a> {
     /// The last known inventory of the node.
     pub inventory: &'a Inventory,
     /// Name of the node, if known.
@@ -39,8 +39,8 @@ pub struct Subject<'a> {
 }
 
 /// Creates the document of `plan`.
-pub fn document(subject: &Subject<'_>, plan: &NodePlan) -> Document {
-    let tally = plan.tally();
+pub fn document(subject: &PlanInputs<'_>, plan: &NodePlan) -> Document {
+    let tally = plan.summary();
     let devices = plan.devices.iter();
     Document {
         api_version: API_VERSION.to_owned(),
@@ -48,21 +48,27 @@ pub fn document(subject: &Subject<'_>, plan: &NodePlan) -> Document {
         layout: subject.layout.to_owned(),
         node: subject.node.map(str::to_owned),
         outcome: match plan.outcome() {
-            Outcome::Nothing => OutcomeJson::Nothing,
-            Outcome::Changes => OutcomeJson::Changes,
-            Outcome::Blocked => OutcomeJson::Blocked,
-            Outcome::Infeasible => OutcomeJson::Infeasible,
+            PlanOutcome::Unchanged => OutcomeJson::Nothing,
+            PlanOutcome::Changes => OutcomeJson::Changes,
+            PlanOutcome::Blocked => OutcomeJson::Blocked,
+            PlanOutcome::Infeasible => OutcomeJson::Infeasible,
         },
         disruption: tally.disruption.into(),
         destroyed: tally.destroyed.saturating_add(tally.compute_destroyed),
         created: tally.created.saturating_add(tally.compute_created),
         warnings: subject.warnings.to_vec(),
-        devices: devices.map(|device| planned(subject, device)).collect(),
+        devices: devices
+            .map(|device| planned_device(subject, device))
+            .collect(),
     }
 }
 
 /// Creates the entry of a device with its identity only.
-fn bare(subject: &Subject<'_>, pci: PciAddress, device: Option<&Device>) -> DeviceJson {
+fn device_identity(
+    subject: &PlanInputs<'_>,
+    pci: PciAddress,
+    device: Option<&Device>,
+) -> DeviceJson {
     let identity = device.map(|device| &device.identity);
     let state = device.and_then(|device| device.mig.state());
     let slices = state.map(|state| state.catalog.memory_slices());
@@ -88,26 +94,28 @@ fn bare(subject: &Subject<'_>, pci: PciAddress, device: Option<&Device>) -> Devi
 }
 
 /// Creates the entry of a device with its current partitions.
-pub(super) fn present(
-    subject: &Subject<'_>,
+pub(super) fn current_device(
+    subject: &PlanInputs<'_>,
     pci: PciAddress,
     verdict: Option<&Verdict>,
 ) -> DeviceJson {
-    let words = Words::new(subject.inventory, pci);
+    let words = PlanFormatter::new(subject.inventory, pci);
     let mut devices = subject.inventory.devices.iter();
     let device = devices.find(|device| device.pci == pci);
-    let mut json = bare(subject, pci, device);
+    let mut json = device_identity(subject, pci, device);
     if let Some(device) = device {
         json.before = before(subject, device, verdict, &words);
     }
     json
 }
 
-fn planned(subject: &Subject<'_>, plan: &DevicePlan) -> DeviceJson {
-    let words = Words::new(subject.inventory, plan.pci);
-    let mut json = present(subject, plan.pci, Some(&plan.verdict));
+fn planned_device(subject: &PlanInputs<'_>, plan: &DevicePlan) -> DeviceJson {
+    let words = PlanFormatter::new(subject.inventory, plan.pci);
+    let mut json = current_device(subject, plan.pci, Some(&plan.verdict));
     match &plan.verdict {
-        Verdict::Unchanged => json.after = Some(json.before.iter().map(stays).collect()),
+        Verdict::Unchanged => {
+            json.after = Some(json.before.iter().map(unchanged_instance).collect());
+        }
         Verdict::Change(change) => {
             json.verdict = VerdictJson::Change;
             json.after = Some(after(change, &words));
@@ -129,15 +137,15 @@ fn planned(subject: &Subject<'_>, plan: &DevicePlan) -> DeviceJson {
 }
 
 fn before(
-    subject: &Subject<'_>,
+    subject: &PlanInputs<'_>,
     device: &Device,
     verdict: Option<&Verdict>,
-    words: &Words<'_>,
-) -> Vec<BeforeJson> {
+    words: &PlanFormatter<'_>,
+) -> Vec<PresentInstanceJson> {
     let instances = device.mig.state().map(|state| &state.gpu_instances);
     let mut instances: Vec<&GpuInstance> = instances.into_iter().flatten().collect();
     instances.sort_by_key(|instance| (instance.placement, instance.id));
-    let is_told = matches!(device.usage(), Usage::Known(_));
+    let is_told = matches!(device.usage(), DeviceProcesses::Known(_));
     let kept = |id: u32| match verdict {
         Some(Verdict::Unchanged) => Some(true),
         Some(Verdict::Change(change)) => {
@@ -147,7 +155,7 @@ fn before(
     };
     let each = instances.into_iter().map(|instance| {
         let computes = instance.compute_instances.iter();
-        BeforeJson {
+        PresentInstanceJson {
             gpu_instance: instance.id,
             profile: words.offered(instance.profile_id),
             profile_id: instance.profile_id,
@@ -177,9 +185,9 @@ fn is_held(holders: &[Holder], device: &Device, instance: &GpuInstance) -> bool 
     holders.iter().any(held)
 }
 
-fn stays(before: &BeforeJson) -> AfterJson {
+fn unchanged_instance(before: &PresentInstanceJson) -> PlannedInstanceJson {
     let compute = before.compute_instances.iter();
-    AfterJson {
+    PlannedInstanceJson {
         gpu_instance: Some(before.gpu_instance),
         profile: before.profile.clone(),
         profile_id: before.profile_id,
@@ -193,8 +201,8 @@ fn stays(before: &BeforeJson) -> AfterJson {
     }
 }
 
-fn after(change: &Change, words: &Words<'_>) -> Vec<AfterJson> {
-    let one = |planned: &PlannedInstance| AfterJson {
+fn after(change: &DeviceChange, words: &PlanFormatter<'_>) -> Vec<PlannedInstanceJson> {
+    let one = |planned: &PlannedInstance| PlannedInstanceJson {
         gpu_instance: planned.kept,
         profile: words.offered(planned.profile_id),
         profile_id: planned.profile_id,
@@ -211,7 +219,7 @@ fn after(change: &Change, words: &Words<'_>) -> Vec<AfterJson> {
     change.after.iter().map(one).collect()
 }
 
-fn step(step: &Step, words: &Words<'_>) -> StepJson {
+fn step(step: &Step, words: &PlanFormatter<'_>) -> StepJson {
     match step {
         Step::DestroyComputeInstance {
             gpu_instance,
@@ -259,7 +267,7 @@ fn step(step: &Step, words: &Words<'_>) -> StepJson {
     }
 }
 
-fn infeasible(why: &Infeasible, words: &Words<'_>) -> InfeasibleJson {
+fn infeasible(why: &Infeasible, words: &PlanFormatter<'_>) -> InfeasibleJson {
     let rule = match why.rule {
         HardwareRule::NotMigCapable => "notMigCapable",
         HardwareRule::NoSuchProfile { .. } => "noSuchProfile",
@@ -270,7 +278,7 @@ fn infeasible(why: &Infeasible, words: &Words<'_>) -> InfeasibleJson {
         HardwareRule::NoArrangement => "noArrangement",
         HardwareRule::ComputeSplit { .. } => "computeSplit",
     };
-    let offers = why.nearest.iter();
+    let offers = why.alternatives.iter();
     InfeasibleJson {
         rule: rule.to_owned(),
         message: words.rule(&why.rule),

@@ -1,9 +1,9 @@
 //! Conversion of AMD-specific device fields to and from Protobuf.
 
-use super::MOST;
-use super::field::{Read, bounded, cut, cut_if_there};
-use crate::domain::fleet::LONGEST_WORD;
-use crate::domain::inventory::{Amd, AmdPartition, Mode};
+use super::MAX_LIST_ITEMS;
+use super::field::{FieldResult, bounded, truncate_optional, truncate_to};
+use crate::domain::fleet::MAX_WORD_BYTES;
+use crate::domain::inventory::{Amd, AmdPartition, PartitioningMode};
 use crate::domain::quantity::Mebibytes;
 use crate::proto::v1;
 
@@ -23,7 +23,7 @@ pub(super) fn write(amd: &Amd) -> v1::Amd {
     }
 }
 
-fn write_mode(mode: &Mode) -> v1::AmdMode {
+fn write_mode(mode: &PartitioningMode) -> v1::AmdMode {
     v1::AmdMode {
         current: mode.current.clone(),
         available: mode.available.clone(),
@@ -38,10 +38,10 @@ fn write_partition(partition: &AmdPartition) -> v1::AmdPartition {
     }
 }
 
-pub(super) fn read(amd: v1::Amd) -> Read<Amd> {
+pub(super) fn read(amd: v1::Amd) -> FieldResult<Amd> {
     let compute = amd.compute.map(mode).transpose();
     let memory = amd.memory.map(mode).transpose();
-    let word = |text| cut_if_there(LONGEST_WORD, text);
+    let word = |text| truncate_optional(MAX_WORD_BYTES, text);
     Ok(Amd {
         driver_version: word(amd.driver_version),
         unique_id: word(amd.unique_id),
@@ -52,7 +52,7 @@ pub(super) fn read(amd: v1::Amd) -> Read<Amd> {
         memory_used: amd.memory_used_mib.map(Mebibytes::new),
         compute: compute.map_err(|error| error.within("compute"))?,
         memory: memory.map_err(|error| error.within("memory"))?,
-        partitions: bounded("partitions", MOST, amd.partitions)?
+        partitions: bounded("partitions", MAX_LIST_ITEMS, amd.partitions)?
             .into_iter()
             .map(partition)
             .collect(),
@@ -60,12 +60,12 @@ pub(super) fn read(amd: v1::Amd) -> Read<Amd> {
     })
 }
 
-fn mode(mode: v1::AmdMode) -> Read<Mode> {
-    Ok(Mode {
-        current: cut(LONGEST_WORD, mode.current),
-        available: bounded("available", MOST, mode.available)?
+fn mode(mode: v1::AmdMode) -> FieldResult<PartitioningMode> {
+    Ok(PartitioningMode {
+        current: truncate_to(MAX_WORD_BYTES, mode.current),
+        available: bounded("available", MAX_LIST_ITEMS, mode.available)?
             .into_iter()
-            .map(|one| cut(LONGEST_WORD, one))
+            .map(|one| truncate_to(MAX_WORD_BYTES, one))
             .collect(),
     })
 }

@@ -27,10 +27,10 @@ pub enum StatusProblem {
     MissingPart,
     /// The device's address is not in canonical form.
     #[error("its address is not spelt like 0000:07:00.0")]
-    Spelling,
+    NonCanonicalAddress,
     /// The device's number is not in canonical form.
     #[error("its number is not spelt like 7")]
-    Number,
+    NonCanonicalNumber,
     /// The bytes are not a Protobuf message of the expected type.
     #[error("it is no Protobuf message of its kind")]
     Message(#[from] prost::DecodeError),
@@ -54,7 +54,7 @@ pub enum StatusProblem {
     Missing,
     /// An unexpected text.
     #[error("{text:?} is not {expected}")]
-    Text {
+    UnexpectedText {
         /// The text.
         text: String,
         /// What is expected.
@@ -79,7 +79,7 @@ pub enum StatusProblem {
     Zero,
     /// An unknown enum value in a field without a fallback.
     #[error("{0} is no choice that this version knows")]
-    Choice(i32),
+    UnknownEnumValue(i32),
     /// A list has too many items.
     #[error("{count} are more than {limit}")]
     TooMany {

@@ -1,40 +1,42 @@
 //! Decoding of the part `layout`, with limits on text lengths.
 
-use super::field::{Read, each, parsed, text, text_if_there, within};
-use crate::domain::fleet::{DeviceLayout, LONGEST_TEXT, LONGEST_WORD, LayoutStatus, MOST_DEVICES};
-use crate::domain::reconcile::Progress;
+use super::field::{FieldResult, at_most, bounded_text, each, optional_text, parse_field};
+use crate::domain::fleet::{
+    DeviceLayout, LayoutStatus, MAX_LAYOUT_DEVICES, MAX_TEXT_BYTES, MAX_WORD_BYTES,
+};
+use crate::domain::reconcile::ChangeProgress;
 use crate::proto::v1;
 
-pub(super) fn read(layout: v1::Layout) -> Read<LayoutStatus> {
-    let mut devices = each("devices", MOST_DEVICES, layout.devices, device)?;
+pub(super) fn read(layout: v1::Layout) -> FieldResult<LayoutStatus> {
+    let mut devices = each("devices", MAX_LAYOUT_DEVICES, layout.devices, device)?;
     devices.sort_by_key(|device| device.pci);
     Ok(LayoutStatus {
-        layout: text_if_there("layout", LONGEST_WORD, layout.layout)?,
-        by_hand: layout.by_hand,
-        plan: text_if_there("plan", LONGEST_WORD, layout.plan)?,
-        state: text_if_there("state", LONGEST_WORD, layout.state)?,
-        notice: text_if_there("notice", LONGEST_TEXT, layout.notice)?,
-        drain: text_if_there("drain", LONGEST_TEXT, layout.drain)?,
+        layout: optional_text("layout", MAX_WORD_BYTES, layout.layout)?,
+        is_manual: layout.by_hand,
+        plan: optional_text("plan", MAX_WORD_BYTES, layout.plan)?,
+        state: optional_text("state", MAX_WORD_BYTES, layout.state)?,
+        notice: optional_text("notice", MAX_TEXT_BYTES, layout.notice)?,
+        drain: optional_text("drain", MAX_TEXT_BYTES, layout.drain)?,
         devices,
     })
 }
 
-fn device(device: v1::LayoutDevice) -> Read<DeviceLayout> {
+fn device(device: v1::LayoutDevice) -> FieldResult<DeviceLayout> {
     let progress = device.progress.map(progress).transpose();
     Ok(DeviceLayout {
-        pci: parsed("pci", &device.pci)?,
-        name: text("name", LONGEST_WORD, device.name)?,
-        state: text("state", LONGEST_WORD, device.state)?,
-        message: text("message", LONGEST_TEXT, device.message)?,
+        pci: parse_field("pci", &device.pci)?,
+        name: bounded_text("name", MAX_WORD_BYTES, device.name)?,
+        state: bounded_text("state", MAX_WORD_BYTES, device.state)?,
+        message: bounded_text("message", MAX_TEXT_BYTES, device.message)?,
         progress: progress.map_err(|error| error.within("progress"))?,
     })
 }
 
-fn progress(progress: v1::LayoutProgress) -> Read<Progress> {
-    within("done", progress.done, progress.steps)?;
+fn progress(progress: v1::LayoutProgress) -> FieldResult<ChangeProgress> {
+    at_most("done", progress.done, progress.steps)?;
     let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-    Ok(Progress {
-        doing: text("doing", LONGEST_TEXT, progress.doing)?,
+    Ok(ChangeProgress {
+        current_step: bounded_text("doing", MAX_TEXT_BYTES, progress.doing)?,
         done: count(progress.done),
         steps: count(progress.steps),
         back: progress.back,

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::MOST;
+use super::MAX_LIST_ITEMS;
 use super::error::{FieldError, StatusProblem};
-use super::field::{Read, bounded, cut, cut_if_there, strange, within};
+use super::field::{
+    FieldResult, at_most, bounded, truncate_optional, truncate_to, unknown_enum_value,
+};
 use super::read::problems;
 use super::write;
-use crate::domain::fleet::LONGEST_WORD;
+use crate::domain::fleet::MAX_WORD_BYTES;
 use crate::domain::inventory::{
     DriverLayout, LogicalCores, LogicalSource, Neuron, NeuronDevice, NeuronErrors, NeuronIdentity,
 };
@@ -15,7 +17,7 @@ use crate::domain::quantity::Mebibytes;
 use crate::proto::v1;
 
 /// Maximum number of physical cores per logical core: all cores of a device.
-const LARGEST: u32 = 8;
+const MAX_PHYSICAL_CORES: u32 = 8;
 
 /// Encodes the driver state without its devices, which have their own parts.
 pub(super) fn write(neuron: &Neuron) -> v1::Neuron {
@@ -76,11 +78,11 @@ pub(super) fn write_device(neuron: &Neuron, device: &NeuronDevice) -> v1::Neuron
 }
 
 /// Decodes the driver state. A driver layout that this version does not know becomes `Unknown`.
-pub(super) fn read(neuron: v1::Neuron) -> Read<Neuron> {
+pub(super) fn read(neuron: v1::Neuron) -> FieldResult<Neuron> {
     use v1::neuron::Layout;
     let logical = neuron.logical_core.map(read_logical).transpose();
     Ok(Neuron {
-        driver_version: cut_if_there(LONGEST_WORD, neuron.driver_version),
+        driver_version: truncate_optional(MAX_WORD_BYTES, neuron.driver_version),
         driver_layout: match Layout::try_from(neuron.driver_layout) {
             Ok(Layout::Known) => DriverLayout::Known,
             Ok(Layout::Unspecified | Layout::Unknown) | Err(_) => DriverLayout::Unknown,
@@ -92,45 +94,52 @@ pub(super) fn read(neuron: v1::Neuron) -> Read<Neuron> {
     })
 }
 
-fn ultraserver(said: BTreeMap<String, String>) -> Read<BTreeMap<String, String>> {
-    let said = bounded("ultraserver", MOST, said.into_iter().collect())?;
+fn ultraserver(said: BTreeMap<String, String>) -> FieldResult<BTreeMap<String, String>> {
+    let said = bounded("ultraserver", MAX_LIST_ITEMS, said.into_iter().collect())?;
     let said = said.into_iter();
     Ok(said
-        .map(|(key, value)| (cut(LONGEST_WORD, key), cut(LONGEST_WORD, value)))
+        .map(|(key, value)| {
+            (
+                truncate_to(MAX_WORD_BYTES, key),
+                truncate_to(MAX_WORD_BYTES, value),
+            )
+        })
         .collect())
 }
 
-fn read_logical(logical: v1::LogicalCore) -> Read<LogicalCores> {
+fn read_logical(logical: v1::LogicalCore) -> FieldResult<LogicalCores> {
     use v1::logical_core::Source;
     if logical.physical_cores == 0 {
         return Err(FieldError::new("physical_cores", StatusProblem::Zero));
     }
     Ok(LogicalCores {
-        size: within("physical_cores", logical.physical_cores, LARGEST)?,
+        size: at_most("physical_cores", logical.physical_cores, MAX_PHYSICAL_CORES)?,
         source: match Source::try_from(logical.source) {
             Ok(Source::File) => LogicalSource::File,
             Ok(Source::Default) => LogicalSource::Default,
-            Ok(Source::Unspecified) | Err(_) => return strange("source", logical.source),
+            Ok(Source::Unspecified) | Err(_) => {
+                return unknown_enum_value("source", logical.source);
+            }
         },
     })
 }
 
-fn power(percent: u32) -> Read<u8> {
-    let percent = within("power_percent", percent, 100)?;
+fn power(percent: u32) -> FieldResult<u8> {
+    let percent = at_most("power_percent", percent, 100)?;
     Ok(u8::try_from(percent).unwrap_or(u8::MAX))
 }
 
-pub(super) fn read_device(number: u32, device: v1::NeuronDevice) -> Read<NeuronDevice> {
+pub(super) fn read_device(number: u32, device: v1::NeuronDevice) -> FieldResult<NeuronDevice> {
     let links = device.links.map(|links| links.devices);
     let unhealthy = device.unhealthy.map(|unhealthy| unhealthy.parts);
     Ok(NeuronDevice {
         number,
-        serial: cut_if_there(LONGEST_WORD, device.serial),
-        device_name: cut_if_there(LONGEST_WORD, device.device_name),
-        core_architecture: cut_if_there(LONGEST_WORD, device.core_architecture),
+        serial: truncate_optional(MAX_WORD_BYTES, device.serial),
+        device_name: truncate_optional(MAX_WORD_BYTES, device.device_name),
+        core_architecture: truncate_optional(MAX_WORD_BYTES, device.core_architecture),
         cores: device.physical_cores,
         connected: links
-            .map(|devices| bounded("links.devices", MOST, devices))
+            .map(|devices| bounded("links.devices", MAX_LIST_ITEMS, devices))
             .transpose()?,
         memory_used: device.memory_used_mib.map(Mebibytes::new),
         errors: NeuronErrors {
@@ -142,7 +151,7 @@ pub(super) fn read_device(number: u32, device: v1::NeuronDevice) -> Read<NeuronD
         },
         power_percent: device.power_percent.map(power).transpose()?,
         unhealthy: unhealthy
-            .map(|parts| bounded("unhealthy.parts", MOST, parts))
+            .map(|parts| bounded("unhealthy.parts", MAX_LIST_ITEMS, parts))
             .transpose()?,
         problems: problems(device.problems)?,
     })

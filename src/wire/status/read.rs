@@ -3,67 +3,73 @@
 use super::amd;
 use super::error::{FieldError, StatusProblem};
 use super::field::{
-    Read, bounded, cut, cut_if_there, each, parsed, parsed_if_there, short, strange, there,
-    two_numbers, within,
+    FieldResult, at_most, bounded, check_length, each, parse_field, parse_optional_field, required,
+    truncate_optional, truncate_to, two_numbers, unknown_enum_value,
 };
-use super::{MOST, MOST_PROCESSES};
+use super::{MAX_LIST_ITEMS, MAX_PROCESSES};
 use crate::domain::catalog::{
     ComputeInstanceProfile, GpuInstanceProfile, InstanceResources, Placement, ProfileCatalog,
 };
-use crate::domain::fleet::{LONGEST_TEXT, LONGEST_WORD};
+use crate::domain::fleet::{MAX_TEXT_BYTES, MAX_WORD_BYTES};
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{
     Architecture, Completeness, ComputeInstance, Condition, Device, Driver, Fabric, GpuInstance,
     Health, Identity, LinkRemote, Machine, Mig, MigMode, MigState, NvLink, NvmlState, PciIds,
-    Problem, Process, ProcessKind, RecoveryAction, RemappedRows, VgpuHost,
+    Process, ProcessKind, ReadProblem, RecoveryAction, RemappedRows, VgpuHost,
 };
 use crate::domain::labels::{LabelKey, LabelSet, LabelValue};
 use crate::domain::quantity::{ComputeCapability, CudaVersion, DriverVersion, Mebibytes};
 use crate::proto::v1;
 
 /// Largest 24-bit number.
-const CLASS: u32 = 0x00ff_ffff;
+const MAX_PCI_CLASS: u32 = 0x00ff_ffff;
 
-pub(super) fn node(node: v1::Node) -> Read<(Machine, NvmlState)> {
+pub(super) fn node(node: v1::Node) -> FieldResult<(Machine, NvmlState)> {
     let vgpu = match (node.vgpu_host_driver_version, node.vgpu_host_driver_branch) {
         (None, None) => None,
         (version, branch) => Some(VgpuHost {
-            driver_version: cut(LONGEST_WORD, there("vgpu_host_driver_version", version)?),
-            driver_branch: cut(LONGEST_WORD, there("vgpu_host_driver_branch", branch)?),
+            driver_version: truncate_to(
+                MAX_WORD_BYTES,
+                required("vgpu_host_driver_version", version)?,
+            ),
+            driver_branch: truncate_to(
+                MAX_WORD_BYTES,
+                required("vgpu_host_driver_branch", branch)?,
+            ),
         }),
     };
     let machine = Machine {
-        product_name: cut_if_there(LONGEST_WORD, node.product_name),
+        product_name: truncate_optional(MAX_WORD_BYTES, node.product_name),
         vgpu,
-        bus_error: cut_if_there(LONGEST_TEXT, node.bus_error),
+        bus_error: truncate_optional(MAX_TEXT_BYTES, node.bus_error),
     };
-    let state = nvml(there("nvml", node.nvml)?).map_err(|error| error.within("nvml"))?;
+    let state = nvml(required("nvml", node.nvml)?).map_err(|error| error.within("nvml"))?;
     Ok((machine, state))
 }
 
-fn nvml(nvml: v1::Nvml) -> Read<NvmlState> {
+fn nvml(nvml: v1::Nvml) -> FieldResult<NvmlState> {
     use v1::nvml::State;
     let driver = driver(&nvml)?;
     Ok(match State::try_from(nvml.state) {
         Ok(State::Absent) => NvmlState::Absent {
-            reason: cut(LONGEST_TEXT, nvml.reason),
+            reason: truncate_to(MAX_TEXT_BYTES, nvml.reason),
         },
         Ok(State::Loading) => NvmlState::Loading,
-        Ok(State::Ready) => NvmlState::Ready(there("driver_version", driver)?),
+        Ok(State::Ready) => NvmlState::Ready(required("driver_version", driver)?),
         Ok(State::Lost) => NvmlState::Lost {
-            reason: cut(LONGEST_TEXT, nvml.reason),
+            reason: truncate_to(MAX_TEXT_BYTES, nvml.reason),
         },
         Ok(State::Stalled) => NvmlState::Stalled {
-            call: cut(LONGEST_WORD, nvml.call),
+            call: truncate_to(MAX_WORD_BYTES, nvml.call),
             driver,
         },
-        Ok(State::Unspecified) | Err(_) => return strange("state", nvml.state),
+        Ok(State::Unspecified) | Err(_) => return unknown_enum_value("state", nvml.state),
     })
 }
 
-fn driver(nvml: &v1::Nvml) -> Read<Option<Driver>> {
+fn driver(nvml: &v1::Nvml) -> FieldResult<Option<Driver>> {
     let version = nvml.driver_version.as_deref();
-    let Some(version) = parsed_if_there::<DriverVersion>("driver_version", version)? else {
+    let Some(version) = parse_optional_field::<DriverVersion>("driver_version", version)? else {
         return Ok(None);
     };
     let cuda = nvml.cuda_version.as_deref();
@@ -76,10 +82,10 @@ fn driver(nvml: &v1::Nvml) -> Read<Option<Driver>> {
     }))
 }
 
-pub(super) fn labels(labels: v1::Labels) -> Read<LabelSet> {
+pub(super) fn labels(labels: v1::Labels) -> FieldResult<LabelSet> {
     let labels = labels.labels.into_iter().map(|(key, value)| {
-        let key: LabelKey = parsed("labels", &key)?;
-        let value: LabelValue = parsed("labels", &value)?;
+        let key: LabelKey = parse_field("labels", &key)?;
+        let value: LabelValue = parse_field("labels", &value)?;
         Ok((key, value))
     });
     labels.collect()
@@ -90,9 +96,9 @@ pub(super) fn device(
     pci: PciAddress,
     device: v1::Device,
     catalog: impl FnOnce(&str) -> Option<ProfileCatalog>,
-) -> Read<Device> {
-    let ids = pci_ids(there("pci_ids", device.pci_ids)?).map_err(|e| e.within("pci_ids"))?;
-    let condition = condition(there("condition", device.condition)?);
+) -> FieldResult<Device> {
+    let ids = pci_ids(required("pci_ids", device.pci_ids)?).map_err(|e| e.within("pci_ids"))?;
+    let condition = condition(required("condition", device.condition)?);
     let capability = device.compute_capability.as_deref().map(|text| {
         two_numbers(
             "compute_capability",
@@ -101,16 +107,16 @@ pub(super) fn device(
         )
     });
     let architecture = device.architecture.as_deref();
-    let architecture = architecture.map(|text| short("architecture", text));
+    let architecture = architecture.map(|text| check_length("architecture", text));
     Ok(Device {
-        uuid: parsed_if_there("uuid", device.uuid.as_deref())?,
+        uuid: parse_optional_field("uuid", device.uuid.as_deref())?,
         identity: identity(
             device.r#type.as_deref(),
             device.sku.as_deref(),
             device.type_by_hand,
         )?,
         condition: condition.map_err(|error| error.within("condition"))?,
-        product_name: cut_if_there(LONGEST_WORD, device.product_name),
+        product_name: truncate_optional(MAX_WORD_BYTES, device.product_name),
         index: device.index,
         minor: device.minor,
         architecture: architecture.transpose()?.map(Architecture::new),
@@ -120,10 +126,10 @@ pub(super) fn device(
         memory: device.memory_mib.map(Mebibytes::new),
         numa_node: device.numa_node,
         mig: mig(device.mig.unwrap_or_default(), catalog).map_err(|error| error.within("mig"))?,
-        processes: each("processes", MOST_PROCESSES, device.processes, process)?,
-        links: each("links", MOST, device.links, |one| link(&one))?,
+        processes: each("processes", MAX_PROCESSES, device.processes, process)?,
+        links: each("links", MAX_LIST_ITEMS, device.links, |one| link(&one))?,
         fabric: device.fabric.map(|fabric| Fabric {
-            cluster_uuid: cut(LONGEST_WORD, fabric.cluster_uuid),
+            cluster_uuid: truncate_to(MAX_WORD_BYTES, fabric.cluster_uuid),
             clique_id: fabric.clique_id,
         }),
         p2p_group: device.p2p_group,
@@ -138,7 +144,7 @@ pub(super) fn device(
     })
 }
 
-fn pci_ids(ids: v1::PciIds) -> Read<PciIds> {
+fn pci_ids(ids: v1::PciIds) -> FieldResult<PciIds> {
     let id = |field: &str, number: u32| {
         u16::try_from(number).map_err(|_| {
             let largest = u16::MAX.into();
@@ -152,18 +158,18 @@ fn pci_ids(ids: v1::PciIds) -> Read<PciIds> {
         subsystem_device: id("subsystem_device", ids.subsystem_device)?,
         class: ids
             .class
-            .map(|class| within("class", class, CLASS))
+            .map(|class| at_most("class", class, MAX_PCI_CLASS))
             .transpose()?,
     })
 }
 
-fn identity(type_name: Option<&str>, sku: Option<&str>, by_hand: bool) -> Read<Identity> {
+fn identity(type_name: Option<&str>, sku: Option<&str>, by_hand: bool) -> FieldResult<Identity> {
     match (type_name, sku) {
         (Some(type_name), sku) => {
-            let type_name = parsed("type", type_name)?;
-            let sku = parsed_if_there("sku", sku)?;
+            let type_name = parse_field("type", type_name)?;
+            let sku = parse_optional_field("sku", sku)?;
             Ok(if by_hand {
-                Identity::ByHand { type_name, sku }
+                Identity::Manual { type_name, sku }
             } else {
                 Identity::Known { type_name, sku }
             })
@@ -174,22 +180,22 @@ fn identity(type_name: Option<&str>, sku: Option<&str>, by_hand: bool) -> Read<I
     }
 }
 
-fn condition(condition: v1::Condition) -> Read<Condition> {
+fn condition(condition: v1::Condition) -> FieldResult<Condition> {
     use v1::condition::State;
     Ok(match State::try_from(condition.state) {
         Ok(State::Working) => Condition::Working,
         Ok(State::Failing) => Condition::Failing {
-            reason: cut(LONGEST_TEXT, condition.reason),
+            reason: truncate_to(MAX_TEXT_BYTES, condition.reason),
         },
         Ok(State::PciOnly) => Condition::PciOnly {
-            kernel_driver: cut_if_there(LONGEST_WORD, condition.kernel_driver),
+            kernel_driver: truncate_optional(MAX_WORD_BYTES, condition.kernel_driver),
         },
-        Ok(State::Unspecified) | Err(_) => return strange("state", condition.state),
+        Ok(State::Unspecified) | Err(_) => return unknown_enum_value("state", condition.state),
     })
 }
 
 /// Treats an unknown capability as not reported.
-fn mig(mig: v1::Mig, catalog: impl FnOnce(&str) -> Option<ProfileCatalog>) -> Read<Mig> {
+fn mig(mig: v1::Mig, catalog: impl FnOnce(&str) -> Option<ProfileCatalog>) -> FieldResult<Mig> {
     use v1::mig::Capability;
     match Capability::try_from(mig.capability) {
         Ok(Capability::Unspecified | Capability::Unknown) | Err(_) => return Ok(Mig::Unknown),
@@ -206,7 +212,7 @@ fn mig(mig: v1::Mig, catalog: impl FnOnce(&str) -> Option<ProfileCatalog>) -> Re
     let catalog = if mig.profiles.is_empty() {
         ProfileCatalog::default()
     } else {
-        let key = short("profiles", &mig.profiles)?;
+        let key = check_length("profiles", &mig.profiles)?;
         catalog(key)
             .ok_or_else(|| FieldError::new("profiles", StatusProblem::NoSuchPart(key.to_owned())))?
     };
@@ -214,7 +220,12 @@ fn mig(mig: v1::Mig, catalog: impl FnOnce(&str) -> Option<ProfileCatalog>) -> Re
         current: mode(mig.enabled),
         pending: mode(mig.pending_enabled),
         catalog,
-        gpu_instances: each("gpu_instances", MOST, mig.gpu_instances, gpu_instance)?,
+        gpu_instances: each(
+            "gpu_instances",
+            MAX_LIST_ITEMS,
+            mig.gpu_instances,
+            gpu_instance,
+        )?,
         geometry: if mig.partial {
             Completeness::Partial
         } else {
@@ -223,24 +234,24 @@ fn mig(mig: v1::Mig, catalog: impl FnOnce(&str) -> Option<ProfileCatalog>) -> Re
     }))
 }
 
-fn gpu_instance(instance: v1::GpuInstance) -> Read<GpuInstance> {
+fn gpu_instance(instance: v1::GpuInstance) -> FieldResult<GpuInstance> {
     let computes = instance.compute_instances;
     Ok(GpuInstance {
         id: instance.id,
         profile_id: instance.profile_id,
-        placement: placement(there("placement", instance.placement)?),
-        compute_instances: each("compute_instances", MOST, computes, |one| {
+        placement: placement(required("placement", instance.placement)?),
+        compute_instances: each("compute_instances", MAX_LIST_ITEMS, computes, |one| {
             compute_instance(&one)
         })?,
     })
 }
 
-fn compute_instance(instance: &v1::ComputeInstance) -> Read<ComputeInstance> {
+fn compute_instance(instance: &v1::ComputeInstance) -> FieldResult<ComputeInstance> {
     Ok(ComputeInstance {
         id: instance.id,
         profile_id: instance.profile_id,
         placement: instance.placement.map(placement),
-        uuid: parsed_if_there("uuid", instance.uuid.as_deref())?,
+        uuid: parse_optional_field("uuid", instance.uuid.as_deref())?,
         memory: instance.memory_mib.map(Mebibytes::new),
         resources: instance.resources.map(resources),
     })
@@ -266,14 +277,14 @@ fn resources(resources: v1::Resources) -> InstanceResources {
     }
 }
 
-fn process(process: v1::Process) -> Read<Process> {
+fn process(process: v1::Process) -> FieldResult<Process> {
     use v1::process::Kind;
     Ok(Process {
         pid: process.pid,
         kind: match Kind::try_from(process.kind) {
             Ok(Kind::Compute) => ProcessKind::Compute,
             Ok(Kind::Graphics) => ProcessKind::Graphics,
-            Ok(Kind::Unspecified) | Err(_) => return strange("kind", process.kind),
+            Ok(Kind::Unspecified) | Err(_) => return unknown_enum_value("kind", process.kind),
         },
         gpu_instance: process.gpu_instance,
         compute_instance: process.compute_instance,
@@ -282,12 +293,12 @@ fn process(process: v1::Process) -> Read<Process> {
 }
 
 /// Treats an unknown kind of remote as not reported.
-fn link(link: &v1::NvLink) -> Read<NvLink> {
+fn link(link: &v1::NvLink) -> FieldResult<NvLink> {
     use v1::nv_link::Remote;
     let pci = || {
-        parsed(
+        parse_field(
             "remote_pci",
-            there("remote_pci", link.remote_pci.as_deref())?,
+            required("remote_pci", link.remote_pci.as_deref())?,
         )
     };
     let remote = match Remote::try_from(link.remote) {
@@ -321,33 +332,33 @@ fn health(health: v1::Health) -> Health {
     }
 }
 
-pub(super) fn problems(problems: Vec<v1::Problem>) -> Read<Vec<Problem>> {
-    let problems = bounded("problems", MOST, problems)?.into_iter();
-    let read = |problem: v1::Problem| Problem {
-        what: cut(LONGEST_TEXT, problem.what),
-        error: cut(LONGEST_TEXT, problem.error),
+pub(super) fn problems(problems: Vec<v1::Problem>) -> FieldResult<Vec<ReadProblem>> {
+    let problems = bounded("problems", MAX_LIST_ITEMS, problems)?.into_iter();
+    let read = |problem: v1::Problem| ReadProblem {
+        source: truncate_to(MAX_TEXT_BYTES, problem.what),
+        error: truncate_to(MAX_TEXT_BYTES, problem.error),
     };
     Ok(problems.map(read).collect())
 }
 
-pub(super) fn profiles(profiles: v1::Profiles) -> Read<ProfileCatalog> {
-    each("profiles", MOST, profiles.profiles, profile).map(ProfileCatalog::new)
+pub(super) fn profiles(profiles: v1::Profiles) -> FieldResult<ProfileCatalog> {
+    each("profiles", MAX_LIST_ITEMS, profiles.profiles, profile).map(ProfileCatalog::new)
 }
 
-fn profile(profile: v1::GpuInstanceProfile) -> Read<GpuInstanceProfile> {
+fn profile(profile: v1::GpuInstanceProfile) -> FieldResult<GpuInstanceProfile> {
     let computes = profile.compute_profiles;
     Ok(GpuInstanceProfile {
         id: profile.id,
         index: profile.index,
-        name: parsed("name", &profile.name)?,
+        name: parse_field("name", &profile.name)?,
         max_count: profile.max_count,
         memory: Mebibytes::new(profile.memory_mib),
-        resources: resources(there("resources", profile.resources)?),
-        placements: bounded("placements", MOST, profile.placements)?
+        resources: resources(required("resources", profile.resources)?),
+        placements: bounded("placements", MAX_LIST_ITEMS, profile.placements)?
             .into_iter()
             .map(placement)
             .collect(),
-        compute_profiles: bounded("compute_profiles", MOST, computes)?
+        compute_profiles: bounded("compute_profiles", MAX_LIST_ITEMS, computes)?
             .into_iter()
             .map(compute_profile)
             .collect(),

@@ -1,15 +1,15 @@
 //! Encoding and decoding of the part `sharing`. Decoding limits every text and list.
 
 use super::error::{FieldError, StatusProblem};
-use super::field::{Read, each, parsed, text, text_if_there};
+use super::field::{FieldResult, bounded_text, each, optional_text, parse_field};
 use crate::domain::fleet::{
-    LONGEST_CONFIG, LONGEST_TEXT, LONGEST_WORD, MOST_KEPT, MOST_RESOURCES, MOST_UNITS,
+    MAX_CONFIG_BYTES, MAX_RESOURCES, MAX_RETAINED, MAX_TEXT_BYTES, MAX_UNITS, MAX_WORD_BYTES,
     SharingReport,
 };
-use crate::domain::holder::PodDevice;
+use crate::domain::holder::DeviceAllocation;
 use crate::domain::sharing::ShareId;
 use crate::domain::sharing::health::Health;
-use crate::domain::sharing::status::{HandOff, Kept, ResourceStatus, UnitStatus};
+use crate::domain::sharing::status::{HandOff, ResourceStatus, RetainedId, UnitStatus};
 use crate::proto::v1;
 
 pub(super) fn write(report: &SharingReport) -> v1::Sharing {
@@ -19,7 +19,7 @@ pub(super) fn write(report: &SharingReport) -> v1::Sharing {
         state: report.state.clone(),
         message: report.message.clone(),
         resources: report.resources.iter().map(write_resource).collect(),
-        kept: report.kept.iter().map(write_kept).collect(),
+        kept: report.retained.iter().map(write_kept).collect(),
         plugin_config_key: hand_off.map(|told| told.key.clone()),
         plugin_config: hand_off.map(|told| told.config.clone()),
         plugin_config_named: report.named.clone(),
@@ -43,7 +43,7 @@ fn write_resource(resource: &ResourceStatus) -> v1::SharedResource {
     }
 }
 
-fn write_kept(kept: &Kept) -> v1::KeptShare {
+fn write_kept(kept: &RetainedId) -> v1::KeptShare {
     v1::KeptShare {
         id: kept.id.to_string(),
         namespace: kept.by.namespace.clone(),
@@ -53,22 +53,17 @@ fn write_kept(kept: &Kept) -> v1::KeptShare {
     }
 }
 
-pub(super) fn read(sharing: v1::Sharing) -> Read<SharingReport> {
+pub(super) fn read(sharing: v1::Sharing) -> FieldResult<SharingReport> {
     Ok(SharingReport {
-        mode: text("mode", LONGEST_WORD, sharing.mode)?,
-        state: text("state", LONGEST_WORD, sharing.state)?,
-        message: text_if_there("message", LONGEST_TEXT, sharing.message)?,
-        resources: each(
-            "resources",
-            MOST_RESOURCES,
-            sharing.resources,
-            read_resource,
-        )?,
-        kept: each("kept", MOST_KEPT, sharing.kept, read_kept)?,
+        mode: bounded_text("mode", MAX_WORD_BYTES, sharing.mode)?,
+        state: bounded_text("state", MAX_WORD_BYTES, sharing.state)?,
+        message: optional_text("message", MAX_TEXT_BYTES, sharing.message)?,
+        resources: each("resources", MAX_RESOURCES, sharing.resources, read_resource)?,
+        retained: each("kept", MAX_RETAINED, sharing.kept, read_kept)?,
         hand_off: hand_off(sharing.plugin_config_key, sharing.plugin_config)?,
-        named: text_if_there(
+        named: optional_text(
             "plugin_config_named",
-            LONGEST_WORD,
+            MAX_WORD_BYTES,
             sharing.plugin_config_named,
         )?,
     })
@@ -76,45 +71,45 @@ pub(super) fn read(sharing: v1::Sharing) -> Read<SharingReport> {
 
 /// Requires both or neither: a key without a configuration would refer to nothing, and a configuration without a key
 /// could not be stored.
-fn hand_off(key: Option<String>, config: Option<String>) -> Read<Option<HandOff>> {
+fn hand_off(key: Option<String>, config: Option<String>) -> FieldResult<Option<HandOff>> {
     let missing = |field| Err(FieldError::new(field, StatusProblem::Missing));
     match (key, config) {
         (None, None) => Ok(None),
         (Some(_), None) => missing("plugin_config"),
         (None, Some(_)) => missing("plugin_config_key"),
         (Some(key), Some(config)) => Ok(Some(HandOff {
-            key: text("plugin_config_key", LONGEST_WORD, key)?,
-            config: text("plugin_config", LONGEST_CONFIG, config)?,
+            key: bounded_text("plugin_config_key", MAX_WORD_BYTES, key)?,
+            config: bounded_text("plugin_config", MAX_CONFIG_BYTES, config)?,
         })),
     }
 }
 
-fn read_resource(resource: v1::SharedResource) -> Read<ResourceStatus> {
+fn read_resource(resource: v1::SharedResource) -> FieldResult<ResourceStatus> {
     Ok(ResourceStatus {
-        name: parsed("name", &resource.name)?,
+        name: parse_field("name", &resource.name)?,
         wanted: resource.wanted,
         allocatable: resource.allocatable,
-        units: each("units", MOST_UNITS, resource.units, read_unit)?,
+        units: each("units", MAX_UNITS, resource.units, read_unit)?,
     })
 }
 
-fn read_unit(unit: v1::SharedUnit) -> Read<UnitStatus> {
-    let reason = text_if_there("unhealthy", LONGEST_TEXT, unit.unhealthy)?;
+fn read_unit(unit: v1::SharedUnit) -> FieldResult<UnitStatus> {
+    let reason = optional_text("unhealthy", MAX_TEXT_BYTES, unit.unhealthy)?;
     Ok(UnitStatus {
-        uuid: text("uuid", LONGEST_WORD, unit.uuid)?,
+        uuid: bounded_text("uuid", MAX_WORD_BYTES, unit.uuid)?,
         replicas: unit.replicas,
         health: reason.map_or(Health::Healthy, |reason| Health::Unhealthy { reason }),
     })
 }
 
-fn read_kept(kept: v1::KeptShare) -> Read<Kept> {
-    let id: ShareId = parsed("id", &kept.id)?;
-    Ok(Kept {
-        by: PodDevice {
-            namespace: text("namespace", LONGEST_WORD, kept.namespace)?,
-            pod: text("pod", LONGEST_WORD, kept.pod)?,
-            container: text("container", LONGEST_WORD, kept.container)?,
-            resource: text("resource", LONGEST_WORD, kept.resource)?,
+fn read_kept(kept: v1::KeptShare) -> FieldResult<RetainedId> {
+    let id: ShareId = parse_field("id", &kept.id)?;
+    Ok(RetainedId {
+        by: DeviceAllocation {
+            namespace: bounded_text("namespace", MAX_WORD_BYTES, kept.namespace)?,
+            pod: bounded_text("pod", MAX_WORD_BYTES, kept.pod)?,
+            container: bounded_text("container", MAX_WORD_BYTES, kept.container)?,
+            resource: bounded_text("resource", MAX_WORD_BYTES, kept.resource)?,
             device_id: id.to_string(),
         },
         id,

@@ -1,18 +1,18 @@
 //! Round trips, deterministic encoding, and rejection of invalid input from a peer with its location.
 
-mod chips;
-mod given;
-mod texts;
+mod amd_neuron;
+mod sharing_and_usage;
+mod truncation;
 
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::fleet::{DeviceLayout, LONGEST_TEXT, LONGEST_WORD};
+use crate::domain::fleet::{DeviceLayout, MAX_TEXT_BYTES, MAX_WORD_BYTES};
 use crate::domain::inventory::{Condition, LinkRemote, Mig, Vendor};
 use crate::domain::labels::{LabelKey, LabelValue};
-use crate::domain::reconcile::Progress;
-use crate::wire::inventory::tests::any;
+use crate::domain::reconcile::ChangeProgress;
+use crate::wire::inventory::tests::strategies;
 
 fn labels() -> impl Strategy<Value = LabelSet> {
     let pairs = btree_map("[a-z]{1,6}[.]dev/[a-z]{1,8}", "([a-z0-9]{1,8})?", 0..6);
@@ -29,7 +29,7 @@ fn labels() -> impl Strategy<Value = LabelSet> {
 
 /// Inventory as read from hardware: the vendor matches the PCI IDs.
 fn inventory() -> impl Strategy<Value = Inventory> {
-    any::inventory().prop_map(|mut inventory| {
+    strategies::inventory().prop_map(|mut inventory| {
         for device in &mut inventory.devices {
             device.vendor = Vendor::from_pci(device.pci_ids.vendor);
         }
@@ -40,12 +40,13 @@ fn inventory() -> impl Strategy<Value = Inventory> {
 /// Arbitrary layout status, in known and unknown states.
 fn layout() -> impl Strategy<Value = LayoutStatus> {
     let text = || "[ -~]{0,12}";
-    let progress = (text(), 0..9_usize, 0..9_usize, any::<bool>()).prop_map(|told| Progress {
-        doing: told.0,
-        done: told.1,
-        steps: told.1 + told.2,
-        back: told.3,
-    });
+    let progress =
+        (text(), 0..9_usize, 0..9_usize, any::<bool>()).prop_map(|told| ChangeProgress {
+            current_step: told.0,
+            done: told.1,
+            steps: told.1 + told.2,
+            back: told.3,
+        });
     let progress = proptest::option::of(progress);
     let told = (text(), "[a-z-]{1,12}", text(), progress);
     let devices = btree_map(0..32_u8, told, 0..4).prop_map(|devices| {
@@ -64,7 +65,7 @@ fn layout() -> impl Strategy<Value = LayoutStatus> {
     (words, any::<bool>(), devices).prop_map(
         |((layout, plan, state, notice, drain), by_hand, devices)| LayoutStatus {
             layout,
-            by_hand,
+            is_manual: by_hand,
             plan,
             state,
             notice,
@@ -78,17 +79,17 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn a_status_survives_its_parts(
+    fn status_round_trips(
         inventory in inventory(), labels in labels(), layout in proptest::option::of(layout()),
     ) {
         let parts = encode(&inventory, &labels, layout.as_ref());
         prop_assert_eq!(&parts, &encode(&inventory, &labels, layout.as_ref()));
         let status = decode(&parts).unwrap();
-        prop_assert_eq!(status, Status { inventory, labels, layout, sharing: None, usage: None });
+        prop_assert_eq!(status, NodeStatus { inventory, labels, layout, sharing: None, usage: None });
     }
 
     #[test]
-    fn no_bytes_make_the_reader_panic(
+    fn decoder_never_panics_on_arbitrary_bytes(
         contents in vec((0..11_usize, vec(any::<u8>(), 0..40)), 0..8),
     ) {
         let keys = [
@@ -102,7 +103,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bent_status_makes_the_reader_panic(
+    fn decoder_never_panics_on_modified_status(
         inventory in inventory(), place in any::<prop::sample::Index>(), byte in any::<u8>(),
     ) {
         let parts = encode(&inventory, &LabelSet::default(), None);
@@ -153,7 +154,7 @@ fn two_gpus() -> Inventory {
 }
 
 #[test]
-fn devices_that_offer_the_same_share_a_part() {
+fn devices_with_equal_profiles_share_a_part() {
     let parts = encode(&two_gpus(), &LabelSet::default(), None);
     let keys: Vec<&str> = parts.iter().map(|(key, _)| key.as_str()).collect();
     assert_eq!(
@@ -173,7 +174,7 @@ fn devices_that_offer_the_same_share_a_part() {
 }
 
 #[test]
-fn what_changes_on_one_device_changes_one_part() {
+fn changing_one_device_changes_one_part() {
     let before = two_gpus();
     let mut after = before.clone();
     after.devices[1].index = Some(7);
@@ -187,7 +188,7 @@ fn what_changes_on_one_device_changes_one_part() {
 }
 
 #[test]
-fn a_status_of_a_newer_agent_is_read_as_far_as_it_is_known() {
+fn unknown_parts_and_fields_are_ignored() {
     let inventory = two_gpus();
     let parts = encode(&inventory, &LabelSet::default(), None);
     let newer = with(&parts, "power/0000:07:00.0", Content::new(*b"what is this"));
@@ -204,7 +205,7 @@ fn a_status_of_a_newer_agent_is_read_as_far_as_it_is_known() {
 }
 
 /// The status of [`two_gpus`] after applying `edit` to the first device.
-fn edited(edit: impl FnOnce(&mut v1::Device)) -> Result<Status, StatusError> {
+fn edited(edit: impl FnOnce(&mut v1::Device)) -> Result<NodeStatus, StatusError> {
     let parts = encode(&two_gpus(), &LabelSet::default(), None);
     let key = "device/0000:07:00.0";
     let mut device = v1::Device::decode(parts.get(key).unwrap().bytes()).unwrap();
@@ -213,7 +214,7 @@ fn edited(edit: impl FnOnce(&mut v1::Device)) -> Result<Status, StatusError> {
 }
 
 #[test]
-fn an_unknown_choice_is_other_where_there_is_such_a_thing() {
+fn unknown_enum_value_uses_fallback_if_available() {
     let first = |edit: fn(&mut v1::Device)| edited(edit).unwrap().inventory.devices.remove(0);
     let device = first(|device| {
         device.mig.as_mut().unwrap().capability = 77;
@@ -230,7 +231,7 @@ fn an_unknown_choice_is_other_where_there_is_such_a_thing() {
 }
 
 #[test]
-fn i12_a_device_that_cannot_be_is_refused_with_its_field() {
+fn i12_invalid_device_is_rejected_with_its_field() {
     type Edit = fn(&mut v1::Device);
     let cases: [(Edit, &str, &str); 12] = [
         (|d| d.pci_ids = None, "pci_ids", "it is missing"),
@@ -294,31 +295,37 @@ fn i12_a_device_that_cannot_be_is_refused_with_its_field() {
 }
 
 #[test]
-fn i12_a_layout_that_cannot_be_is_refused_with_its_field() {
+fn i12_invalid_layout_is_rejected_with_its_field() {
     type Edit = fn(&mut v1::Layout);
     let cases: [(Edit, &str); 10] = [
-        (|l| l.layout = Some("x".repeat(LONGEST_WORD + 1)), "layout"),
-        (|l| l.plan = Some("x".repeat(LONGEST_WORD + 1)), "plan"),
-        (|l| l.state = Some("x".repeat(LONGEST_WORD + 1)), "state"),
-        (|l| l.notice = Some("x".repeat(LONGEST_TEXT + 1)), "notice"),
-        (|l| l.drain = Some("x".repeat(LONGEST_TEXT + 1)), "drain"),
+        (
+            |l| l.layout = Some("x".repeat(MAX_WORD_BYTES + 1)),
+            "layout",
+        ),
+        (|l| l.plan = Some("x".repeat(MAX_WORD_BYTES + 1)), "plan"),
+        (|l| l.state = Some("x".repeat(MAX_WORD_BYTES + 1)), "state"),
+        (
+            |l| l.notice = Some("x".repeat(MAX_TEXT_BYTES + 1)),
+            "notice",
+        ),
+        (|l| l.drain = Some("x".repeat(MAX_TEXT_BYTES + 1)), "drain"),
         (
             |l| l.devices = vec![v1::LayoutDevice::default(); 300],
             "devices",
         ),
         (|l| l.devices[1].pci = "7".to_owned(), "devices[1].pci"),
         (
-            |l| l.devices[1].state = "x".repeat(LONGEST_WORD + 1),
+            |l| l.devices[1].state = "x".repeat(MAX_WORD_BYTES + 1),
             "devices[1].state",
         ),
         (
-            |l| l.devices[1].message = "x".repeat(LONGEST_TEXT + 1),
+            |l| l.devices[1].message = "x".repeat(MAX_TEXT_BYTES + 1),
             "devices[1].message",
         ),
         (
             |l| {
                 l.devices[0].progress = Some(v1::LayoutProgress {
-                    doing: "x".repeat(LONGEST_TEXT + 1),
+                    doing: "x".repeat(MAX_TEXT_BYTES + 1),
                     ..v1::LayoutProgress::default()
                 });
             },
@@ -351,7 +358,7 @@ fn i12_a_layout_that_cannot_be_is_refused_with_its_field() {
 }
 
 #[test]
-fn i12_parts_that_cannot_be_are_refused_by_name() {
+fn i12_invalid_part_is_rejected_by_key() {
     let parts = encode(&two_gpus(), &LabelSet::default(), None);
     let mangled = || Content::new([0xff; 3]);
     let profiles = parts.iter().last().unwrap().0.to_string();

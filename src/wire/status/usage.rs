@@ -1,8 +1,11 @@
 //! Encoding and decoding of the part `usage`. Decoding limits every text, list and percentage.
 
 use super::error::{FieldError, StatusProblem};
-use super::field::{Read, bounded, each, parsed, parsed_if_there, text, text_if_there, within};
-use crate::domain::fleet::{LONGEST_WORD, MOST_MISSING, MOST_OF_TENANT, MOST_USED};
+use super::field::{
+    FieldResult, at_most, bounded, bounded_text, each, optional_text, parse_field,
+    parse_optional_field,
+};
+use crate::domain::fleet::{MAX_ITEMS, MAX_MISSING, MAX_TENANT_ITEMS, MAX_WORD_BYTES};
 use crate::domain::quantity::Mebibytes;
 use crate::domain::sharing::ShareId;
 use crate::domain::sharing::usage::{DeviceUsage, MemoryUse, Percent, Tenant, UnitUsage, Usage};
@@ -60,30 +63,30 @@ fn write_tenant(tenant: &Tenant) -> v1::Tenant {
         memory_mib: tenant.memory.map(Mebibytes::get),
         utilization: tenant.utilization.map(|percent| percent.0.into()),
         processes: tenant.processes.clone(),
-        is_over: tenant.is_over,
+        is_over: tenant.is_over_share,
     }
 }
 
-pub(super) fn read(usage: v1::Usage) -> Read<Usage> {
-    let mut devices = each("devices", MOST_USED, usage.devices, read_device)?;
+pub(super) fn read(usage: v1::Usage) -> FieldResult<Usage> {
+    let mut devices = each("devices", MAX_ITEMS, usage.devices, read_device)?;
     devices.sort_by_key(|device| device.pci);
-    let missing = bounded("missing", MOST_MISSING, usage.missing)?;
+    let missing = bounded("missing", MAX_MISSING, usage.missing)?;
     let missing = missing.into_iter();
     Ok(Usage {
         devices,
         missing: missing
-            .map(|sentence| text("missing", LONGEST_WORD, sentence))
-            .collect::<Read<_>>()?,
+            .map(|sentence| bounded_text("missing", MAX_WORD_BYTES, sentence))
+            .collect::<FieldResult<_>>()?,
     })
 }
 
-fn read_device(device: v1::DeviceUsage) -> Read<DeviceUsage> {
+fn read_device(device: v1::DeviceUsage) -> FieldResult<DeviceUsage> {
     Ok(DeviceUsage {
-        pci: parsed("pci", &device.pci)?,
-        name: text("name", LONGEST_WORD, device.name)?,
+        pci: parse_field("pci", &device.pci)?,
+        name: bounded_text("name", MAX_WORD_BYTES, device.name)?,
         memory: device.memory.map(read_memory),
         utilization: read_percent(device.utilization)?,
-        units: each("units", MOST_USED, device.units, read_unit)?,
+        units: each("units", MAX_ITEMS, device.units, read_unit)?,
     })
 }
 
@@ -95,14 +98,14 @@ fn read_memory(memory: v1::MemoryUse) -> MemoryUse {
     }
 }
 
-fn read_percent(number: Option<u32>) -> Read<Option<Percent>> {
-    let number = number.map(|number| within("utilization", number, 100));
+fn read_percent(number: Option<u32>) -> FieldResult<Option<Percent>> {
+    let number = number.map(|number| at_most("utilization", number, 100));
     // Values up to 100 fit in a `u8`.
     let percent = |number| Percent(u8::try_from(number).unwrap_or(u8::MAX));
     Ok(number.transpose()?.map(percent))
 }
 
-fn read_unit(unit: v1::UnitUsage) -> Read<UnitUsage> {
+fn read_unit(unit: v1::UnitUsage) -> FieldResult<UnitUsage> {
     let partition = match (unit.gpu_instance, unit.compute_instance) {
         (Some(gpu_instance), Some(compute_instance)) => Some((gpu_instance, compute_instance)),
         (None, None) => None,
@@ -110,32 +113,32 @@ fn read_unit(unit: v1::UnitUsage) -> Read<UnitUsage> {
         (Some(_), None) => return Err(FieldError::new("compute_instance", StatusProblem::Missing)),
     };
     Ok(UnitUsage {
-        uuid: text("uuid", LONGEST_WORD, unit.uuid)?,
+        uuid: bounded_text("uuid", MAX_WORD_BYTES, unit.uuid)?,
         partition,
-        profile: text_if_there("profile", LONGEST_WORD, unit.profile)?,
-        resource: parsed_if_there("resource", unit.resource.as_deref())?,
+        profile: optional_text("profile", MAX_WORD_BYTES, unit.profile)?,
+        resource: parse_optional_field("resource", unit.resource.as_deref())?,
         replicas: unit.replicas,
         fair_share: unit.fair_share_mib.map(Mebibytes::new),
         memory: unit.memory.map(read_memory),
-        tenants: each("tenants", MOST_USED, unit.tenants, read_tenant)?,
+        tenants: each("tenants", MAX_ITEMS, unit.tenants, read_tenant)?,
         unattributed: unit.unattributed_mib.map(Mebibytes::new),
         exhausted_in: unit.exhausted_in_seconds,
         is_nearly_exhausted: unit.is_nearly_exhausted,
     })
 }
 
-fn read_tenant(tenant: v1::Tenant) -> Read<Tenant> {
-    let ids = bounded("ids", MOST_OF_TENANT, tenant.ids)?;
-    let ids = ids.iter().map(|id| parsed::<ShareId>("ids", id));
+fn read_tenant(tenant: v1::Tenant) -> FieldResult<Tenant> {
+    let ids = bounded("ids", MAX_TENANT_ITEMS, tenant.ids)?;
+    let ids = ids.iter().map(|id| parse_field::<ShareId>("ids", id));
     Ok(Tenant {
-        namespace: text_if_there("namespace", LONGEST_WORD, tenant.namespace)?,
-        pod: text_if_there("pod", LONGEST_WORD, tenant.pod)?,
-        uid: text_if_there("uid", LONGEST_WORD, tenant.uid)?,
-        container: text_if_there("container", LONGEST_WORD, tenant.container)?,
-        ids: ids.collect::<Read<_>>()?,
+        namespace: optional_text("namespace", MAX_WORD_BYTES, tenant.namespace)?,
+        pod: optional_text("pod", MAX_WORD_BYTES, tenant.pod)?,
+        uid: optional_text("uid", MAX_WORD_BYTES, tenant.uid)?,
+        container: optional_text("container", MAX_WORD_BYTES, tenant.container)?,
+        ids: ids.collect::<FieldResult<_>>()?,
         memory: tenant.memory_mib.map(Mebibytes::new),
         utilization: read_percent(tenant.utilization)?,
-        processes: bounded("processes", MOST_OF_TENANT, tenant.processes)?,
-        is_over: tenant.is_over,
+        processes: bounded("processes", MAX_TENANT_ITEMS, tenant.processes)?,
+        is_over_share: tenant.is_over,
     })
 }

@@ -7,8 +7,8 @@ use crate::domain::catalog::{
 use crate::domain::fleet::{DeviceLayout, LayoutStatus};
 use crate::domain::inventory::{
     Architecture, Completeness, ComputeInstance, Condition, Device, Driver, Fabric, GpuInstance,
-    Health, LinkRemote, Machine, Mig, MigMode, MigState, NvLink, NvmlState, PciIds, Problem,
-    Process, ProcessKind, RecoveryAction, RemappedRows,
+    Health, LinkRemote, Machine, Mig, MigMode, MigState, NvLink, NvmlState, PciIds, Process,
+    ProcessKind, ReadProblem, RecoveryAction, RemappedRows,
 };
 use crate::domain::labels::LabelSet;
 use crate::domain::quantity::Mebibytes;
@@ -49,7 +49,7 @@ fn nvml(state: &NvmlState) -> v1::Nvml {
 pub(super) fn layout(layout: &LayoutStatus) -> v1::Layout {
     v1::Layout {
         layout: layout.layout.clone(),
-        by_hand: layout.by_hand,
+        by_hand: layout.is_manual,
         plan: layout.plan.clone(),
         state: layout.state.clone(),
         notice: layout.notice.clone(),
@@ -66,7 +66,7 @@ fn device_layout(device: &DeviceLayout) -> v1::LayoutDevice {
         state: device.state.clone(),
         message: device.message.clone(),
         progress: device.progress.as_ref().map(|progress| v1::LayoutProgress {
-            doing: progress.doing.clone(),
+            doing: progress.current_step.clone(),
             done: count(progress.done),
             steps: count(progress.steps),
             back: progress.back,
@@ -91,7 +91,7 @@ pub(super) fn device(device: &Device, profiles: String) -> v1::Device {
         pci_ids: Some(pci_ids(device.pci_ids)),
         r#type: identity.type_name().map(ToString::to_string),
         sku: identity.sku().map(ToString::to_string),
-        type_by_hand: identity.is_by_hand(),
+        type_by_hand: identity.is_manual(),
         condition: Some(condition(&device.condition)),
         product_name: device.product_name.clone(),
         index: device.index,
@@ -270,9 +270,9 @@ fn remapped_rows(rows: RemappedRows) -> v1::RemappedRows {
     }
 }
 
-pub(super) fn problem(problem: &Problem) -> v1::Problem {
+pub(super) fn problem(problem: &ReadProblem) -> v1::Problem {
     v1::Problem {
-        what: problem.what.clone(),
+        what: problem.source.clone(),
         error: problem.error.clone(),
     }
 }

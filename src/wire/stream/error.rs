@@ -19,7 +19,7 @@ pub struct StreamError {
 pub enum StreamProblem {
     /// The message is empty or of a kind that this version does not know.
     #[error("it says nothing that this version understands")]
-    Empty,
+    UnknownMessage,
     /// An invalid node name.
     #[error(transparent)]
     Name(#[from] IdError),
@@ -27,7 +27,7 @@ pub enum StreamProblem {
     #[error(transparent)]
     Key(#[from] PartKeyError),
     /// Too many parts.
-    #[error("{count} are more than {}", super::MOST_PARTS)]
+    #[error("{count} are more than {}", super::MAX_PARTS)]
     TooMany {
         /// Number of parts.
         count: usize,
@@ -37,10 +37,10 @@ pub enum StreamProblem {
     TooLong,
     /// A text contains control characters.
     #[error("it has control characters")]
-    Control,
+    ControlCharacters,
     /// The sequence number is zero.
     #[error("a status is numbered from 1")]
-    Unnumbered,
+    ZeroSequenceNumber,
 }
 
 impl StreamError {

@@ -46,41 +46,41 @@ fn identity() -> Identity {
     }
 }
 
-fn heard(message: FromAgent) -> Incoming {
+fn parsed(message: FromAgent) -> ReceivedMessage {
     match message {
-        FromAgent::Hello(hello) => Incoming::Hello {
+        FromAgent::Hello(hello) => ReceivedMessage::Hello {
             identity: identity(),
             hello,
         },
-        FromAgent::Snapshot { seq, parts } => Incoming::Snapshot { seq, parts },
-        FromAgent::Delta { seq, change, hash } => Incoming::Delta { seq, change, hash },
-        FromAgent::Heartbeat { seq, hash } => Incoming::Heartbeat { seq, hash },
+        FromAgent::Snapshot { seq, parts } => ReceivedMessage::Snapshot { seq, parts },
+        FromAgent::Delta { seq, change, hash } => ReceivedMessage::Delta { seq, change, hash },
+        FromAgent::Heartbeat { seq, hash } => ReceivedMessage::Heartbeat { seq, hash },
     }
 }
 
 proptest! {
     #[test]
-    fn what_the_agent_says_is_heard(message in from_agent()) {
+    fn agent_messages_round_trip(message in from_agent()) {
         let bytes = encode_from_agent(&message, &identity()).encode_to_vec();
         let message_heard = parse_from_agent(v1::FromAgent::decode(bytes.as_slice()).unwrap());
-        prop_assert_eq!(message_heard, Ok(heard(message)));
+        prop_assert_eq!(message_heard, Ok(parsed(message)));
     }
 
     #[test]
-    fn no_bytes_make_either_end_panic(bytes in vec(any::<u8>(), 0..60)) {
+    fn parsers_never_panic_on_arbitrary_bytes(bytes in vec(any::<u8>(), 0..60)) {
         let _ = v1::FromAgent::decode(bytes.as_slice()).map(parse_from_agent);
         let _ = v1::ToAgent::decode(bytes.as_slice()).map(parse_to_agent);
     }
 }
 
 #[test]
-fn what_the_aggregator_answers_is_heard() {
+fn aggregator_messages_round_trip() {
     for answer in [
-        ToAgent::Ack { seq: 7 },
-        ToAgent::Resync {
+        AggregatorMessage::Ack { seq: 7 },
+        AggregatorMessage::Resync {
             reason: "a change is missing".into(),
         },
-        ToAgent::HoldOff {
+        AggregatorMessage::HoldOff {
             retry_after: Duration::from_millis(12_345),
             reason: "busy".to_owned(),
         },
@@ -90,7 +90,7 @@ fn what_the_aggregator_answers_is_heard() {
 }
 
 #[test]
-fn a_hold_off_is_neither_too_short_nor_for_ever_and_its_reason_fits_a_log() {
+fn hold_off_delay_is_clamped_and_reason_sanitized() {
     let heard = |retry_after_ms| {
         let message = Answer::HoldOff(v1::HoldOff {
             retry_after_ms,
@@ -100,7 +100,7 @@ fn a_hold_off_is_neither_too_short_nor_for_ever_and_its_reason_fits_a_log() {
         parse_to_agent(v1::ToAgent { message }).unwrap()
     };
     for (asked, waited) in [(0, 1_000), (1_500, 1_500), (u64::MAX, 600_000)] {
-        let ToAgent::HoldOff {
+        let AggregatorMessage::HoldOff {
             retry_after,
             reason,
         } = heard(asked)
@@ -114,7 +114,7 @@ fn a_hold_off_is_neither_too_short_nor_for_ever_and_its_reason_fits_a_log() {
 }
 
 #[test]
-fn of_two_parts_with_one_key_the_last_is_taken() {
+fn last_of_duplicate_parts_wins() {
     let part = |content: &'static [u8]| v1::Part {
         key: "node".to_owned(),
         content: Bytes::from_static(content),
@@ -124,7 +124,8 @@ fn of_two_parts_with_one_key_the_last_is_taken() {
         parts: vec![part(b"first"), part(b"last")],
     };
     let message = Some(Said::Snapshot(snapshot));
-    let Ok(Incoming::Snapshot { parts, .. }) = parse_from_agent(v1::FromAgent { message }) else {
+    let Ok(ReceivedMessage::Snapshot { parts, .. }) = parse_from_agent(v1::FromAgent { message })
+    else {
         panic!("refused");
     };
     assert_eq!(parts.len(), 1);
@@ -146,7 +147,7 @@ fn hello(edit: impl FnOnce(&mut v1::Hello)) -> v1::FromAgent {
 }
 
 #[test]
-fn i12_what_no_agent_may_say_is_refused_with_its_field() {
+fn i12_invalid_agent_message_is_rejected_with_its_field() {
     let part = |key: &str| v1::Part {
         key: key.to_owned(),
         content: Bytes::new(),

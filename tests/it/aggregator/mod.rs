@@ -22,10 +22,10 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use octavo::aggregator::auth::Gate;
 use octavo::aggregator::fleet::{Fleet, Node};
-use octavo::aggregator::ingest::{Ingest, Patience};
+use octavo::aggregator::ingest::{IngestService, PeerTimeouts};
 use octavo::aggregator::serve::{Limits, Protocol, Server};
 use octavo::aggregator::stats::Stats;
-use octavo::aggregator::store::desk::Desk;
+use octavo::aggregator::store::shared_store::SharedStore;
 use octavo::aggregator::tls::Tls;
 use octavo::config::aggregator::{FleetSettings, TlsFiles};
 use octavo::domain::inventory::{Inventory, Machine, NvmlState};
@@ -52,7 +52,7 @@ struct Plan {
     protocol: Protocol,
     fleet: FleetSettings,
     limits: Limits,
-    patience: Patience,
+    patience: PeerTimeouts,
     tls: Option<TlsFiles>,
     /// What is answered on connections beyond the limit.
     reserve: Option<Router>,
@@ -61,7 +61,7 @@ struct Plan {
 /// A server that runs, with its store.
 struct Site {
     address: SocketAddr,
-    desk: Arc<Desk>,
+    desk: Arc<SharedStore>,
     registry: Registry,
     /// Ends the server when dropped.
     _stop: channel::Sender<bool>,
@@ -73,7 +73,7 @@ impl Default for Plan {
             protocol: Protocol::Grpc,
             fleet: FleetSettings::new(Duration::from_hours(1), Duration::from_hours(1), 1000),
             limits: Limits::new(Protocol::Grpc, 1000),
-            patience: Patience::default(),
+            patience: PeerTimeouts::default(),
             tls: None,
             reserve: None,
         }
@@ -85,11 +85,11 @@ impl Plan {
         let stats = Stats::default();
         let mut registry = Registry::default();
         stats.register(&mut registry);
-        let desk = Arc::new(Desk::new(self.fleet, stats.clone()));
+        let desk = Arc::new(SharedStore::new(self.fleet, stats.clone()));
         let router = match self.protocol {
-            Protocol::Grpc => Ingest::new(
+            Protocol::Grpc => IngestService::new(
                 Arc::clone(&desk),
-                Gate::open(),
+                Gate::without_auth(),
                 stats.clone(),
                 self.patience,
             )
@@ -117,7 +117,7 @@ impl Plan {
         tokio::spawn(async move {
             tokio::select! {
                 () = server.run(listener, stopped) => {}
-                () = keeper.keep() => {}
+                () = keeper.run_maintenance() => {}
             }
         });
         Site {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use octavo::aggregator::ingest::Patience;
+use octavo::aggregator::ingest::PeerTimeouts;
 use octavo::config::aggregator::FleetSettings;
 use octavo::domain::stream::{Digest, FromAgent};
 use octavo::proto::v1;
@@ -94,7 +94,7 @@ async fn a_stream_that_begins_wrongly_is_refused_with_the_place() {
 
 #[tokio::test]
 async fn a_message_that_cannot_be_ends_the_stream_and_changes_nothing() {
-    let bent = parts(1).with(&octavo::domain::stream::Change {
+    let bent = parts(1).apply(&octavo::domain::stream::Change {
         changed: vec![(
             "device/0000:07:00.0".parse().unwrap(),
             octavo::domain::stream::Content::new(&b"\xff\xff"[..]),
@@ -131,7 +131,7 @@ async fn changes_that_are_small_each_cannot_make_a_node_too_big() {
     let site = Plan::default().start().await;
     let first = big_parts(1, 200 * 1024);
     let mut line = Line::settled(&site, "n", first.clone()).await;
-    let more = first.with(&octavo::domain::stream::Change {
+    let more = first.apply(&octavo::domain::stream::Change {
         changed: vec![(
             "y/later".parse().unwrap(),
             octavo::domain::stream::Content::new(vec![0; 60 * 1024]),
@@ -161,9 +161,9 @@ async fn a_node_more_than_the_fleet_takes_is_refused() {
 #[tokio::test]
 async fn a_stream_without_a_hello_ends_at_its_deadline() {
     let plan = Plan {
-        patience: Patience {
+        patience: PeerTimeouts {
             hello: Duration::from_secs(1),
-            ..Patience::default()
+            ..PeerTimeouts::default()
         },
         ..Plan::default()
     };

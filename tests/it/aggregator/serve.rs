@@ -32,7 +32,7 @@ fn web() -> Plan {
     Plan {
         protocol: Protocol::Http,
         limits: Limits {
-            first_word: Duration::from_secs(2),
+            first_request: Duration::from_secs(2),
             ..Limits::new(Protocol::Http, 1000)
         },
         ..Plan::default()
@@ -240,7 +240,7 @@ async fn who_says_nothing_is_cut_off_and_holds_up_nobody() {
 async fn a_connection_of_the_agents_server_without_a_stream_gives_its_place_back() {
     let plan = Plan {
         limits: Limits {
-            first_word: Duration::from_secs(2),
+            first_request: Duration::from_secs(2),
             ..Limits::new(Protocol::Grpc, 1000)
         },
         ..Plan::default()
@@ -347,7 +347,7 @@ async fn a_connection_that_grew_old_is_ended_and_made_again() {
     let limits = Limits::new(Protocol::Grpc, 10);
     let plan = Plan {
         limits: Limits {
-            first_word: Duration::from_secs(1),
+            first_request: Duration::from_secs(1),
             age: Duration::from_secs(2),
             grace: Duration::from_secs(1),
             ..limits

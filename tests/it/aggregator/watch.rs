@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use octavo::aggregator::ingest::Patience;
+use octavo::aggregator::ingest::PeerTimeouts;
 use octavo::config::aggregator::FleetSettings;
 use octavo::proto::v1;
 use octavo::proto::v1::watch_event::Event;
@@ -163,9 +163,9 @@ async fn a_slow_watcher_gets_fewer_changes_and_the_last_one() {
 #[tokio::test]
 async fn a_watcher_that_does_not_read_is_cut_off() {
     let plan = Plan {
-        patience: Patience {
-            reading: Duration::from_millis(100),
-            ..Patience::default()
+        patience: PeerTimeouts {
+            read: Duration::from_millis(100),
+            ..PeerTimeouts::default()
         },
         ..Plan::default()
     };

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use octavo::domain::layout::MigTarget;
-use octavo::domain::reconcile::{Entry, Record};
+use octavo::domain::reconcile::{ApplyRecord, ApplyRecordEntry};
 use octavo::wire::journal;
 
 use super::node::{Node, names};
@@ -272,10 +272,10 @@ fn i2_a_board_that_took_anothers_slot_does_not_get_what_was_begun_with_that_one(
     );
     let before = node.geometry(0);
     let pci = node.machine.world().gpus[0].pci.sysfs();
-    let record = Record {
+    let record = ApplyRecord {
         plan: "20261121T120000Z-1".to_owned(),
         layout: "wanted".to_owned(),
-        devices: vec![Entry {
+        devices: vec![ApplyRecordEntry {
             pci: pci.parse().unwrap(),
             uuid: "GPU-3f1c9a52-7d0b-4a6e-9c7f-0d3b8e5a1c24".parse().ok(),
             plan: "20261121T120000Z-1".to_owned(),

@@ -4,8 +4,8 @@ use std::fs;
 use std::process::{Command, Output};
 
 use nvml_sim::model::{Slot, World};
+use octavo::wire::agent_socket::NodeLayoutStatus;
 use octavo::wire::history;
-use octavo::wire::local::Status;
 use serde_json::Value;
 
 use super::node::{Node, names};
@@ -160,7 +160,7 @@ fn i3_an_interrupted_change_is_in_plan_output_and_history_under_its_own_layout()
         let output = case.apply("second", format);
         let text = said(&output, 0);
         if json {
-            let status: Status = serde_json::from_slice(&output.stdout).unwrap();
+            let status: NodeLayoutStatus = serde_json::from_slice(&output.stdout).unwrap();
             let [change] = &status.interrupted[..] else {
                 panic!("{text}");
             };

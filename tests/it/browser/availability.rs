@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use octavo::domain::cluster::{Amounts, ClusterPod, Phase, PodKey, Sights, Wants};
+use octavo::domain::cluster::{Amounts, ClusterPod, Phase, PodKey, PodRequirements, Sights};
 use octavo::domain::hardware_profile::TYPE_LABEL;
 
 use super::chrome::{Start, browse};
@@ -21,13 +21,13 @@ fn pod(name: &str, count: u32, node: Option<&str>) -> ClusterPod {
         },
         node: node.map(ToOwned::to_owned),
         phase: node.map_or(Phase::Pending, |_| Phase::Bound),
-        wants: Wants {
-            amounts: Amounts::of([(GPU, count.to_string().parse().unwrap())]),
+        requirements: PodRequirements {
+            amounts: Amounts::from_quantities([(GPU, count.to_string().parse().unwrap())]),
             selector: BTreeMap::from([(TYPE_LABEL.to_owned(), H200.to_owned())]),
-            ..Wants::default()
+            ..PodRequirements::default()
         },
         until: None,
-        began: None,
+        started_at: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use octavo::book::prices::Prices;
+use octavo::config_files::prices::PriceFile;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -14,13 +14,13 @@ use crate::engine::{Listening, Manner, way};
 const ASKED: &str = "/compare?workload=training&parameters=7B&tokens=1T&precision=bf16";
 const ROWS: &str = "#compared tbody tr";
 
-fn prices() -> (TempDir, Prices) {
+fn prices() -> (TempDir, PriceFile) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("prices.yaml");
     let text = "apiVersion: octavo.dev/v1\nkind: PriceBook\ncurrency: USD\nprices:\n- {type: nvidia-h200-141gb, perHour: 5}\n\
                 - {type: nvidia-h100-80gb, perHour: 1}\n- {type: nvidia-a100-80gb, perHour: 2}\n";
     std::fs::write(&path, text).unwrap();
-    let prices = Prices::open(&path).unwrap();
+    let prices = PriceFile::open(&path).unwrap();
     (folder, prices)
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use octavo::book::prices::Prices;
+use octavo::config_files::prices::PriceFile;
 use serde_json::json;
 
 use super::chrome::{Page, Start, browse};
@@ -78,7 +78,7 @@ async fn without_scripts_the_form_is_answered_with_costs_and_mistakes_are_told()
     let path = folder.path().join("prices.yaml");
     let text = "apiVersion: octavo.dev/v1\nkind: PriceBook\ncurrency: USD\nprices:\n- {type: nvidia-h200-141gb, perHour: 4}\n";
     std::fs::write(&path, text).unwrap();
-    let prices = Prices::open(&path).unwrap();
+    let prices = PriceFile::open(&path).unwrap();
     let site = Site::viewed(|view| view.with_prices(prices));
     site.put("h200", &inventory("h200").await);
     follow(&site);

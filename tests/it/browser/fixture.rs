@@ -9,7 +9,7 @@ use axum::middleware::from_fn_with_state;
 use octavo::aggregator::access::{Guard, check};
 use octavo::aggregator::availability::Counter;
 use octavo::aggregator::clock::{Clock, Moment};
-use octavo::aggregator::fleet::{Fleet, Freshness, Gist, Node, Origin};
+use octavo::aggregator::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusDigest};
 use octavo::aggregator::pages;
 use octavo::aggregator::profiles::Profiles;
 use octavo::aggregator::stats::Stats;
@@ -100,9 +100,9 @@ impl Site {
     pub(super) fn follow(&self, sights: Sights, profiles: Vec<HardwareProfile>) {
         self.followed.send_replace(Arc::new(Followed {
             sights: Arc::new(sights),
-            heard: Some(tokio::time::Instant::now()),
+            current_at: Some(tokio::time::Instant::now()),
             trouble: None,
-            odd: 0,
+            invalid_objects: 0,
         }));
         let all = profiles.into_iter();
         self.known.send_replace(Arc::new(Known {
@@ -111,7 +111,7 @@ impl Site {
                 .collect(),
             kinds: ProfileKind::ALL
                 .into_iter()
-                .map(|kind| (kind, Presence::There))
+                .map(|kind| (kind, Presence::Present))
                 .collect(),
             ..Known::default()
         }));
@@ -189,20 +189,20 @@ impl Site {
     ) {
         let now = self.clock.now();
         let mut node = node(name, inventory, Freshness::new(now, FRESH));
-        node.parts = node.parts.with(&Change {
+        node.parts = node.parts.apply(&Change {
             changed: vec![status::encode_sharing(report), status::encode_usage(usage)],
             removed: Vec::new(),
         });
         let given = SharingSummary::of(report);
         node.summary = node.summary.with_sharing(Some(given));
-        node.usage = UsageRank::of(usage);
+        node.usage = UsageRank::from_usage(usage);
         self.insert(node);
     }
 
     /// A node of which nothing was heard since the start.
     pub(super) fn put_stale(&self, name: &str, inventory: &Inventory) {
         let freshness = Freshness::new(Moment::from_millis(0), Duration::ZERO);
-        let mut node = node(name, inventory, freshness.found(true));
+        let mut node = node(name, inventory, freshness.with_found_stale(true));
         node.connected = false;
         self.insert(node);
     }
@@ -233,7 +233,7 @@ fn standing(
 ) -> Node {
     let compiled = labels::compile(inventory, &labels::Options::default(), None);
     let labels = compiled.labels;
-    let origin = Origin {
+    let origin = ReportingAgent {
         name: name.parse().unwrap(),
         run: Run {
             epoch: 1,
@@ -245,7 +245,7 @@ fn standing(
     Node::new(
         origin,
         parts,
-        Gist::of(inventory, Arc::new(labels), layout),
+        StatusDigest::new(inventory, Arc::new(labels), layout),
         freshness,
     )
 }

@@ -2,7 +2,7 @@
 
 use octavo::domain::fleet::{DeviceLayout, LayoutStatus};
 use octavo::domain::inventory::Inventory;
-use octavo::domain::reconcile::Progress;
+use octavo::domain::reconcile::ChangeProgress;
 use serde_json::json;
 
 use super::chrome::{Start, browse};
@@ -27,8 +27,8 @@ pub(super) fn standing(
             name: format!("GPU {at}"),
             state: state.to_owned(),
             message: message.to_owned(),
-            progress: (at == 0).then(|| Progress {
-                doing: "create 3g.40gb in slices 4-7".to_owned(),
+            progress: (at == 0).then(|| ChangeProgress {
+                current_step: "create 3g.40gb in slices 4-7".to_owned(),
                 done,
                 steps: 8,
                 back: false,
@@ -38,7 +38,7 @@ pub(super) fn standing(
     let devices: Vec<DeviceLayout> = inventory.devices.iter().enumerate().map(device).collect();
     LayoutStatus {
         layout: Some("serving".to_owned()),
-        by_hand: true,
+        is_manual: true,
         plan: Some("20261121T193044Z-3".to_owned()),
         state: Some(
             if others.is_empty() {

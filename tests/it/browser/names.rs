@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use octavo::domain::accelerators::{Catalogue, Given, Naming};
+use octavo::domain::accelerators::{Catalog, TypeOverride, TypeSources};
 use octavo::domain::inventory::{Identity, Inventory};
 
 use super::chrome::{Page, Start, browse};
@@ -37,9 +37,9 @@ async fn newer() -> Inventory {
 
 /// The same once its Node has the label.
 fn named(mut machine: Inventory, label: &str) -> Inventory {
-    let naming = Naming {
-        given: Some(Arc::new(Given::new(label, &Catalogue::built_in()))),
-        ..Naming::default()
+    let naming = TypeSources {
+        type_override: Some(Arc::new(TypeOverride::new(label, &Catalog::built_in()))),
+        ..TypeSources::default()
     };
     naming.apply(&mut machine);
     machine

@@ -17,7 +17,7 @@ pub(super) const GPU: &str = "nvidia.com/gpu";
 
 /// A node of the cluster with eight devices of a type, and a taint that keeps other work off.
 pub(super) fn node(name: &str, type_name: &str) -> ClusterNode {
-    let all = Amounts::of([
+    let all = Amounts::from_quantities([
         ("cpu", "64".parse().unwrap()),
         ("memory", "512Gi".parse().unwrap()),
         ("pods", "110".parse().unwrap()),
@@ -56,7 +56,7 @@ pub(super) fn profile(name: &str, shown: &str, type_name: &str) -> HardwareProfi
         }],
         scheduling: Scheduling::Node {
             selector: BTreeMap::from([(TYPE_LABEL.to_owned(), type_name.to_owned())]),
-            tolerations: vec![Toleration::of_key(GPU)],
+            tolerations: vec![Toleration::for_key(GPU)],
         },
         ..HardwareProfile::default()
     }
@@ -250,7 +250,7 @@ async fn ac_011_rows_of_what_a_generic_profile_reaches_add_up_to_what_it_reaches
     let mut generic = profile("generic", "Any GPU", "");
     generic.scheduling = Scheduling::Node {
         selector: BTreeMap::new(),
-        tolerations: vec![Toleration::of_key(GPU)],
+        tolerations: vec![Toleration::for_key(GPU)],
     };
     cluster_of(&site, vec![generic]);
     browse(&site.url, Start::default(), async |page| {

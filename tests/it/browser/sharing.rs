@@ -1,12 +1,12 @@
 //! How devices are given out, and who uses what of them, on a node's page.
 
 use octavo::domain::fleet::SharingReport;
-use octavo::domain::holder::PodDevice;
+use octavo::domain::holder::DeviceAllocation;
 use octavo::domain::inventory::{Device, Inventory};
 use octavo::domain::quantity::Mebibytes;
 use octavo::domain::reason::Reason;
 use octavo::domain::sharing::health::Health;
-use octavo::domain::sharing::status::{Kept, Mode, ResourceStatus, UnitStatus};
+use octavo::domain::sharing::status::{ResourceStatus, RetainedId, SharingMode, UnitStatus};
 use octavo::domain::sharing::usage::{DeviceUsage, MemoryUse, Percent, Tenant, UnitUsage, Usage};
 use octavo::domain::sharing::{ResourceName, ShareId};
 
@@ -69,7 +69,7 @@ fn usage(machine: &Inventory) -> Usage {
         fair_share: Some(Mebibytes::new(MEMORY / 3)),
         tenants: vec![
             Tenant {
-                is_over: true,
+                is_over_share: true,
                 ..tenant("greedy-notebook", vec![share(2)], 47_104)
             },
             tenant("steady-notebook", vec![share(0)], 20_480),
@@ -110,8 +110,8 @@ fn report(machine: &Inventory) -> SharingReport {
     let last = machine.devices.last().unwrap();
     let uuid = last.uuid.as_ref().unwrap().as_str();
     SharingReport {
-        mode: Mode::Embedded.as_str().to_owned(),
-        state: Reason::SharingHeld.word().to_owned(),
+        mode: SharingMode::Embedded.as_str().to_owned(),
+        state: Reason::SharingHeld.as_str().to_owned(),
         message: Some("1 id stays as it was until its pod ends.".to_owned()),
         resources: vec![ResourceStatus {
             name: ResourceName::gpu(),
@@ -125,9 +125,9 @@ fn report(machine: &Inventory) -> SharingReport {
                 },
             }],
         }],
-        kept: vec![Kept {
+        retained: vec![RetainedId {
             id: ShareId::replica(uuid, 5),
-            by: PodDevice {
+            by: DeviceAllocation {
                 namespace: "team-b".to_owned(),
                 pod: "old".to_owned(),
                 container: "main".to_owned(),
@@ -173,7 +173,7 @@ pub(super) async fn give_notebooks(site: &Site) {
         let tenants = (0_u32..)
             .zip(uses)
             .map(|(number, (pod, memory, is_over))| Tenant {
-                is_over: *is_over,
+                is_over_share: *is_over,
                 ..tenant(pod, vec![ShareId::replica(&uuid(one), number)], *memory)
             });
         let sum: u64 = uses.iter().map(|(_, memory, _)| memory).sum();
@@ -195,8 +195,8 @@ pub(super) async fn give_notebooks(site: &Site) {
         health: Health::Healthy,
     });
     let report = SharingReport {
-        mode: Mode::Embedded.as_str().to_owned(),
-        state: Reason::SharingInForce.word().to_owned(),
+        mode: SharingMode::Embedded.as_str().to_owned(),
+        state: Reason::SharingInForce.as_str().to_owned(),
         resources: vec![ResourceStatus {
             name: ResourceName::gpu(),
             wanted: 6,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use octavo::domain::cluster::{Amounts, Phase, PodKey, Readiness};
-use octavo::k8s::cluster::{Followed, Follower};
+use octavo::k8s::cluster::{ClusterWatcher, Followed};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -65,7 +65,7 @@ async fn nodes_and_pods_are_followed_and_whoever_is_refused_or_cut_off_says_so_u
     let node = api.node("followed");
     let namespace = api.namespace();
     let bearer = runner(&api, &namespace, node.name());
-    let eyes = Follower::connect(Some(&bearer.path())).await.unwrap();
+    let eyes = ClusterWatcher::connect(Some(&bearer.path())).await.unwrap();
     let mut followed = eyes.followed();
     tokio::spawn(eyes.run());
 
@@ -74,17 +74,17 @@ async fn nodes_and_pods_are_followed_and_whoever_is_refused_or_cut_off_says_so_u
         said.contains("403 Forbidden") && said.contains("nodes") && said.contains("pods")
     };
     let refused = await_followed(&mut followed, "who may not is refused", is_refused).await;
-    assert_eq!(refused.heard, None);
+    assert_eq!(refused.current_at, None);
     allow(&api, &namespace);
-    let is_heard = |all: &Followed| all.trouble.is_none() && all.heard.is_some();
+    let is_heard = |all: &Followed| all.trouble.is_none() && all.current_at.is_some();
     let all = await_followed(&mut followed, "who may is heard", is_heard).await;
     let one = &all.sights.pods[&key(&namespace, "one")];
     assert_eq!(
-        (one.phase, one.holds_on()),
+        (one.phase, one.holding_node()),
         (Phase::Bound, Some(node.name()))
     );
     assert_eq!(
-        one.wants.amounts,
+        one.requirements.amounts,
         Amounts::default().with("nvidia.com/gpu", 2)
     );
     assert_eq!(all.sights.nodes[node.name()].readiness, Readiness::Ready);
@@ -111,7 +111,7 @@ async fn nodes_and_pods_are_followed_and_whoever_is_refused_or_cut_off_says_so_u
         all.trouble.is_none() && all.sights.pods.contains_key(&key(&namespace, "late"))
     };
     let back = await_followed(&mut followed, "it is back", is_back).await;
-    assert!(back.heard > before.heard);
+    assert!(back.current_at > before.current_at);
 }
 
 async fn what_changes_is_seen(
@@ -138,7 +138,7 @@ async fn what_changes_is_seen(
     api.create(&pod(namespace, "ends", &ends));
     let all = await_followed(followed, "pods come", |all| all.sights.pods.len() == 4).await;
     let of = |name| &all.sights.pods[&key(namespace, name)];
-    assert!(of("waits").is_pending() && of("waits").wants.selector["pool"] == "training");
+    assert!(of("waits").is_pending() && of("waits").requirements.selector["pool"] == "training");
     assert_eq!((of("gated").phase, of("gated").until), (Phase::Gated, None));
     assert!(
         of("ends").until.unwrap() > 1_767_225_600,
@@ -163,7 +163,7 @@ async fn what_changes_is_seen(
 /// Nobody writes anything here now: there is no controller, and no kubelet.
 async fn that_nothing_happens_is_heard(followed: &mut watch::Receiver<Arc<Followed>>) {
     let before = Arc::clone(&followed.borrow());
-    let is_newer = |all: &Followed| all.heard > before.heard;
+    let is_newer = |all: &Followed| all.current_at > before.current_at;
     let after = await_followed(followed, "a quiet cluster is not an old one", is_newer).await;
     assert!(after.trouble.is_none() && after.sights == before.sights);
 }

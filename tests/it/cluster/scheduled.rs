@@ -1,4 +1,4 @@
-//! How much room there is, held against the real scheduler: for fleets and pods made at random, what [`room`] says is how many more
+//! How much room there is, held against the real scheduler: for fleets and pods made at random, what [`free_slots`] says is how many more
 //! of such pods are bound, and one more is not.
 //!
 //! Nodes are objects without a machine, which is all that a scheduler sees of one. Each fleet has a label and a resource of its own,
@@ -12,8 +12,8 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api as Objects;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use octavo::domain::cluster::{Amounts, PodKey, Sights, room};
-use octavo::k8s::cluster::{Followed, Follower};
+use octavo::domain::cluster::{Amounts, PodKey, Sights, free_slots};
+use octavo::k8s::cluster::{ClusterWatcher, Followed};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -49,7 +49,9 @@ impl Drop for Fleet<'_> {
 #[tokio::test]
 async fn what_is_said_to_be_free_is_exactly_what_the_scheduler_binds() {
     let api = Api::shared();
-    let eyes = Follower::connect(Some(api.kubeconfig())).await.unwrap();
+    let eyes = ClusterWatcher::connect(Some(api.kubeconfig()))
+        .await
+        .unwrap();
     let followed = eyes.followed();
     tokio::spawn(eyes.run());
     let namespace = api.namespace();
@@ -147,7 +149,7 @@ impl Fleet<'_> {
         let expected: Vec<PodKey> = names.iter().map(|name| key(name)).collect();
         await_followed(&mut followed, &bound, |all| {
             let pod = |key| all.sights.pods.get(key);
-            let is_bound = |key| pod(key).is_some_and(|pod| pod.holds_on().is_some());
+            let is_bound = |key| pod(key).is_some_and(|pod| pod.holding_node().is_some());
             expected.iter().all(is_bound)
         })
         .await;
@@ -192,10 +194,10 @@ impl Fleet<'_> {
 /// What there is room for of such a pod, over all nodes.
 fn free(sights: &Sights, pattern: &PodKey) -> u64 {
     let held = sights.held();
-    let wants = &sights.pods[pattern].wants;
+    let wants = &sights.pods[pattern].requirements;
     let of = sights.nodes.values().map(|node| {
         let none = Amounts::default();
-        room(wants, node, held.get(node.name.as_str()).unwrap_or(&none))
+        free_slots(wants, node, held.get(node.name.as_str()).unwrap_or(&none))
     });
     of.sum()
 }

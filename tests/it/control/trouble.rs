@@ -5,9 +5,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use nvml_sim::model::Slot;
-use octavo::domain::call::{Done, FailureKind};
+use octavo::domain::call::{CallResult, FailureKind};
 use octavo::domain::inventory::NvmlState;
-use octavo::hw::{NoDriver, Settings};
+use octavo::hw::{DriverUnavailable, Settings};
 
 use super::{
     A100S, CREATE, ONE, THREE, TWO, compute, created, failure, gpu_instance, make, real, with,
@@ -88,7 +88,7 @@ async fn processes_that_are_not_told_are_an_error_and_never_none() {
     ));
     machine.faults(&format!("- {{call: {compute}, return: NOT_SUPPORTED}}"));
     let told = processes(&machine).await.unwrap_err();
-    assert_eq!(told.kind, FailureKind::Refused);
+    assert_eq!(told.kind, FailureKind::Rejected);
     // A device without graphics has no graphics contexts.
     machine.faults(&format!("- {{call: {graphics}, return: NOT_SUPPORTED}}"));
     let told = processes(&machine).await.unwrap();
@@ -111,10 +111,13 @@ async fn a_released_library_is_out_of_memory_and_nothing_that_is_shown_changes()
     // What another program does meanwhile.
     machine.change(|world| world.create_gi(Slot(0), THREE, None).map(|_: u32| ()));
     assert_eq!(handle.observe().await, before);
-    assert_eq!(handle.work(|_, _| ()).await, Err(NoDriver::Released));
+    assert_eq!(
+        handle.work(|_, _| ()).await,
+        Err(DriverUnavailable::Released)
+    );
     assert!(!mapped());
 
-    let mut hints = handle.hints();
+    let mut hints = handle.changes();
     released.resume();
     within("a hint", hints.changed()).await;
     assert!(mapped());
@@ -194,7 +197,10 @@ async fn creates_when_asked_to() {
         for start in [0, 2] {
             let made = control.call(gpu_instance(TWO, start, 2), calls);
             let id = created(&made, start, 2);
-            assert_eq!(control.call(compute(id, 2), calls), Ok(Done::AsAsked));
+            assert_eq!(
+                control.call(compute(id, 2), calls),
+                Ok(CallResult::Completed)
+            );
         }
     })
     .await;

@@ -1,6 +1,6 @@
 //! The agent is killed at a call, started again, and sometimes killed once more.
 
-use octavo::wire::local::Status;
+use octavo::wire::agent_socket::NodeLayoutStatus;
 use serde_json::Value;
 
 use super::cases::By;
@@ -170,7 +170,7 @@ fn named(rig: &Rig, ran: &Ran, (changed, known): (&[String], usize)) -> Result<(
         ));
     }
     let new: Vec<&(String, String)> = history.iter().skip(known).collect();
-    let status: Status = serde_json::from_slice(&ran.output.stdout).unwrap_or_default();
+    let status: NodeLayoutStatus = serde_json::from_slice(&ran.output.stdout).unwrap_or_default();
     for pci in changed {
         let mut interrupted = status.interrupted.iter().filter(|one| one.pci == *pci);
         let of_other = interrupted.next().map(|one| one.layout.clone());

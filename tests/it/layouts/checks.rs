@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 
 use octavo::domain::inventory::Inventory;
 use octavo::domain::labels::MigStrategy;
-use octavo::domain::layout::{Dialect, Layouts, MigTarget, Place, compare, resolve};
+use octavo::domain::layout::{Dialect, Layouts, MigTarget, SourcePosition, compare, resolve};
 use octavo::domain::plan::feasible;
 use octavo::domain::sharing::offer::compile;
 use octavo::domain::sharing::{Offer, Offers};
-use octavo::wire::layouts::{parse, show, without_places, write, write_json};
+use octavo::wire::layouts::{parse, render, without_places, write, write_json};
 
 /// Recorded machines.
 pub(crate) const MACHINES: &[&str] = &[
@@ -35,7 +35,7 @@ pub(crate) fn check(text: &str, machines: &[Inventory]) -> bool {
             assert!(!errors.is_empty(), "refused without a word");
             for error in &errors {
                 within(text, error.place(), &error.to_string());
-                show(("f", text), error.place(), ("error", error));
+                render(("f", text), error.place(), ("error", error));
             }
             false
         }
@@ -111,7 +111,7 @@ pub(crate) fn given(offers: &Offers) {
 
 /// A place is that of a character, or just behind the last one of a line.
 #[track_caller]
-fn within(text: &str, place: Place, message: &str) {
+fn within(text: &str, place: SourcePosition, message: &str) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let unix = text.replace("\r\n", "\n").replace('\r', "\n");
     let line = usize::try_from(place.line).unwrap().checked_sub(1);

@@ -2,8 +2,9 @@
 
 use octavo::domain::id::{GpuUuid, PciAddress, TypeName};
 use octavo::domain::layout::{
-    Criteria, DeviceFilter, Dialect, IndexRange, Item, Layout, Layouts, MigWish, Place,
-    ProfileCount, Rename, Rule, Selector, Share, ShareOf, SliceLength, TimeSlicing, Which,
+    Criteria, DeviceFilter, Dialect, IndexRange, Layout, Layouts, MigSpec, ProfileCount,
+    ResourceRename, Rule, Selector, Share, ShareTarget, SourcePosition, TimeSlice, TimeSlicing,
+    UnitRef, UnitSelector,
 };
 use octavo::domain::profile::ProfileName;
 use octavo::domain::quantity::Mebibytes;
@@ -49,7 +50,7 @@ fn ours() -> impl Strategy<Value = Layouts> {
 fn theirs() -> impl Strategy<Value = Layouts> {
     let rule = (option::of(some_indices()), option::of(filters()), wish());
     let rule = rule.prop_map(|(index, device_filter, mig)| Rule {
-        place: Place::default(),
+        place: SourcePosition::default(),
         devices: if index.is_none() && device_filter.is_none() {
             Selector::All
         } else {
@@ -73,7 +74,7 @@ fn file(
     btree_map(names, rules, 1..4).prop_map(move |named| {
         let layout = |(name, rules)| Layout {
             name,
-            place: Place::default(),
+            place: SourcePosition::default(),
             rules,
         };
         Layouts {
@@ -91,7 +92,7 @@ fn rule(devices: impl Strategy<Value = Selector>) -> impl Strategy<Value = Rule>
         (wish(), sharing()).prop_map(|(mig, sharing)| (Some(mig), Some(sharing))),
     ];
     (devices, asked).prop_map(|(devices, (mig, time_slicing))| Rule {
-        place: Place::default(),
+        place: SourcePosition::default(),
         devices,
         mig,
         time_slicing,
@@ -185,27 +186,27 @@ fn profile() -> impl Strategy<Value = ProfileName> {
     })
 }
 
-fn wish() -> impl Strategy<Value = MigWish> {
+fn wish() -> impl Strategy<Value = MigSpec> {
     let counts = btree_map(profile(), 1..=u32::MAX, 0..5).prop_map(|counts| {
         let count = |(profile, count)| ProfileCount {
-            place: Place::default(),
+            place: SourcePosition::default(),
             profile,
             count,
         };
-        MigWish::Enabled(counts.into_iter().map(count).collect())
+        MigSpec::Enabled(counts.into_iter().map(count).collect())
     });
-    prop_oneof![Just(MigWish::Disabled), counts]
+    prop_oneof![Just(MigSpec::Disabled), counts]
 }
 
 pub(crate) fn sharing() -> impl Strategy<Value = TimeSlicing> {
-    let everything = option::of(share(Just(ShareOf::Everything)));
-    let profiles = btree_map(profile(), share(Just(ShareOf::Everything)), 0..3);
+    let everything = option::of(share(Just(ShareTarget::AllUnits)));
+    let profiles = btree_map(profile(), share(Just(ShareTarget::AllUnits)), 0..3);
     let resources = vec(share(resource()), 0..3);
-    let slice = option::of(prop::sample::select(&SliceLength::ALL[..]));
+    let slice = option::of(prop::sample::select(&TimeSlice::ALL[..]));
     let all = (everything, profiles, resources, slice);
     all.prop_map(|(everything, profiles, resources, slice)| {
         let profiles = profiles.into_iter().map(|(profile, share)| Share {
-            of: ShareOf::Profile(profile),
+            of: ShareTarget::Profile(profile),
             ..share
         });
         let mut shares: Vec<Share> = everything.into_iter().chain(profiles).collect();
@@ -215,24 +216,24 @@ pub(crate) fn sharing() -> impl Strategy<Value = TimeSlicing> {
             }
         }
         TimeSlicing {
-            place: Place::default(),
+            place: SourcePosition::default(),
             slice: slice.filter(|_| !shares.is_empty()),
             shares,
         }
     })
 }
 
-fn share(of: impl Strategy<Value = ShareOf>) -> impl Strategy<Value = Share> {
+fn share(of: impl Strategy<Value = ShareTarget>) -> impl Strategy<Value = Share> {
     let rename = prop_oneof![
-        Just(Rename::No),
-        Just(Rename::Shared),
-        "[a-z][a-z0-9]{0,20}".prop_map(|name| Rename::To(resource_name(&name))),
+        Just(ResourceRename::No),
+        Just(ResourceRename::Shared),
+        "[a-z][a-z0-9]{0,20}".prop_map(|name| ResourceRename::To(resource_name(&name))),
     ];
     let memory = option::of(1_u64..1 << 30);
-    let replicas = Share::LEAST..=Share::MOST;
+    let replicas = Share::MIN_REPLICAS..=Share::MAX_REPLICAS;
     let all = (of, replicas, rename, any::<bool>(), memory);
     all.prop_map(|(of, replicas, rename, fail, memory)| Share {
-        place: Place::default(),
+        place: SourcePosition::default(),
         of,
         replicas,
         rename,
@@ -241,23 +242,23 @@ fn share(of: impl Strategy<Value = ShareOf>) -> impl Strategy<Value = Share> {
     })
 }
 
-fn resource() -> impl Strategy<Value = ShareOf> {
+fn resource() -> impl Strategy<Value = ShareTarget> {
     let item = prop_oneof![
-        any::<u32>().prop_map(Item::Index),
-        (any::<u32>(), any::<u32>()).prop_map(|(gpu, part)| Item::Partition(gpu, part)),
-        any::<u128>().prop_map(|bits| Item::Gpu(uuid(bits))),
+        any::<u32>().prop_map(UnitRef::Index),
+        (any::<u32>(), any::<u32>()).prop_map(|(gpu, part)| UnitRef::Partition(gpu, part)),
+        any::<u128>().prop_map(|bits| UnitRef::Gpu(uuid(bits))),
         any::<u128>().prop_map(|bits| {
             let mig = uuid(bits).as_str().replace("GPU-", "MIG-");
-            Item::Mig(mig.parse().unwrap())
+            UnitRef::Mig(mig.parse().unwrap())
         }),
     ];
     let which = prop_oneof![
-        Just(Which::All),
-        (1..=u32::MAX).prop_map(Which::First),
-        btree_set(item, 1..4).prop_map(|items| Which::These(items.into_iter().collect())),
+        Just(UnitSelector::All),
+        (1..=u32::MAX).prop_map(UnitSelector::First),
+        btree_set(item, 1..4).prop_map(|items| UnitSelector::Listed(items.into_iter().collect())),
     ];
     let name = "(gpu|mig-1g\\.10gb|[a-z][a-z0-9-]{0,20}[a-z0-9])";
-    (name, which).prop_map(|(name, which)| ShareOf::Resource {
+    (name, which).prop_map(|(name, which)| ShareTarget::Resource {
         name: resource_name(&name),
         which,
     })

@@ -53,7 +53,7 @@ fn no_file_but_the_one_of_reasons_spells_a_reason() {
     assert!(files.len() > 100, "the scan found nothing");
     let spellings: BTreeSet<String> = Reason::ALL
         .into_iter()
-        .flat_map(|reason| [Some(reason.word()), reason.event()])
+        .flat_map(|reason| [Some(reason.as_str()), reason.event()])
         .flatten()
         .map(|word| format!("\"{word}\""))
         .collect();

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use octavo::agent::metrics::Applies;
+use octavo::agent::metrics::LayoutMetrics;
 use octavo::aggregator::rest::metrics;
 use octavo::aggregator::stats::Stats;
 use octavo::domain::reason::Reason;
-use octavo::domain::reconcile::Status;
-use octavo::domain::sharing::status::{Mode, ResourceStatus};
+use octavo::domain::reconcile::NodeLayoutStatus;
+use octavo::domain::sharing::status::{ResourceStatus, SharingMode};
 use octavo::domain::sharing::{ResourceName, SharingStatus};
 use octavo::k8s::cluster::Followed;
 use octavo::telemetry::exposition;
@@ -128,24 +128,24 @@ async fn served() -> (Served, Served) {
 
 /// What an agent says of what is given out to pods, which needs a kubelet or NVIDIA's plugin: the very series that it serves.
 fn given() -> String {
-    let applies = Applies::default();
+    let applies = LayoutMetrics::default();
     let resource = ResourceStatus {
         name: ResourceName::gpu(),
         wanted: 4,
         allocatable: Some(4),
         units: Vec::new(),
     };
-    applies.stands(&Status {
+    applies.stands(&NodeLayoutStatus {
         sharing: Some(SharingStatus {
-            mode: Mode::Embedded,
-            state: Reason::SharingInForce.word(),
+            mode: SharingMode::Embedded,
+            state: Reason::SharingInForce.as_str(),
             message: None,
             resources: vec![resource],
-            kept: Vec::new(),
+            retained: Vec::new(),
             hand_off: None,
             named: None,
         }),
-        ..Status::default()
+        ..NodeLayoutStatus::default()
     });
     exposition::write(&applies.registry(), std::iter::empty())
         .unwrap()
@@ -155,23 +155,23 @@ fn given() -> String {
 /// What the aggregator counts that nothing gave it reason to count here: the very counters that it serves, each moved once.
 fn counted() -> String {
     let stats = Stats::default();
-    stats.message("hello");
+    stats.count_message("hello");
     stats.refused("claimed");
-    stats.reviewed("denied");
-    stats.unseen("forbidden");
+    stats.count_token_review("denied");
+    stats.count_http_refusal("forbidden");
     stats.checked("token", "denied");
-    stats.resync("hello");
+    stats.count_resync("hello");
     stats.connections("grpc").inc();
-    stats.accepted("grpc");
-    stats.turned_away("grpc");
-    stats.cut("no_request");
-    stats.handshake_failed("grpc");
-    stats.violated("I9");
+    stats.count_connection("grpc");
+    stats.count_refused_connection("grpc");
+    stats.count_closed_connection("no_request");
+    stats.count_handshake_failure("grpc");
+    stats.count_invariant_violation("I9");
     let mut registry = Registry::default();
     stats.register(&mut registry);
     // And what it says of a cluster that it follows.
     let followed = Followed {
-        heard: Some(Instant::now()),
+        current_at: Some(Instant::now()),
         trouble: None,
         ..Followed::default()
     };
@@ -200,7 +200,7 @@ fn labels(series: &str, (agent, aggregator): &(Served, Served)) -> Option<Labels
 
 /// Whether a value is one that the label may have: one that was seen, or a reason's word.
 fn may_be(value: &str, seen: &BTreeSet<String>) -> bool {
-    seen.contains(value) || Reason::of(value).is_some()
+    seen.contains(value) || Reason::parse(value).is_some()
 }
 
 /// Names of metrics in a query, each with what follows it.

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use octavo::book::prices::Prices;
+use octavo::config_files::prices::PriceFile;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -41,7 +41,7 @@ async fn ac_007_the_rule_of_thumb_says_what_it_assumes_and_costs_come_from_the_p
     let path = folder.path().join("prices.yaml");
     let text = "apiVersion: octavo.dev/v1\nkind: PriceBook\ncurrency: USD\nprices:\n- {type: nvidia-h100-80gb, perHour: 2}\n";
     std::fs::write(&path, text).unwrap();
-    let prices = Prices::open(&path).unwrap();
+    let prices = PriceFile::open(&path).unwrap();
     let aggregator = Aggregator::viewed(&Machines::read().await, |view| view.with_prices(prices));
     let answer = asked(&aggregator, &training()).await;
     assert_eq!(answer["isEstimate"], true);

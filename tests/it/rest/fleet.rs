@@ -9,12 +9,12 @@ use axum::middleware::from_fn_with_state;
 use octavo::aggregator::access::{Guard, check};
 use octavo::aggregator::availability::Counter;
 use octavo::aggregator::clock::{Clock, Moment};
-use octavo::aggregator::fleet::{Fleet, Freshness, Gist, Node, Origin};
+use octavo::aggregator::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusDigest};
 use octavo::aggregator::profiles::Profiles;
 use octavo::aggregator::rest;
 use octavo::aggregator::stats::Stats;
 use octavo::aggregator::view::View;
-use octavo::book::Book;
+use octavo::config_files::LayoutFile;
 use octavo::domain::fleet::{SharingReport, SharingSummary, UsageRank};
 use octavo::domain::inventory::Inventory;
 use octavo::domain::labels::{self, Options};
@@ -81,7 +81,7 @@ impl Aggregator {
     }
 
     /// With layouts to plan for.
-    pub(crate) fn with_layouts(machines: &Machines, book: Book) -> Self {
+    pub(crate) fn with_layouts(machines: &Machines, book: LayoutFile) -> Self {
         Self::viewed(machines, |view| view.with_layouts(book))
     }
 
@@ -120,7 +120,7 @@ impl Aggregator {
         rest::metrics::register(&mut registry, view.clone());
         let availability = Counter::new(view.clone(), cluster);
         rest::availability::register(&mut registry, availability.clone());
-        let context = rest::Context {
+        let context = rest::ApiContext {
             view,
             availability,
             registry: Arc::new(registry),
@@ -145,7 +145,7 @@ impl Aggregator {
     /// The agent of `name` says that it is so.
     pub(crate) fn put(&self, name: &str, inventory: &Inventory) {
         let labels = labels::compile(inventory, &Options::default(), None).labels;
-        let origin = Origin {
+        let origin = ReportingAgent {
             name: name.parse().unwrap(),
             run: Run {
                 epoch: 1,
@@ -158,7 +158,7 @@ impl Aggregator {
         self.store(Node::new(
             origin,
             parts,
-            Gist::of(inventory, Arc::new(labels), None),
+            StatusDigest::new(inventory, Arc::new(labels), None),
             freshness,
         ));
     }
@@ -166,11 +166,11 @@ impl Aggregator {
     /// The agent of `name` says this of what it gives out, and who uses what.
     pub(crate) fn share(&self, name: &str, report: &SharingReport, usage: &Usage) {
         let mut node = Node::clone(&self.node(name));
-        node.parts = node.parts.with(&Change {
+        node.parts = node.parts.apply(&Change {
             changed: vec![status::encode_sharing(report), status::encode_usage(usage)],
             removed: Vec::new(),
         });
-        node.usage = UsageRank::of(usage);
+        node.usage = UsageRank::from_usage(usage);
         let given = SharingSummary::of(report);
         node.summary = node.summary.with_sharing(Some(given));
         self.store(node);
@@ -180,7 +180,7 @@ impl Aggregator {
     pub(crate) fn silence(&self, name: &str) {
         let mut node = Node::clone(&self.node(name));
         let long_ago = Moment::from_millis(0);
-        node.freshness = Freshness::new(long_ago, Duration::ZERO).found(true);
+        node.freshness = Freshness::new(long_ago, Duration::ZERO).with_found_stale(true);
         self.store(node);
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
-use octavo::book::prices::Prices;
+use octavo::config_files::prices::PriceFile;
 use serde_json::{Value, json};
 
 use super::fleet::{Aggregator, Machines};
@@ -141,7 +141,7 @@ async fn a_price_is_that_of_the_book_as_it_is_now_and_without_one_there_is_no_co
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("prices.yaml");
     book(&path, "2.10");
-    let prices = Prices::open(&path).unwrap();
+    let prices = PriceFile::open(&path).unwrap();
     let aggregator = Aggregator::viewed(&Machines::read().await, |view| view.with_prices(prices));
     let request = json!({"count": 2, "memoryPerDeviceAtLeast": "80GB"});
     let answer = asked(&aggregator, request.clone()).await;

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use axum::http::StatusCode;
 use octavo::aggregator::profiles::Profiles;
 use octavo::domain::access::{Sight, Types};
-use octavo::domain::cluster::{Amounts, ClusterNode, ClusterPod, Phase, PodKey, Readiness, Wants};
+use octavo::domain::cluster::{
+    Amounts, ClusterNode, ClusterPod, Phase, PodKey, PodRequirements, Readiness,
+};
 use serde_json::{Value, json};
 
 use super::fleet::{Aggregator, Machines};
@@ -41,12 +43,12 @@ fn pod(name: &str, on: &str) -> ClusterPod {
         },
         node: Some(on.to_owned()),
         phase: Phase::Bound,
-        wants: Wants {
+        requirements: PodRequirements {
             amounts: Amounts::default().with(GPU, 1),
-            ..Wants::default()
+            ..PodRequirements::default()
         },
         until: None,
-        began: None,
+        started_at: None,
     }
 }
 
@@ -161,7 +163,7 @@ async fn what_no_profile_offers_comes_last_with_the_command_that_makes_one() {
         "no profile offers it: octavo profiles create --type nvidia-h100-80gb --resource nvidia.com/mig-3g.40gb"
     );
     // Where nobody follows the cluster, agents say what is free, and profiles where they lead.
-    let book = octavo::book::profiles::ProfileBook::open(&around.path()).unwrap();
+    let book = octavo::config_files::profiles::HardwareProfileFile::open(&around.path()).unwrap();
     let profiles = Profiles::new(None, None, Some(book));
     let alone = Aggregator::with_profiles(&Machines::read().await, profiles);
     let answer = asked(&alone, json!({"memoryPerDeviceAtLeast": "20GB"})).await;
@@ -235,10 +237,7 @@ async fn who_may_see_single_types_is_told_of_those_and_of_profiles_that_reach_no
         "{}",
         answer.body
     );
-    let answer = aggregator
-        .post_as(Sight::nothing(), MATCH, "{}")
-        .await
-        .json();
+    let answer = aggregator.post_as(Sight::none(), MATCH, "{}").await.json();
     assert_eq!(answer["verdict"], "nothing-fits");
     assert_eq!(
         (&answer["matches"], &answer["refused"]),

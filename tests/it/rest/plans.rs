@@ -3,7 +3,7 @@
 use std::fs;
 
 use axum::http::StatusCode;
-use octavo::book::Book;
+use octavo::config_files::LayoutFile;
 use serde_json::{Value, json};
 
 use super::fleet::{Aggregator, Machines};
@@ -64,7 +64,7 @@ async fn the_layouts_of_the_file_come_first_and_hide_made_ones_of_the_same_name(
     let file = folder.path().join("layouts.yaml");
     fs::write(&file, LAYOUTS).unwrap();
     let machines = Machines::read().await;
-    let aggregator = Aggregator::with_layouts(&machines, Book::open(&file).unwrap());
+    let aggregator = Aggregator::with_layouts(&machines, LayoutFile::open(&file).unwrap());
     let names = aggregator.get("/api/v1/nodes/mixed-1/layouts").await.json();
     let items = names["items"].as_array().unwrap();
     assert_eq!(items[0], json!({"name": "small", "source": "file"}));
@@ -163,12 +163,12 @@ async fn a_layout_that_cannot_be_meant_for_the_node_is_refused_and_a_stale_node_
 fn a_file_that_is_broken_at_the_start_is_an_error_with_its_places() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("layouts.yaml");
-    let missing = Book::open(&file).unwrap_err().to_string();
+    let missing = LayoutFile::open(&file).unwrap_err().to_string();
     assert!(
         missing.starts_with("cannot read the layouts in"),
         "{missing}"
     );
     fs::write(&file, "version: v2\nmig-configs: {}\n").unwrap();
-    let wrong = Book::open(&file).unwrap_err().to_string();
+    let wrong = LayoutFile::open(&file).unwrap_err().to_string();
     assert!(wrong.contains("line 1:"), "{wrong}");
 }

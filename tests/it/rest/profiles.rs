@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 use octavo::aggregator::profiles::Profiles;
-use octavo::book::profiles::ProfileBook;
+use octavo::config_files::profiles::HardwareProfileFile;
 use octavo::domain::cluster::{Amounts, ClusterNode, ClusterPod, Readiness, Sights};
 use octavo::k8s::cluster::Followed;
 use serde_json::{Value, json};
@@ -64,8 +64,8 @@ fn with_pods(
     pods: impl IntoIterator<Item = ClusterPod>,
 ) -> Arc<Followed> {
     Arc::new(Followed {
-        sights: Arc::new(Sights::of(nodes, pods)),
-        heard: Some(Instant::now()),
+        sights: Arc::new(Sights::new(nodes, pods)),
+        current_at: Some(Instant::now()),
         trouble: None,
         ..Followed::default()
     })
@@ -86,7 +86,7 @@ impl Around {
             profile("a", "twice", label, L4),
             profile("b", "twice", "nvidia.com/gpu.product", "NVIDIA-L4"),
         ]);
-        let book = ProfileBook::open(&around.path()).unwrap();
+        let book = HardwareProfileFile::open(&around.path()).unwrap();
         (around, Profiles::new(None, Some(seen), Some(book)))
     }
 
@@ -102,7 +102,7 @@ impl Around {
             folder: tempfile::tempdir().unwrap(),
         };
         around.write(profiles);
-        let book = ProfileBook::open(&around.path()).unwrap();
+        let book = HardwareProfileFile::open(&around.path()).unwrap();
         let profiles = Profiles::new(None, Some(seen.clone()), Some(book));
         (around, profiles, seen)
     }
@@ -237,7 +237,7 @@ async fn what_may_be_old_says_so_and_a_broken_file_leaves_what_was() {
 #[tokio::test]
 async fn without_a_cluster_profiles_are_listed_and_nothing_is_guessed() {
     let (around, _followed) = Around::new();
-    let book = ProfileBook::open(&around.path()).unwrap();
+    let book = HardwareProfileFile::open(&around.path()).unwrap();
     let profiles = Profiles::new(None, None, Some(book));
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
     let list = aggregator.get("/api/hardware-profiles").await.json();
@@ -326,7 +326,7 @@ async fn a_draft_is_made_of_more_nodes_than_an_address_can_name() {
 }
 
 /// A thousand nodes of five types, and two hundred profiles, forty for each.
-fn many() -> (watch::Receiver<Arc<Followed>>, ProfileBook, TempDir) {
+fn many() -> (watch::Receiver<Arc<Followed>>, HardwareProfileFile, TempDir) {
     let types = ["l4-24gb", "t4-16gb", "h100-80gb", "h200-141gb", "a100-80gb"];
     let types = types.map(|one| format!("nvidia-{one}"));
     let label = "octavo.dev/type";
@@ -349,7 +349,7 @@ fn many() -> (watch::Receiver<Arc<Followed>>, ProfileBook, TempDir) {
     let path = folder.path().join("profiles.yaml");
     std::fs::write(&path, profiles.collect::<Vec<_>>().join("\n---\n")).unwrap();
     let (_gone, seen) = watch::channel(followed(nodes));
-    (seen, ProfileBook::open(&path).unwrap(), folder)
+    (seen, HardwareProfileFile::open(&path).unwrap(), folder)
 }
 
 /// How fast that is, is measured: docs/performance.md.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use octavo::domain::access::{Method, Row};
+use octavo::domain::access::{Method, RouteRule};
 use serde_json::Value;
 
 use super::fleet::{Aggregator, Machines};
@@ -56,10 +56,11 @@ fn operation(document: &Value, path: &str, method: &str, operation: &Value) -> S
     if !more.is_empty() {
         write!(page, "\n{more}\n").unwrap();
     }
-    let known = Method::of(&method.to_uppercase()).unwrap();
-    let row = Row::of(known, path).unwrap_or_else(|| panic!("{method} {path} is in no row"));
-    match row.question(path, None) {
-        Some(question) if row.asks_by_type() => {
+    let known = Method::from_name(&method.to_uppercase()).unwrap();
+    let row =
+        RouteRule::find(known, path).unwrap_or_else(|| panic!("{method} {path} is in no row"));
+    match row.review(path, None) {
+        Some(question) if row.allows_by_type() => {
             write!(
                 page,
                 "\nFor who may `{question}`; who may get single types is told of those.\n"

@@ -1,7 +1,7 @@
 //! `POST /api/v1/slo` through the real router: rows of a model catalogue, held against objectives and the fleet.
 
 use axum::http::StatusCode;
-use octavo::book::prices::Prices;
+use octavo::config_files::prices::PriceFile;
 use octavo::domain::access::{Sight, Types};
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ async fn req_001_rows_that_meet_the_objectives_are_joined_to_types_of_the_fleet_
     let text = "apiVersion: octavo.dev/v1\nkind: PriceBook\ncurrency: USD\nprices:\n- {type: nvidia-h100-80gb, perHour: 2}\n\
                 - {type: nvidia-l4-24gb, perHour: 0.70}\n- {type: nvidia-h200-141gb, perHour: 4}\n";
     std::fs::write(&path, text).unwrap();
-    let prices = Prices::open(&path).unwrap();
+    let prices = PriceFile::open(&path).unwrap();
     let aggregator = Aggregator::viewed(&Machines::read().await, |view| view.with_prices(prices));
     let objectives = json!({
         "requestsPerSecondAtLeast": 10, "latenciesAtMost": {"ttft_p90": 300}, "priceAtMostPerHour": "9"

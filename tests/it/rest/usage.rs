@@ -5,7 +5,7 @@ use octavo::domain::fleet::SharingReport;
 use octavo::domain::quantity::Mebibytes;
 use octavo::domain::reason::Reason;
 use octavo::domain::sharing::health::Health;
-use octavo::domain::sharing::status::{HandOff, Mode, ResourceStatus, UnitStatus};
+use octavo::domain::sharing::status::{HandOff, ResourceStatus, SharingMode, UnitStatus};
 use octavo::domain::sharing::usage::{DeviceUsage, MemoryUse, Percent, Tenant, UnitUsage, Usage};
 use octavo::domain::sharing::{ResourceName, ShareId};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ fn tenant(pod: &str, number: u32, memory: u64, is_over: bool) -> Tenant {
         memory: Some(Mebibytes::new(memory)),
         utilization: Some(Percent(35)),
         processes: vec![4711],
-        is_over,
+        is_over_share: is_over,
     }
 }
 
@@ -62,8 +62,8 @@ pub(crate) fn give(aggregator: &Aggregator, node: &str) {
         missing: vec!["no processes".to_owned()],
     };
     let report = SharingReport {
-        mode: Mode::HandOff.as_str().to_owned(),
-        state: Reason::SharingInForce.word().to_owned(),
+        mode: SharingMode::HandOff.as_str().to_owned(),
+        state: Reason::SharingInForce.as_str().to_owned(),
         message: None,
         resources: vec![ResourceStatus {
             name: ResourceName::gpu(),
@@ -75,7 +75,7 @@ pub(crate) fn give(aggregator: &Aggregator, node: &str) {
                 health: Health::Healthy,
             }],
         }],
-        kept: Vec::new(),
+        retained: Vec::new(),
         named: None,
         hand_off: Some(HandOff {
             key: "shared".to_owned(),

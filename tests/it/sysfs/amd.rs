@@ -99,7 +99,9 @@ async fn a_partitioning_is_seen_at_the_next_look_of_the_same_program() {
             .devices
             .iter()
             .filter_map(|device| device.amd.as_ref());
-        let mode = |mode: &Option<octavo::domain::inventory::Mode>| mode.clone().unwrap().current;
+        let mode = |mode: &Option<octavo::domain::inventory::PartitioningMode>| {
+            mode.clone().unwrap().current
+        };
         told.map(|amd| (mode(&amd.compute), amd.partitions.len()))
             .collect()
     };
@@ -137,7 +139,7 @@ async fn a_file_that_may_not_be_read_is_no_number_and_is_named() {
     let named: Vec<&str> = device
         .problems
         .iter()
-        .map(|problem| problem.what.as_str())
+        .map(|problem| problem.source.as_str())
         .collect();
     assert_eq!(
         named,

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use octavo::domain::fleet::stepped;
+use octavo::domain::fleet::rounded_for_report;
 use octavo::domain::labels::{LabelKey, LabelValue};
 use octavo::wire::inventory::{Document, parse};
 use serde_json::Value;
@@ -362,7 +362,7 @@ async fn the_agent_says_the_same_of_each_machine_and_ends_when_it_is_asked_to() 
         // What is in use is told in steps.
         let (inventory, _) = site.says(&["inspect", "-o", "json"]);
         let inventory = parse(&inventory).unwrap();
-        let inventory = stepped(&inventory).unwrap_or(inventory);
+        let inventory = rounded_for_report(&inventory).unwrap_or(inventory);
         let told = api.node(name, |node| {
             node["connected"] == true && node["inventory"].is_object()
         });

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use octavo::domain::inventory::{Device, Inventory, NeuronDevice, NvmlState, Problem, Vendor};
+use octavo::domain::inventory::{Device, Inventory, NeuronDevice, NvmlState, ReadProblem, Vendor};
 use octavo::hw::{Handle, Settings};
 use tempfile::TempDir;
 
@@ -109,10 +109,10 @@ fn as_before<T: PartialEq + std::fmt::Debug>(now: Option<&T>, before: Option<&T>
 
 /// What is said of trouble is short, and nothing in it steers a terminal.
 #[track_caller]
-fn sound(problems: &[Problem], place: &str) {
+fn sound(problems: &[ReadProblem], place: &str) {
     assert!(problems.len() < 24, "{place}: {problems:?}");
     for problem in problems {
-        let text = format!("{}: {}", problem.what, problem.error);
+        let text = format!("{}: {}", problem.source, problem.error);
         assert!(text.len() < 400, "{place}: {text}");
         assert!(!text.contains(char::is_control), "{place}: {text:?}");
     }
@@ -253,7 +253,7 @@ fn a_file_that_may_not_be_read_is_told_by_its_name() {
         let all = devices.chain(neuron.map(|device| &device.problems));
         let said: Vec<(&str, &str)> = all
             .flatten()
-            .map(|problem| (problem.what.as_str(), problem.error.as_str()))
+            .map(|problem| (problem.source.as_str(), problem.error.as_str()))
             .collect();
         assert_eq!(said, [(of, denied)]);
     }

@@ -47,7 +47,11 @@ async fn a_kubelet_that_is_away_or_slow_leaves_what_it_said_and_comes_back() {
         seen.usage.missing
     );
     assert_eq!(named(unit(&seen, 0)), both());
-    assert!(seen.took < Duration::from_mins(2), "{:?}", seen.took);
+    assert!(
+        seen.duration < Duration::from_mins(2),
+        "{:?}",
+        seen.duration
+    );
     rig.kubelet.answers_slowly(false);
     watching.until(|seen| seen.answered.kubelet).await;
 }
@@ -145,7 +149,7 @@ async fn an_older_driver_that_does_not_tell_apart_what_it_keeps_is_read_too() {
     let memory = seen.readings[0].memory.unwrap();
     assert_eq!(memory.reserved.get(), 0);
     assert!(memory.used.get() > 0);
-    assert_eq!(seen.readings[0].vitals.energy_mj, None);
-    assert_eq!(seen.readings[0].vitals.memory_temperature, None);
+    assert_eq!(seen.readings[0].metrics.energy_mj, None);
+    assert_eq!(seen.readings[0].metrics.memory_temperature, None);
     adds_up(&seen);
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nvml_sim::model::{Process, ProcessKind};
-use octavo::agent::usage::{Observer, Seen, Settings, Views};
+use octavo::agent::usage::{UsageChannels, UsageObservation, UsageObserver, UsageObserverSettings};
 use octavo::config::agent::AgentSettings;
 use octavo::domain::labels::MigStrategy;
 use octavo::domain::layout::Targets;
@@ -28,7 +28,7 @@ pub(crate) struct Rig {
 
 /// An observer that runs, and what it saw.
 pub(super) struct Watching {
-    pub(super) views: Views,
+    pub(super) views: UsageChannels,
 }
 
 /// How a control group is written: both versions, by both drivers of kubelet.
@@ -179,8 +179,8 @@ impl Rig {
         let settings = self.settings();
         let interval = settings.sharing().usage().interval().unwrap();
         let folder = settings.sharing().device_plugins().to_owned();
-        let looking = Settings::new(interval, settings.engine(), folder);
-        let (observer, views) = Observer::new(handle, looking, None);
+        let looking = UsageObserverSettings::new(interval, settings.engine(), folder);
+        let (observer, views) = UsageObserver::new(handle, looking, None);
         let strategy = MigStrategy::Mixed;
         let mut offers = offer::compile(&inventory, &Targets::default(), strategy).offers;
         for unit in offers.resources.iter_mut().flat_map(|one| &mut one.units) {
@@ -197,8 +197,8 @@ impl Watching {
     #[track_caller]
     pub(super) fn until(
         &mut self,
-        wanted: impl Fn(&Seen) -> bool,
-    ) -> impl Future<Output = Arc<Seen>> {
+        wanted: impl Fn(&UsageObservation) -> bool,
+    ) -> impl Future<Output = Arc<UsageObservation>> {
         let caller = std::panic::Location::caller();
         async move {
             let seen = &mut self.views.seen;
@@ -209,15 +209,15 @@ impl Watching {
     }
 
     /// A look that began after this was called.
-    pub(super) async fn next(&mut self) -> Arc<Seen> {
-        let looks = self.views.seen.borrow().looks;
+    pub(super) async fn next(&mut self) -> Arc<UsageObservation> {
+        let looks = self.views.seen.borrow().scans;
         // One may be under way that has asked already.
-        self.until(|seen| seen.looks >= looks + 2).await
+        self.until(|seen| seen.scans >= looks + 2).await
     }
 }
 
 /// The unit of a whole GPU, or the first partition.
-pub(super) fn unit(seen: &Seen, gpu: usize) -> &UnitUsage {
+pub(super) fn unit(seen: &UsageObservation, gpu: usize) -> &UnitUsage {
     &seen.usage.devices[gpu].units[0]
 }
 
@@ -234,7 +234,7 @@ pub(super) fn named(unit: &UnitUsage) -> Vec<(String, Option<u64>)> {
 
 /// The driver says the same as all tenants together and the rest.
 #[track_caller]
-pub(super) fn adds_up(seen: &Seen) {
+pub(super) fn adds_up(seen: &UsageObservation) {
     for (device, reading) in seen.usage.devices.iter().zip(&seen.readings) {
         let all = device.units.iter().flat_map(|unit| &unit.tenants);
         let sum: u64 = all

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use nvml_sim::model::Slot;
 use octavo::agent::metrics::usage::UsageMetrics;
-use octavo::agent::usage::Seen;
+use octavo::agent::usage::UsageObservation;
 use octavo::domain::sharing::Offers;
-use octavo::domain::sharing::join::{Kin, Scene, join};
+use octavo::domain::sharing::join::{PodAttribution, UsageInput, join};
 use octavo::telemetry::exposition;
 use tokio::sync::watch;
 
@@ -21,7 +21,7 @@ use crate::promtool;
 const MIXED: &str = "- {board: H100_80GB_SXM}\n- {board: H100_80GB_SXM, mig: enabled, instances: [{profile: 3g.40gb, start: 0}, {profile: 1g.10gb, start: 6}]}\n- {board: T4}\n";
 
 /// A node with everything there is to be said of one.
-async fn seen() -> Seen {
+async fn seen() -> UsageObservation {
     let rig = Rig::new(MIXED);
     let gpu = rig.gpu(0);
     let part = rig.machine.world().gpus[1]
@@ -49,10 +49,10 @@ async fn seen() -> Seen {
     watching.until(|seen| seen.usage.devices.len() == 3).await;
     rig.machine.change(|world| world.xid(Slot(2), 43, None));
     let seen = watching.until(|seen| !seen.xids.is_empty()).await;
-    Seen::clone(&seen)
+    UsageObservation::clone(&seen)
 }
 
-fn text(seen: Seen, dcgm: bool) -> String {
+fn text(seen: UsageObservation, dcgm: bool) -> String {
     let (_sender, seen) = watch::channel(Arc::new(seen));
     let metrics = UsageMetrics::new(seen, dcgm.then(|| "node-7".to_owned()));
     exposition::write_all(metrics.registries().iter(), std::iter::empty())
@@ -104,7 +104,7 @@ async fn the_documentation_lists_every_metric_of_who_uses_what_and_promtool_has_
     usage.devices[0].units[0].exhausted_in = Some(60);
     seen.usage = Arc::new(usage);
     // No board of the simulator tells it.
-    seen.readings[0].vitals.memory_temperature = Some(50);
+    seen.readings[0].metrics.memory_temperature = Some(50);
     let text = text(seen, false);
     promtool::finds_no_fault(&text);
     assert_eq!(documented(&section(), "octavo_"), labels(&text), "{text}");
@@ -143,12 +143,12 @@ async fn devices_whose_number_the_driver_does_not_tell_are_not_taken_for_each_ot
     for reading in &mut seen.readings {
         reading.index = None;
     }
-    let usage = join(&Scene {
+    let usage = join(&UsageInput {
         readings: &seen.readings,
         offers: &Offers::default(),
         given: &[],
         is_current: true,
-        kin: &Kin::Hidden,
+        kin: &PodAttribution::Hidden,
     });
     seen.usage = Arc::new(usage);
     let pci: Vec<String> = seen

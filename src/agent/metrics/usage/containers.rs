@@ -3,33 +3,33 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{MOST, OTHERS, Samples, Sheet, bytes, flag, place, ratio};
+use super::{FamilyWriter, MAX_CONTAINER_SERIES, OTHERS, Samples, bytes, flag, place, ratio};
 use crate::domain::quantity::Mebibytes;
 use crate::domain::sharing::usage::{DeviceUsage, Percent, Tenant, UnitUsage};
 
 /// Numbers of one container on a unit.
 #[derive(Debug, Clone, Default)]
-struct Counted {
+struct ContainerUsage {
     allocated: Option<f64>,
     memory: Option<u64>,
     utilization: Option<u32>,
     over: Option<bool>,
 }
 
-pub(super) fn containers(sheet: &mut Sheet<'_, '_>, devices: &[DeviceUsage]) -> fmt::Result {
+pub(super) fn containers(sheet: &mut FamilyWriter<'_, '_>, devices: &[DeviceUsage]) -> fmt::Result {
     let mut all: Vec<(&DeviceUsage, &UnitUsage, &Tenant)> = devices
         .iter()
         .flat_map(|device| device.units.iter().map(move |unit| (device, unit)))
         .flat_map(|(device, unit)| unit.tenants.iter().map(move |one| (device, unit, one)))
         .collect();
-    if all.len() > MOST {
+    if all.len() > MAX_CONTAINER_SERIES {
         all.sort_by_key(|(.., tenant)| std::cmp::Reverse(tenant.memory));
     }
-    let mut found: BTreeMap<Vec<(&'static str, String)>, Counted> = BTreeMap::new();
+    let mut found: BTreeMap<Vec<(&'static str, String)>, ContainerUsage> = BTreeMap::new();
     for (at, (device, unit, tenant)) in all.into_iter().enumerate() {
         let mut labels = place(device, unit);
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let names = if at < MOST {
+        let names = if at < MAX_CONTAINER_SERIES {
             // A pod of which only the UID is known is identified by it.
             let pod = tenant.pod.as_ref().or(tenant.uid.as_ref()).cloned();
             (
@@ -47,7 +47,7 @@ pub(super) fn containers(sheet: &mut Sheet<'_, '_>, devices: &[DeviceUsage]) -> 
         ]);
         found.entry(labels).or_default().add(unit, tenant);
     }
-    let of = |value: fn(&Counted) -> Option<f64>| -> Samples {
+    let of = |value: fn(&ContainerUsage) -> Option<f64>| -> Samples {
         let all = found.iter();
         all.filter_map(|(labels, one)| Some((labels.clone(), value(one)?)))
             .collect()
@@ -71,7 +71,10 @@ pub(super) fn containers(sheet: &mut Sheet<'_, '_>, devices: &[DeviceUsage]) -> 
             "container_utilization_ratio",
             "For which part of the time a container's processes ran on a device",
         ),
-        of(|one| one.utilization.map(|sum| ratio(Percent::of(sum)))),
+        of(|one| {
+            one.utilization
+                .map(|sum| ratio(Percent::saturating_from(sum)))
+        }),
     )?;
     sheet.gauge(
         ("container_memory_over_share", "Whether a container uses more than its share of a device or partition that others have too"),
@@ -79,13 +82,13 @@ pub(super) fn containers(sheet: &mut Sheet<'_, '_>, devices: &[DeviceUsage]) -> 
     )
 }
 
-impl Counted {
+impl ContainerUsage {
     fn add(&mut self, unit: &UnitUsage, tenant: &Tenant) {
         if !tenant.ids.is_empty() {
             let ids = u32::try_from(tenant.ids.len()).unwrap_or(u32::MAX);
             *self.allocated.get_or_insert_default() += f64::from(ids);
             if unit.fair_share.is_some() {
-                *self.over.get_or_insert_default() |= tenant.is_over;
+                *self.over.get_or_insert_default() |= tenant.is_over_share;
             }
         }
         if let Some(memory) = tenant.memory {

@@ -2,33 +2,33 @@
 
 use std::collections::BTreeSet;
 
-use crate::agent::sharing::Scene;
+use crate::agent::sharing::Observation;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Inventory, NvmlState};
 use crate::domain::layout::DeviceTarget;
 use crate::domain::reason::Reason;
-use crate::domain::reconcile::Status;
-use crate::domain::sharing::health::{Health, Monitor};
+use crate::domain::reconcile::NodeLayoutStatus;
+use crate::domain::sharing::health::{Health, HealthMonitor};
 use crate::domain::sharing::{Offer, Offers, ResourceName, Unit, offer};
 
 /// Records the devices' condition and the Xids that they report.
-pub(super) fn take_in(monitor: &mut Monitor, scene: &Scene<'_>) {
+pub(super) fn observe_health(monitor: &mut HealthMonitor, scene: &Observation<'_>) {
     if scene.is_read {
-        monitor.see(scene.now, scene.inventory, scene.xids);
+        monitor.record_inventory(scene.now, scene.inventory, scene.xids);
     } else {
-        monitor.hear(scene.now, scene.xids);
+        monitor.record_errors(scene.now, scene.xids);
     }
 }
 
 /// Returns whether the partitioning of the target's device is as desired; true if no partitioning is requested.
-pub(super) fn is_in_force(target: &DeviceTarget, status: &Status) -> bool {
+pub(super) fn is_in_force(target: &DeviceTarget, status: &NodeLayoutStatus) -> bool {
     let mut devices = status.devices.iter();
     let device = devices.find(|device| device.pci == target.pci);
     target.mig.is_none() || device.is_some_and(|device| Reason::Applied.is(device.state))
 }
 
 /// Returns whether the device's change has ended in a state that does not resolve by itself.
-pub(super) fn has_failed(target: &DeviceTarget, status: &Status) -> bool {
+pub(super) fn has_failed(target: &DeviceTarget, status: &NodeLayoutStatus) -> bool {
     let mut devices = status.devices.iter();
     let device = devices.find(|device| device.pci == target.pci);
     device.is_some_and(|device| {
@@ -45,7 +45,7 @@ pub(super) fn has_failed(target: &DeviceTarget, status: &Status) -> bool {
 /// Returns whether the device's change is blocked, such as by pods that run for weeks. Units allocated meanwhile block
 /// the change like the current holders: it scans again once the gate is closed, and never destroys an allocated
 /// instance (I1).
-pub(super) fn is_blocked(target: &DeviceTarget, status: &Status) -> bool {
+pub(super) fn is_blocked(target: &DeviceTarget, status: &NodeLayoutStatus) -> bool {
     let mut devices = status.devices.iter();
     let device = devices.find(|device| device.pci == target.pci);
     device.is_some_and(|device| Reason::Blocked.is(device.state))
@@ -59,7 +59,11 @@ pub(super) fn leave_out(offers: &mut Offers, devices: &BTreeSet<PciAddress>) {
 }
 
 /// Returns why a previously offered device is not offered; `None` if it responds, or is gone and not allocated.
-pub(super) fn why_away(inventory: &Inventory, pci: PciAddress, is_held: bool) -> Option<String> {
+pub(super) fn unresponsive_reason(
+    inventory: &Inventory,
+    pci: PciAddress,
+    is_held: bool,
+) -> Option<String> {
     if !matches!(inventory.nvml, NvmlState::Ready(_)) {
         return Some("the driver does not answer".to_owned());
     }
@@ -73,7 +77,7 @@ pub(super) fn why_away(inventory: &Inventory, pci: PciAddress, is_held: bool) ->
 }
 
 /// Returns the health of a unit that is no longer desired and that only pods still hold.
-pub(super) fn left(inventory: &Inventory, unit: &Unit, monitor: &Monitor) -> Health {
+pub(super) fn orphan_health(inventory: &Inventory, unit: &Unit, monitor: &HealthMonitor) -> Health {
     match offer::find(inventory, &unit.uuid) {
         Some(_) => monitor.health(unit),
         None => Health::Unhealthy {

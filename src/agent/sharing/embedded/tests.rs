@@ -1,31 +1,31 @@
 //! Tests of the time since which the desired offer is not effective.
 
 use super::*;
-use crate::agent::sharing::machine::{Host, Places};
+use crate::agent::sharing::machine::{HostDevices, HostPaths};
 use crate::domain::sharing::Offer;
-use crate::k8s::device_plugin::delivery::Delivery;
+use crate::k8s::device_plugin::allocation_response::DeviceResponder;
 
 /// A backend without any desired offer yet.
-fn giver() -> Embedded {
+fn giver() -> EmbeddedBackend {
     let nowhere = PathBuf::from("/nowhere");
-    let places = Places {
+    let places = HostPaths {
         proc: nowhere.clone(),
         dev: nowhere.clone(),
         cdi: nowhere.clone(),
     };
-    let answer = Delivery::new([], Box::new(Host::new(places)));
+    let answer = DeviceResponder::new([], Box::new(HostDevices::new(places)));
     let (_, report) = watch::channel(Arc::default());
     let (_, told) = watch::channel(Arc::default());
-    let rules = Rules {
+    let rules = EmbeddedSettings {
         strategy: MigStrategy::None,
         deadline: Duration::from_mins(3),
         withhold_after: None,
         follows_node: false,
-        xids: Table::default(),
+        xids: XidTable::default(),
         nvidia_smi: nowhere,
         state: None,
     };
-    Embedded::new((Arc::default(), Arc::new(answer)), report, told, rules)
+    EmbeddedBackend::new((Arc::default(), Arc::new(answer)), report, told, rules)
 }
 
 /// An offer of `gpus` with `replicas` each.
@@ -49,11 +49,11 @@ fn offers(gpus: &[&str], replicas: u32) -> Offers {
 }
 
 #[test]
-fn it_has_waited_since_the_same_was_wanted_and_not_in_force() {
+fn wait_starts_when_the_current_desired_offer_is_first_pending() {
     let mut giver = giver();
     let mut waited = |waits, wanted: &Offers, now| {
         let now = Duration::from_secs(now);
-        giver.waited(waits, wanted, now).as_secs()
+        giver.pending_for(waits, wanted, now).as_secs()
     };
     let by_four = offers(&["GPU-a", "GPU-b"], 4);
     assert_eq!(waited(true, &by_four, 10), 0);

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use super::*;
 use crate::domain::inventory::{Inventory, Machine};
-use crate::domain::layout::{Place, UnverifiedDevice};
+use crate::domain::layout::{SourcePosition, UnverifiedDevice};
 use crate::domain::reconcile::DeviceStatus;
 use crate::domain::sharing::ResourceName;
 use crate::domain::sharing::offer::{Offer, Unit};
 
 const KEY: &str = "octavo-a-12345678";
 
-fn giver() -> HandOff {
-    let terms = Terms {
+fn giver() -> HandOffBackend {
+    let terms = HandOffSettings {
         config_map: Some("ns/name".to_owned()),
         limits: Limits {
             deadline: Duration::from_mins(3),
@@ -22,16 +22,18 @@ fn giver() -> HandOff {
         strategy: MigStrategy::None,
         is_certain: true,
     };
-    HandOff::new(terms, None)
+    HandOffBackend::new(terms, None)
 }
 
 /// A Node with this label, and this capacity of `nvidia.com/gpu`.
 fn node(label: &str, capacity: u64) -> View {
     let mut view = View::default();
     view.labels
-        .insert(PLUGIN_CONFIG.to_owned(), label.to_owned());
-    let owners = [SHARING_MANAGER.to_owned()].into();
-    view.owners.labels.insert(PLUGIN_CONFIG.to_owned(), owners);
+        .insert(PLUGIN_CONFIG_LABEL.to_owned(), label.to_owned());
+    let owners = [SHARING_FIELD_MANAGER.to_owned()].into();
+    view.owners
+        .labels
+        .insert(PLUGIN_CONFIG_LABEL.to_owned(), owners);
     view.capacity.insert("nvidia.com/gpu".to_owned(), capacity);
     view
 }
@@ -55,14 +57,14 @@ fn offers() -> Offers {
     }
 }
 
-fn look(giver: &mut HandOff, view: Option<&View>) -> Outcome {
+fn look(giver: &mut HandOffBackend, view: Option<&View>) -> SharingOutcome {
     let inventory = Inventory {
         neuron: None,
         machine: Machine::default(),
         nvml: NvmlState::Loading,
         devices: Vec::new(),
     };
-    giver.look(Scene {
+    giver.reconcile(Observation {
         is_read: true,
         now: Duration::ZERO,
         inventory: &inventory,
@@ -74,7 +76,7 @@ fn look(giver: &mut HandOff, view: Option<&View>) -> Outcome {
 }
 
 #[test]
-fn the_key_that_the_label_names_is_told_while_nothing_else_is_known() {
+fn labeled_key_stays_configured_without_other_information() {
     let mut giver = giver();
     assert_eq!(look(&mut giver, None).status, None);
     let view = node(KEY, 4);
@@ -82,12 +84,12 @@ fn the_key_that_the_label_names_is_told_while_nothing_else_is_known() {
     for seen in [Some(&view), None] {
         let outcome = look(&mut giver, seen);
         let status = outcome.status.unwrap();
-        assert_eq!(outcome.plugin_label, PluginLabel::Leave);
+        assert_eq!(outcome.plugin_label, PluginLabel::Unchanged);
         assert_eq!(
             (status.named.as_deref(), status.hand_off),
             (Some(KEY), None)
         );
-        assert_eq!(status.state, Reason::SharingPending.word());
+        assert_eq!(status.state, Reason::SharingPending.as_str());
     }
     let mut theirs = node("mine", 4);
     let owners = theirs.owners.labels.values_mut();
@@ -96,35 +98,35 @@ fn the_key_that_the_label_names_is_told_while_nothing_else_is_known() {
 }
 
 #[test]
-fn what_was_verified_is_in_force_until_label_or_capacity_say_otherwise() {
+fn verified_offers_count_until_label_or_capacity_changes() {
     let verified = || {
         let mut giver = giver();
-        let mut outcome = Outcome {
-            in_force: Some(offers()),
-            ..Outcome::default()
+        let mut outcome = SharingOutcome {
+            current_offers: Some(offers()),
+            ..SharingOutcome::default()
         };
-        giver.remember(&mut outcome, Some(&node(KEY, 4)));
+        giver.update_verified(&mut outcome, Some(&node(KEY, 4)));
         giver
     };
     let mut kept = verified();
-    assert_eq!(look(&mut kept, None).in_force, Some(offers()));
+    assert_eq!(look(&mut kept, None).current_offers, Some(offers()));
     let mut ill = node(KEY, 4);
     ill.allocatable.insert("nvidia.com/gpu".to_owned(), 0);
-    assert_eq!(look(&mut kept, Some(&ill)).in_force, Some(offers()));
+    assert_eq!(look(&mut kept, Some(&ill)).current_offers, Some(offers()));
     for other in [node("octavo-b-12345678", 4), node(KEY, 1)] {
         let mut giver = verified();
-        assert_eq!(look(&mut giver, Some(&other)).in_force, None);
+        assert_eq!(look(&mut giver, Some(&other)).current_offers, None);
         // It does not come back by itself.
-        assert_eq!(look(&mut giver, Some(&node(KEY, 4))).in_force, None);
+        assert_eq!(look(&mut giver, Some(&node(KEY, 4))).current_offers, None);
     }
 }
 
 #[test]
-fn what_failed_or_is_blocked_is_not_said_to_be_on_its_way() {
+fn failed_or_blocked_layout_is_not_reported_as_pending() {
     let said = |reason: Reason| {
-        let status = Status {
-            state: Some(reason.word()),
-            ..Status::default()
+        let status = NodeLayoutStatus {
+            state: Some(reason.as_str()),
+            ..NodeLayoutStatus::default()
         };
         before(&status, &Targets::default())
     };
@@ -134,17 +136,17 @@ fn what_failed_or_is_blocked_is_not_said_to_be_on_its_way() {
     }
     for stuck in [Reason::Failed, Reason::Blocked, Reason::RolledBack] {
         let said = said(stuck).unwrap();
-        let state = format!("whose state is {}", stuck.word());
+        let state = format!("whose state is {}", stuck.as_str());
         assert!(said.contains(&state) && !said.contains("waits"), "{said}");
     }
 }
 
 #[test]
-fn a_device_that_cannot_be_read_does_not_hold_up_what_is_offered_of_the_others() {
+fn unreadable_device_does_not_block_other_offers() {
     let lost = Targets {
         unverified: vec![UnverifiedDevice {
             pci: "0000:1b:00.0".parse().unwrap(),
-            rule: Place::default(),
+            rule: SourcePosition::default(),
             reason: "failing: GPU is lost".to_owned(),
         }],
         ..Targets::default()
@@ -152,14 +154,14 @@ fn a_device_that_cannot_be_read_does_not_hold_up_what_is_offered_of_the_others()
     let with = |devices: &[(&str, Reason)]| {
         let target = |(pci, _): &(&str, Reason)| DeviceTarget {
             pci: pci.parse().unwrap(),
-            rule: Place::default(),
+            rule: SourcePosition::default(),
             mig: None,
             time_slicing: None,
         };
         let device = |(pci, reason): &(&str, Reason)| DeviceStatus {
             pci: pci.parse().unwrap(),
             name: String::new(),
-            state: reason.word(),
+            state: reason.as_str(),
             message: String::new(),
             is_held: false,
             holders: Vec::new(),
@@ -170,10 +172,10 @@ fn a_device_that_cannot_be_read_does_not_hold_up_what_is_offered_of_the_others()
             devices: devices.iter().map(target).collect(),
             ..lost.clone()
         };
-        let status = Status {
-            state: Some(Reason::Failed.word()),
+        let status = NodeLayoutStatus {
+            state: Some(Reason::Failed.as_str()),
             devices: devices.iter().map(device).collect(),
-            ..Status::default()
+            ..NodeLayoutStatus::default()
         };
         before(&status, &asked)
     };

@@ -13,19 +13,19 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use super::fake::Service;
+use super::fake_aggregator::Service;
 use super::*;
 use crate::agent::uplink::dial::Aggregator;
 use crate::config::agent::{Security, UplinkSettings};
 use crate::domain::error::chain;
 
 /// A certificate authority.
-struct Authority {
+struct TestCa {
     params: CertificateParams,
     key: KeyPair,
 }
 
-impl Authority {
+impl TestCa {
     fn new(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -102,9 +102,9 @@ async fn refusal(aggregator: &Aggregator) -> String {
 }
 
 #[tokio::test]
-async fn only_an_aggregator_that_the_ca_vouches_for_is_reported_to() {
-    let (mut fake, service) = Fake::new();
-    let (good, other) = (Authority::new("good"), Authority::new("other"));
+async fn only_aggregators_with_a_trusted_certificate_are_used() {
+    let (mut fake, service) = FakeAggregator::new();
+    let (good, other) = (TestCa::new("good"), TestCa::new("other"));
     let port = serve_tls(good.server("aggregator.octavo"), service).await;
     let url = format!("https://127.0.0.1:{port}");
     let folder = tempfile::tempdir().unwrap();
@@ -144,8 +144,8 @@ async fn i12_a_file_without_certificates_is_named() {
 }
 
 #[tokio::test]
-async fn an_aggregator_that_comes_back_at_its_address_is_found_again() {
-    let (mut fake, service) = Fake::new();
+async fn restarted_aggregator_is_reconnected() {
+    let (mut fake, service) = FakeAggregator::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let serve = |listener: TcpListener| {
@@ -175,7 +175,7 @@ async fn an_aggregator_that_comes_back_at_its_address_is_found_again() {
     peer.says(&answer).await;
     let incoming = take(&mut peer, &mut receiver).await;
     assert!(
-        matches!(incoming, Incoming::Snapshot { seq: 2, .. }),
+        matches!(incoming, ReceivedMessage::Snapshot { seq: 2, .. }),
         "{incoming:?}"
     );
     assert_eq!(known(&receiver), "one");
@@ -183,8 +183,8 @@ async fn an_aggregator_that_comes_back_at_its_address_is_found_again() {
 }
 
 #[tokio::test]
-async fn the_token_is_shown_as_it_is_in_its_file_when_a_connection_is_made() {
-    let (mut fake, service) = Fake::new();
+async fn token_file_is_read_for_each_connection() {
+    let (mut fake, service) = FakeAggregator::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
@@ -209,7 +209,7 @@ async fn the_token_is_shown_as_it_is_in_its_file_when_a_connection_is_made() {
 }
 
 #[tokio::test]
-async fn i12_a_token_that_cannot_be_used_is_a_reason_without_the_token() {
+async fn i12_unusable_token_is_reported_without_its_content() {
     let folder = tempfile::tempdir().unwrap();
     let token = file(&folder, "");
     let dial = shows_token("http://127.0.0.1:1", &token);
@@ -235,7 +235,7 @@ async fn i12_a_token_that_cannot_be_used_is_a_reason_without_the_token() {
 }
 
 #[tokio::test]
-async fn a_fifo_in_place_of_the_token_or_the_authorities_is_refused_without_waiting() {
+async fn fifo_as_token_or_ca_file_is_rejected_without_blocking() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
     mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();

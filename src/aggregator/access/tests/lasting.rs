@@ -5,22 +5,22 @@ use tokio_stream::StreamExt;
 use tonic::Code;
 
 use super::*;
-use crate::aggregator::watch::Watching;
+use crate::aggregator::watch::WatchSession;
 use crate::proto::v1;
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_ends_within_a_minute_and_a_half_of_the_right_to_it() {
-    let site = site(Believed::default());
+async fn stream_ends_within_90_seconds_of_revocation() {
+    let site = site(TrustedIdentitySources::default());
     site.server.gives("ada: watch nodes.octavo.dev");
     let path = "/api/v1/events";
     assert_eq!(site.status(path, Some("ada")).await, 200);
     tokio::time::advance(Duration::from_secs(59)).await;
-    let mut body = site.gets(path, Some("ada")).await.into_body();
+    let mut body = site.get(path, Some("ada")).await.into_body();
     assert!(body.frame().await.unwrap().is_ok());
     // Another request refreshes the cached grant just before it is revoked, which is the worst case.
     tokio::time::advance(Duration::from_secs(2)).await;
     assert_eq!(site.status(path, Some("ada")).await, 200);
-    site.server.takes_all();
+    site.server.revoke_all();
     let start = tokio::time::Instant::now();
     while body.frame().await.is_some() {}
     let took = start.elapsed();
@@ -29,10 +29,10 @@ async fn a_stream_ends_within_a_minute_and_a_half_of_the_right_to_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_api_server_is_away_a_stream_goes_on_and_then_ends_with_the_right_to_it() {
-    let site = site(Believed::default());
+async fn stream_continues_while_the_api_server_is_down() {
+    let site = site(TrustedIdentitySources::default());
     site.server.gives("ada: watch nodes.octavo.dev");
-    let answer = site.gets("/api/v1/events", Some("ada")).await;
+    let answer = site.get("/api/v1/events", Some("ada")).await;
     assert_eq!(answer.status(), StatusCode::OK);
     let start = tokio::time::Instant::now();
     let mut body = answer.into_body();
@@ -43,7 +43,7 @@ async fn while_the_api_server_is_away_a_stream_goes_on_and_then_ends_with_the_ri
         assert!(body.frame().await.unwrap().is_ok());
     }
     site.server.0.away.store(false, Ordering::Relaxed);
-    site.server.takes_all();
+    site.server.revoke_all();
     while body.frame().await.is_some() {}
     assert!(
         start.elapsed() < Duration::from_mins(5),
@@ -53,12 +53,12 @@ async fn while_the_api_server_is_away_a_stream_goes_on_and_then_ends_with_the_ri
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_follows_by_grpc_is_asked_about_again_and_ends_with_the_right_to_it() {
+async fn grpc_watch_ends_on_revocation() {
     let server = Server::default();
     let (_fleet, receiver) = watch::channel(Fleet::default());
     let view = View::new(receiver, Clock::start());
-    let guard = Guard::checked(
-        Believed::default(),
+    let guard = Guard::with_reviewer(
+        TrustedIdentitySources::default(),
         Box::new(server.clone()),
         Counter::new(view.clone(), None),
         Stats::default(),
@@ -66,15 +66,15 @@ async fn who_follows_by_grpc_is_asked_about_again_and_ends_with_the_right_to_it(
     let mut headers = HeaderMap::new();
     headers.insert("authorization", "Bearer token-ada".parse().unwrap());
     let peer = "192.0.2.7".parse().unwrap();
-    assert!(guard.follows(&headers, peer).await.is_err());
+    assert!(guard.authorize_watch(&headers, peer).await.is_err());
     server.gives("ada: watch nodes.octavo.dev");
     tokio::time::advance(Duration::from_secs(10)).await;
-    let right = guard.follows(&headers, peer).await.unwrap();
-    let watching = Watching {
+    let right = guard.authorize_watch(&headers, peer).await.unwrap();
+    let watching = WatchSession {
         peer: Peer::new(PEER.parse().unwrap()),
         view,
         stats: Stats::default(),
-        patience: Duration::from_secs(30),
+        read_timeout: Duration::from_secs(30),
     };
     let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
     let request = v1::WatchRequest::default();
@@ -85,7 +85,7 @@ async fn who_follows_by_grpc_is_asked_about_again_and_ends_with_the_right_to_it(
     let quiet = tokio::time::timeout(Duration::from_mins(5), events.next()).await;
     assert!(quiet.is_err());
     server.0.away.store(false, Ordering::Relaxed);
-    server.takes_all();
+    server.revoke_all();
     let start = tokio::time::Instant::now();
     let status = events.next().await.unwrap().unwrap_err();
     assert_eq!(status.code(), Code::PermissionDenied);

@@ -3,21 +3,21 @@
 use super::*;
 use crate::config::aggregator::Network;
 
-fn proxies(networks: &[&str], groups: bool) -> Believed {
+fn proxies(networks: &[&str], groups: bool) -> TrustedIdentitySources {
     let networks = networks.iter().map(|network| network.parse().unwrap());
     let networks: Vec<Network> = networks.collect();
-    Believed {
-        proxies: Some(Proxies::new(networks, groups)),
-        ..Believed::default()
+    TrustedIdentitySources {
+        proxies: Some(TrustedProxies::new(networks, groups)),
+        ..TrustedIdentitySources::default()
     }
 }
 
 #[tokio::test]
-async fn a_proxys_word_counts_from_a_trusted_address_and_is_never_passed_over() {
+async fn forwarded_identity_requires_a_trusted_proxy() {
     let ada = ("x-forwarded-user", "ada");
     let team = ("x-forwarded-groups", "team-a,team-b");
     let token = ("authorization", "Bearer token-ada");
-    let asks = async |believed: Believed, headers: &[(&str, &str)]| {
+    let asks = async |believed: TrustedIdentitySources, headers: &[(&str, &str)]| {
         let site = site(believed);
         site.server.gives("ada: list nodes.octavo.dev");
         site.server.gives("team-b: list nodes.octavo.dev");
@@ -43,6 +43,9 @@ async fn a_proxys_word_counts_from_a_trusted_address_and_is_never_passed_over() 
     }
     assert_eq!(asks(elsewhere(), &[token]).await, 200);
     // Without trusted proxies, forwarded names are ignored and only the token counts.
-    assert_eq!(asks(Believed::default(), &[ada]).await, 401);
-    assert_eq!(asks(Believed::default(), &[bob, token]).await, 200);
+    assert_eq!(asks(TrustedIdentitySources::default(), &[ada]).await, 401);
+    assert_eq!(
+        asks(TrustedIdentitySources::default(), &[bob, token]).await,
+        200
+    );
 }

@@ -13,25 +13,27 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 
-use self::figures::{Limits, Worst, cost};
-use super::estimate::{Asked, Choice};
+use self::figures::{ServiceLimits, WorstCase, cost};
+use super::estimate::{Choice, EstimateForm};
 use super::{href, key, types};
 use crate::aggregator::estimates;
 use crate::aggregator::pages::assets::Assets;
-use crate::aggregator::pages::words::printable;
-use crate::aggregator::pages::{Site, html, origin};
-use crate::aggregator::rest::seen::Seen;
-use crate::aggregator::slo::{allows, is_usable};
+use crate::aggregator::pages::format::printable;
+use crate::aggregator::pages::{PageState, html, origin};
+use crate::aggregator::rest::visibility::ReaderVisibility;
+use crate::aggregator::slo::{allows_count, is_usable};
 use crate::domain::access::Sight;
 use crate::domain::availability::is_accelerator;
 use crate::domain::price::Amount;
-use crate::wire::estimates::{DevicesJson, EstimateRequest, EstimateRow, MOST_ITEMS, of_profile};
+use crate::wire::estimates::{
+    DevicesJson, EstimateRequest, EstimateRow, MAX_ITEMS, devices_of_profile,
+};
 use crate::wire::hardware_profiles::document::ProfileRow;
 
 /// Maximum length of an objective repeated in the form, in characters.
-const LONGEST: usize = 32;
+const MAX_VALUE_CHARS: usize = 32;
 /// Maximum number of warnings per profile.
-const MOST_WARNINGS: usize = 4;
+const MAX_WARNINGS: usize = 4;
 
 #[derive(Template)]
 #[template(path = "compare.html")]
@@ -39,7 +41,7 @@ struct ComparePage {
     assets: Assets,
     kinds: Vec<Choice>,
     precisions: Vec<Choice>,
-    asked: Asked,
+    asked: EstimateForm,
     /// Maximum time in days, or minimum speed in tokens per second.
     limit: String,
     budget: String,
@@ -57,14 +59,14 @@ struct Table {
     /// Why there are no times.
     reason: Option<String>,
     notices: Vec<String>,
-    lines: Vec<Line>,
+    lines: Vec<ComparisonRow>,
     source: String,
     assumptions: Vec<String>,
 }
 
 /// Row of a profile.
 #[derive(Debug)]
-struct Line {
+struct ComparisonRow {
     href: String,
     shown: String,
     key: String,
@@ -77,7 +79,7 @@ struct Line {
     available: String,
     warnings: Vec<String>,
     /// Sort key of the row.
-    rank: Rank,
+    rank: SortRank,
 }
 
 /// Estimates by type and count.
@@ -85,7 +87,7 @@ type Estimates<'a> = BTreeMap<(&'a str, u64), &'a EstimateRow>;
 
 /// Sort key: the worst value of all types of a profile.
 #[derive(Debug, Clone, PartialEq)]
-struct Rank {
+struct SortRank {
     misses: bool,
     cost: Option<Amount>,
     /// Seconds of the training, or seconds per token.
@@ -94,17 +96,17 @@ struct Rank {
 
 /// Serves the page that `uri` requests.
 pub(in crate::aggregator::pages) async fn page(
-    State(site): State<Site>,
-    Seen(sight): Seen,
+    State(site): State<PageState>,
+    ReaderVisibility(sight): ReaderVisibility,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    let asked = Asked::of(&uri);
+    let asked = EstimateForm::of(&uri);
     let (limit, budget) = (parameter(&uri, "limit"), parameter(&uri, "budget"));
     let profiles = site.view.profiles();
     let judged = profiles.judged(site.view.fleet()).await;
-    let seen = judged.seen(&sight).map(|(row, _)| row);
-    let all: Vec<&ProfileRow> = seen.filter(|row| gives_devices(row)).collect();
+    let seen = judged.visible_to(&sight).map(|(row, _)| row);
+    let all: Vec<&ProfileRow> = seen.filter(|row| offers_accelerators(row)).collect();
     let nothing = if !sight.profiles {
         Some("Hardware profiles are shown to users who may list hardwareprofiles.infrastructure.opendatahub.io.".to_owned())
     } else if all.is_empty() {
@@ -115,7 +117,7 @@ pub(in crate::aggregator::pages) async fn page(
     let told = if nothing.is_some() || asked.parameters.is_empty() {
         None
     } else {
-        let limits = Limits::of(&limit, &budget);
+        let limits = ServiceLimits::of(&limit, &budget);
         match limits {
             Ok(limits) => Some(table(&site, &sight, (&asked, &limits), &all).await),
             Err(why) => Some(Err(why)),
@@ -151,27 +153,27 @@ fn parameter(uri: &Uri, name: &str) -> String {
     let pairs = pairs.map(|Query(pairs)| pairs).unwrap_or_default();
     let found = pairs.into_iter().find(|(known, _)| known == name);
     let value = found.map(|(_, value)| value).unwrap_or_default();
-    value.trim().chars().take(LONGEST).collect()
+    value.trim().chars().take(MAX_VALUE_CHARS).collect()
 }
 
 /// Returns whether users can select the profile for workloads with accelerators.
-fn gives_devices(row: &ProfileRow) -> bool {
+fn offers_accelerators(row: &ProfileRow) -> bool {
     let mut all = row.identifiers.iter();
     is_usable(row) && all.any(|one| is_accelerator(&one.identifier))
 }
 
 /// Estimates all profiles in one request.
 async fn table(
-    site: &Site,
+    site: &PageState,
     sight: &Sight,
-    (asked, limits): (&Asked, &Limits),
+    (asked, limits): (&EstimateForm, &ServiceLimits),
     profiles: &[&ProfileRow],
 ) -> Result<Table, String> {
     let count = asked.devices()?;
     let workload = asked.workload()?;
     let of_profiles: Vec<Result<Vec<DevicesJson>, String>> = profiles
         .iter()
-        .map(|row| of_profile(row, count).map_err(|why| why.to_string()))
+        .map(|row| devices_of_profile(row, count).map_err(|why| why.to_string()))
         .collect();
     let mut devices: Vec<DevicesJson> = Vec::new();
     for one in of_profiles.iter().flatten().flatten() {
@@ -179,8 +181,8 @@ async fn table(
             devices.push(one.clone());
         }
     }
-    let more = devices.len().saturating_sub(MOST_ITEMS);
-    devices.truncate(MOST_ITEMS);
+    let more = devices.len().saturating_sub(MAX_ITEMS);
+    devices.truncate(MAX_ITEMS);
     let request = EstimateRequest {
         workload,
         devices: Some(devices),
@@ -192,15 +194,15 @@ async fn table(
     let estimates: Estimates<'_> = { answer.items.iter() }
         .map(|one| ((one.type_name.as_str(), u64::from(one.count)), one))
         .collect();
-    let lines = lines.map(|(row, devices)| Line::of(row, devices, &estimates, limits));
-    let mut lines: Vec<Line> = lines.collect();
-    mark(&mut lines);
+    let lines = lines.map(|(row, devices)| ComparisonRow::of(row, devices, &estimates, limits));
+    let mut lines: Vec<ComparisonRow> = lines.collect();
+    rank_rows(&mut lines);
     let all =
         |texts: &[String]| -> Vec<String> { texts.iter().map(|text| printable(text)).collect() };
     let mut notices = all(&answer.notices);
     if more > 0 {
         notices.push(format!(
-            "{more} more types have no estimate here: one question has at most {MOST_ITEMS}"
+            "{more} more types have no estimate here: one question has at most {MAX_ITEMS}"
         ));
     }
     Ok(Table {
@@ -213,12 +215,12 @@ async fn table(
 }
 
 /// Sorts the rows and marks the cheapest and the fastest by their worst estimate, among those that have one.
-fn mark(lines: &mut [Line]) {
+fn rank_rows(lines: &mut [ComparisonRow]) {
     lines.sort_by(|one, other| {
         let (a, b) = (&one.rank, &other.rank);
         let by_cost =
             (a.misses, a.cost.is_none(), a.cost).cmp(&(b.misses, b.cost.is_none(), b.cost));
-        let time = |rank: &Rank| rank.time.unwrap_or(f64::INFINITY);
+        let time = |rank: &SortRank| rank.time.unwrap_or(f64::INFINITY);
         by_cost
             .then_with(|| time(a).total_cmp(&time(b)))
             .then_with(|| one.key.cmp(&other.key))
@@ -233,12 +235,12 @@ fn mark(lines: &mut [Line]) {
     }
 }
 
-impl Line {
+impl ComparisonRow {
     fn of(
         row: &ProfileRow,
         devices: &Result<Vec<DevicesJson>, String>,
         estimates: &Estimates<'_>,
-        limits: &Limits,
+        limits: &ServiceLimits,
     ) -> Self {
         let mut warnings = Vec::new();
         let found: Vec<&EstimateRow> = match devices {
@@ -253,7 +255,7 @@ impl Line {
             }
         };
         let is_whole = devices.as_ref().is_ok_and(|all| all.len() == found.len());
-        let worst = Worst::of(&found).filter(|_| is_whole && !found.is_empty());
+        let worst = WorstCase::of(&found).filter(|_| is_whole && !found.is_empty());
         let cost = cost(&found).filter(|_| is_whole);
         let span = cost.as_ref().map(|(_, span)| *span);
         let why_not = found.iter().filter_map(|one| one.why_not.clone());
@@ -261,11 +263,11 @@ impl Line {
         let misses = limits.misses(worst.as_ref(), span);
         let is_missed = !misses.is_empty() || worst.is_none();
         warnings.extend(misses);
-        warnings.extend(of_profile_itself(row, devices.as_ref().ok()));
+        warnings.extend(profile_warnings(row, devices.as_ref().ok()));
         if found.iter().any(|one| one.interpolated) {
             warnings.push("interpolated".to_owned());
         }
-        warnings.truncate(MOST_WARNINGS);
+        warnings.truncate(MAX_WARNINGS);
         let count = devices.as_ref().ok().and_then(|all| all.first());
         Self {
             href: href(row),
@@ -273,17 +275,17 @@ impl Line {
             key: printable(&key(row)),
             types: types(row),
             count: count.map_or_else(|| "-".to_owned(), |one| one.count.to_string()),
-            figure: worst.and_then(Worst::words),
+            figure: worst.and_then(WorstCase::words),
             is_fastest: false,
             is_cheapest: false,
             available: row
                 .available
                 .map_or_else(|| "unknown".to_owned(), |free| free.to_string()),
             warnings: warnings.iter().map(|text| printable(text)).collect(),
-            rank: Rank {
+            rank: SortRank {
                 misses: is_missed,
                 cost: span.map(|(_, high)| high),
-                time: worst.map(Worst::time),
+                time: worst.map(WorstCase::time),
             },
             cost: cost.map(|(range, _)| printable(&range.to_string())),
         }
@@ -291,12 +293,12 @@ impl Line {
 }
 
 /// Warnings about a profile that do not depend on the workload.
-fn of_profile_itself(row: &ProfileRow, devices: Option<&Vec<DevicesJson>>) -> Vec<String> {
+fn profile_warnings(row: &ProfileRow, devices: Option<&Vec<DevicesJson>>) -> Vec<String> {
     let mut warnings = Vec::new();
     let count = devices.and_then(|all| all.first()).map(|one| one.count);
     let bounds = row.identifiers.iter();
     let mut bounds = bounds.filter(|one| is_accelerator(&one.identifier));
-    if let Some(one) = count.and_then(|count| bounds.find(|one| !allows(one, count))) {
+    if let Some(one) = count.and_then(|count| bounds.find(|one| !allows_count(one, count))) {
         let most = one.max.as_deref().unwrap_or("any number");
         warnings.push(format!("the profile allows {} to {most} devices", one.min));
     }

@@ -5,46 +5,46 @@
 //! The selection is sent in the body, because an address has no room for the names of a thousand nodes. An address may
 //! still name nodes, so that a page with a few of them can be shared.
 
-mod answer;
-mod asked;
+mod draft_form;
 mod fields;
+mod outcome;
 
 use askama::Template;
 use axum::http::{StatusCode, Uri};
 
-use self::answer::Answer;
-use self::asked::Asked;
-use self::fields::{CountFields, TaintBox};
-use super::{Assets, Count, Site};
-use crate::aggregator::creation::{Maker, Who};
-use crate::aggregator::pages::plan::capital;
-use crate::aggregator::pages::words::{counted, printable};
-use crate::aggregator::profiles::NoDraft;
+use self::draft_form::DraftForm;
+use self::fields::{CountFields, TaintCheckbox};
+use self::outcome::CreationOutcome;
+use super::{Assets, CountRow, PageState};
+use crate::aggregator::creation::{ProfileCreator, Requester};
+use crate::aggregator::pages::format::{count_noun, printable};
+use crate::aggregator::pages::plan::capitalize;
+use crate::aggregator::profiles::ProfileDraftError;
 use crate::domain::access::Sight;
 use crate::domain::error::chain;
 use crate::domain::hardware_profile::{
-    CountError, Draft, HardwareProfile, NO_TAINT, Part, Refusal, Scheduling,
+    CountError, CountField, Draft, DraftError, HardwareProfile, NO_TAINT, Scheduling,
 };
 use crate::k8s::hardware_profiles::Existing;
 use crate::wire::hardware_profiles::document::IdentifierJson;
 use crate::wire::hardware_profiles::{differences, object, yaml};
 
 /// Maximum number of node names in a sentence.
-const SHOWN: usize = 12;
+const MAX_NAMES: usize = 12;
 
 #[derive(Template)]
 #[template(path = "draft.html")]
 pub(super) struct DraftPage {
     assets: Assets,
-    asked: Asked,
+    asked: DraftForm,
     selected: String,
     /// Outcome of the creation.
-    answer: Option<Answer>,
+    answer: Option<CreationOutcome>,
     /// Why there is no draft.
-    refused: Option<Refused>,
+    refused: Option<DraftRefusal>,
     counts: Vec<CountFields>,
-    taints: Vec<TaintBox>,
-    made: Option<Made>,
+    taints: Vec<TaintCheckbox>,
+    made: Option<DraftView>,
     origin: String,
     /// Method of the form, the same as that of the page's request.
     method: &'static str,
@@ -56,25 +56,25 @@ impl DraftPage {
 }
 
 /// Reader of the page: identity, visibility, base URL, and the creator of profiles if enabled.
-pub(super) struct Reader {
-    pub(super) who: Who,
+pub(super) struct PageReader {
+    pub(super) who: Requester,
     pub(super) sight: Sight,
-    pub(super) maker: Option<Maker>,
+    pub(super) maker: Option<ProfileCreator>,
     pub(super) origin: String,
 }
 
 /// Why there is no draft, and possible corrections.
 #[derive(Debug)]
-struct Refused {
+struct DraftRefusal {
     why: String,
-    choices: Vec<Choice>,
+    choices: Vec<Correction>,
     /// Resource and bound of an invalid count.
-    counts: Option<(String, Part)>,
+    counts: Option<(String, CountField)>,
 }
 
 /// Suggested correction: a field of the form with a value.
 #[derive(Debug)]
-struct Choice {
+struct Correction {
     name: &'static str,
     value: String,
     word: String,
@@ -82,22 +82,22 @@ struct Choice {
 
 /// The drafted profile.
 #[derive(Debug)]
-struct Made {
+struct DraftView {
     summary: String,
-    counts: Vec<Count>,
+    counts: Vec<CountRow>,
     selector: Vec<String>,
     tolerates: Vec<String>,
     notes: Vec<String>,
     yaml: String,
-    there: Option<There>,
-    offer: Offer,
+    there: Option<ExistingProfile>,
+    offer: CreationOffer,
     create: String,
     apply: String,
 }
 
 /// Existing profile of the same name.
 #[derive(Debug)]
-struct There {
+struct ExistingProfile {
     /// Whether it claims to have been created by Octavo; only the cluster knows for certain.
     is_ours: bool,
     by: Option<String>,
@@ -107,67 +107,71 @@ struct There {
 
 /// Whether the reader can create the profile here.
 #[derive(Debug)]
-enum Offer {
+enum CreationOffer {
     /// Profile creation is disabled.
-    Off,
+    Disabled,
     /// The reader is not authorized, for this reason.
-    NotFor(String),
+    Unauthorized(String),
     /// The reader is authorized.
-    Here,
+    Available,
 }
 
 /// Draft without the counts and taints of the form, and with them.
-struct Drafted {
+struct Drafts {
     plain: Option<Draft>,
-    draft: Result<Draft, (StatusCode, Refused)>,
+    draft: Result<Draft, (StatusCode, DraftRefusal)>,
 }
 
 /// Serves the form that an address describes.
-pub(super) async fn page(site: &Site, uri: &Uri, reader: Reader) -> (StatusCode, DraftPage) {
-    let asked = Asked::of(uri);
-    let (status, page) = shown(site, asked, &reader, None).await;
+pub(super) async fn page(
+    site: &PageState,
+    uri: &Uri,
+    reader: PageReader,
+) -> (StatusCode, DraftPage) {
+    let asked = DraftForm::parse_address(uri);
+    let (status, page) = render(site, asked, &reader, None).await;
     let method = "get";
     (status, DraftPage { method, ..page })
 }
 
 /// Handles a submitted form: validates or creates the profile if requested, and shows the form with the outcome.
-pub(super) async fn sent(
-    site: &Site,
+pub(super) async fn submit(
+    site: &PageState,
     pairs: Vec<(String, String)>,
-    reader: Reader,
+    reader: PageReader,
 ) -> (StatusCode, DraftPage) {
-    let asked = Asked::of_pairs(pairs);
+    let asked = DraftForm::parse_pairs(pairs);
     let answer = match &asked {
-        Ok(asked) if asked.doing.is_empty() => None,
-        Ok(asked) => match drafted(site, asked).await.draft {
-            Ok(draft) => Some(answer::of(asked, &draft, &reader).await),
+        Ok(asked) if asked.action.is_empty() => None,
+        Ok(asked) => match create_drafts(site, asked).await.draft {
+            Ok(draft) => Some(outcome::run_action(asked, &draft, &reader).await),
             Err(_told_beside_the_form) => None,
         },
         Err(_told_beside_the_form) => None,
     };
-    shown(site, asked, &reader, answer).await
+    render(site, asked, &reader, answer).await
 }
 
-async fn shown(
-    site: &Site,
-    asked: Result<Asked, String>,
-    reader: &Reader,
-    answer: Option<Answer>,
+async fn render(
+    site: &PageState,
+    asked: Result<DraftForm, String>,
+    reader: &PageReader,
+    answer: Option<CreationOutcome>,
 ) -> (StatusCode, DraftPage) {
     let (mut asked, drafted) = match asked {
         Ok(asked) => {
-            let drafted = drafted(site, &asked).await;
+            let drafted = create_drafts(site, &asked).await;
             (asked, drafted)
         }
         Err(why) => (
-            Asked::default(),
-            Drafted {
+            DraftForm::default(),
+            Drafts {
                 plain: None,
-                draft: Err((StatusCode::BAD_REQUEST, Refused::plain(&why))),
+                draft: Err((StatusCode::BAD_REQUEST, DraftRefusal::plain(&why))),
             },
         ),
     };
-    let Drafted { plain, draft } = drafted;
+    let Drafts { plain, draft } = drafted;
     let wrong = match &draft {
         Err((_, refused)) => refused.counts.clone(),
         Ok(_) => None,
@@ -178,19 +182,19 @@ async fn shown(
         counts = all
             .map(|one| CountFields::of(one, &asked, wrong.as_ref()))
             .collect();
-        taints = TaintBox::all(plain, &asked);
-        asked.fill(plain);
+        taints = TaintCheckbox::all(plain, &asked);
+        asked.prefill(plain);
     }
     let (status, refused, made) = match draft {
         Ok(draft) => {
-            let made = Made::of(&draft, &asked, (site, reader)).await;
+            let made = DraftView::of(&draft, &asked, (site, reader)).await;
             (StatusCode::OK, None, Some(made))
         }
         Err((status, refused)) => (status, Some(refused), None),
     };
     let page = DraftPage {
         assets: Assets::links(),
-        selected: selected(&asked),
+        selected: selection_summary(&asked),
         asked,
         refused,
         counts,
@@ -204,13 +208,13 @@ async fn shown(
     (answered.unwrap_or(status), page)
 }
 
-async fn drafted(site: &Site, asked: &Asked) -> Drafted {
+async fn create_drafts(site: &PageState, asked: &DraftForm) -> Drafts {
     let wish = match asked.wish() {
         Ok(wish) => wish,
         Err(why) => {
-            return Drafted {
+            return Drafts {
                 plain: None,
-                draft: Err((StatusCode::BAD_REQUEST, Refused::plain(&why))),
+                draft: Err((StatusCode::BAD_REQUEST, DraftRefusal::plain(&why))),
             };
         }
     };
@@ -223,19 +227,21 @@ async fn drafted(site: &Site, asked: &Asked) -> Drafted {
         Ok(_) => profiles.draft(site.view.fleet(), wish).await,
         Err(why) => Err(why.clone()),
     };
-    Drafted {
+    Drafts {
         plain: plain.ok(),
         draft: draft.map_err(|why| match why {
-            NoDraft::NoCluster(why) => (
+            ProfileDraftError::NoCluster(why) => (
                 StatusCode::SERVICE_UNAVAILABLE,
-                Refused::plain(&format!("What the nodes can give is not known: {why}.")),
+                DraftRefusal::plain(&format!("What the nodes can give is not known: {why}.")),
             ),
-            NoDraft::Refused(why) => (StatusCode::UNPROCESSABLE_ENTITY, Refused::of(&why)),
+            ProfileDraftError::Refused(why) => {
+                (StatusCode::UNPROCESSABLE_ENTITY, DraftRefusal::of(&why))
+            }
         }),
     }
 }
 
-impl Refused {
+impl DraftRefusal {
     fn plain(why: &str) -> Self {
         Self {
             why: printable(why),
@@ -244,25 +250,25 @@ impl Refused {
         }
     }
 
-    fn of(why: &Refusal) -> Self {
+    fn of(why: &DraftError) -> Self {
         let (name, values): (_, Vec<String>) = match why {
-            Refusal::SeveralTypes(types) => {
+            DraftError::SeveralTypes(types) => {
                 ("type", types.iter().map(ToString::to_string).collect())
             }
-            Refusal::Resource(all) => ("resource", all.clone()),
-            Refusal::NoNode(_)
-            | Refusal::NoNodeOfType(_)
-            | Refusal::NoSuchResource(_)
-            | Refusal::Counts(_)
-            | Refusal::NoSuchTaint { .. } => ("", Vec::new()),
+            DraftError::AmbiguousResource(all) => ("resource", all.clone()),
+            DraftError::NoUsableNode(_)
+            | DraftError::NoNodeOfType(_)
+            | DraftError::NoSuchResource(_)
+            | DraftError::Counts(_)
+            | DraftError::NoSuchTaint { .. } => ("", Vec::new()),
         };
-        let choice = |value: String| Choice {
+        let choice = |value: String| Correction {
             name,
             word: printable(&value),
             value,
         };
         let choices = values.into_iter().map(choice).collect();
-        if let Refusal::Counts(CountError { resource, part, .. }) = why {
+        if let DraftError::Counts(CountError { resource, part, .. }) = why {
             return Self {
                 counts: Some((resource.clone(), *part)),
                 // The message begins with a resource name, which is not capitalized.
@@ -271,13 +277,17 @@ impl Refused {
         }
         Self {
             choices,
-            ..Self::plain(&format!("{}.", capital(&why.to_string())))
+            ..Self::plain(&format!("{}.", capitalize(&why.to_string())))
         }
     }
 }
 
-impl Made {
-    async fn of(draft: &Draft, asked: &Asked, (site, reader): (&Site, &Reader)) -> Self {
+impl DraftView {
+    async fn of(
+        draft: &Draft,
+        asked: &DraftForm,
+        (site, reader): (&PageState, &PageReader),
+    ) -> Self {
         let profile = &draft.profile;
         let (selector, tolerates) = match &profile.scheduling {
             Scheduling::Node {
@@ -296,32 +306,32 @@ impl Made {
         Self {
             summary: format!(
                 "Made of {}: {}.",
-                counted(draft.nodes.len(), "node", "nodes"),
-                few(&draft.nodes)
+                count_noun(draft.nodes.len(), "node", "nodes"),
+                join_names(&draft.nodes)
             ),
-            counts: counts.map(|one| Count::of(&one)).collect(),
+            counts: counts.map(|one| CountRow::of(&one)).collect(),
             selector,
             tolerates,
             notes: { draft.notes.iter() }
                 .map(|note| printable(&note.to_string()))
                 .collect(),
             yaml: yaml(&object(profile)),
-            there: There::of(site, draft, &reader.sight),
-            offer: Offer::of(reader, draft).await,
-            create: asked.command(&reader.origin),
-            apply: asked.apply(&reader.origin),
+            there: ExistingProfile::of(site, draft, &reader.sight),
+            offer: CreationOffer::of(reader, draft).await,
+            create: asked.octavo_command(&reader.origin),
+            apply: asked.curl_command(&reader.origin),
         }
     }
 }
 
-impl There {
+impl ExistingProfile {
     /// Finds an existing profile of the draft's name and shows what the reader is allowed to see.
-    fn of(site: &Site, draft: &Draft, sight: &Sight) -> Option<Self> {
+    fn of(site: &PageState, draft: &Draft, sight: &Sight) -> Option<Self> {
         let there = site.view.profiles().known(&draft.profile.key)?;
-        Some(Self::told(&there, &draft.profile, sight))
+        Some(Self::compare(&there, &draft.profile, sight))
     }
 
-    fn told(there: &HardwareProfile, new: &HardwareProfile, sight: &Sight) -> Self {
+    fn compare(there: &HardwareProfile, new: &HardwareProfile, sight: &Sight) -> Self {
         let by = there.said.by.as_deref().map(printable);
         let differs = || differences(&object(there), &object(new)).join("\n");
         Self {
@@ -332,43 +342,43 @@ impl There {
     }
 }
 
-impl Offer {
+impl CreationOffer {
     fn is_here(&self) -> bool {
-        matches!(self, Self::Here)
+        matches!(self, Self::Available)
     }
 
-    async fn of(reader: &Reader, draft: &Draft) -> Self {
+    async fn of(reader: &PageReader, draft: &Draft) -> Self {
         let Some(maker) = &reader.maker else {
-            return Self::Off;
+            return Self::Disabled;
         };
         let key = &draft.profile.key;
-        match maker.may(&reader.who, key, Existing::Keep).await {
-            Ok(()) => Self::Here,
-            Err(why) => Self::NotFor(printable(&format!("{}.", capital(&chain(&why))))),
+        match maker.authorize(&reader.who, key, Existing::Keep).await {
+            Ok(()) => Self::Available,
+            Err(why) => Self::Unauthorized(printable(&format!("{}.", capitalize(&chain(&why))))),
         }
     }
 }
 
-fn selected(asked: &Asked) -> String {
+fn selection_summary(asked: &DraftForm) -> String {
     let all: Vec<String> = asked.nodes.iter().cloned().collect();
     match all.as_slice() {
         [] => String::new(),
         all => format!(
             "{} selected: {}",
-            counted(all.len(), "node", "nodes"),
-            few(all)
+            count_noun(all.len(), "node", "nodes"),
+            join_names(all)
         ),
     }
 }
 
 /// Lists the first names and the number of the others.
-fn few(names: &[String]) -> String {
+fn join_names(names: &[String]) -> String {
     let shown: Vec<String> = names
         .iter()
-        .take(SHOWN)
+        .take(MAX_NAMES)
         .map(|name| printable(name))
         .collect();
-    match names.len().saturating_sub(SHOWN) {
+    match names.len().saturating_sub(MAX_NAMES) {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
     }
@@ -379,12 +389,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_selection_is_not_a_long_sentence() {
-        let asked = Asked {
+    fn long_selection_is_truncated() {
+        let asked = DraftForm {
             nodes: (10..40).map(|at| format!("node-{at}")).collect(),
-            ..Asked::default()
+            ..DraftForm::default()
         };
-        let text = selected(&asked);
+        let text = selection_summary(&asked);
         assert!(
             text.starts_with("30 nodes selected: node-10, node-11, "),
             "{text}"
@@ -393,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_profile_says_is_for_who_may_list_profiles() {
+    fn existing_profile_requires_permission_to_list_profiles() {
         let mut there = HardwareProfile::default();
         there.said.by = Some("ada".to_owned());
         let new = HardwareProfile {
@@ -405,7 +415,7 @@ mod tests {
                 profiles,
                 ..Sight::everything()
             };
-            There::told(&there, &new, &sight)
+            ExistingProfile::compare(&there, &new, &sight)
         };
         let (seen, unseen) = (told(true), told(false));
         assert_eq!(seen.by.as_deref(), Some("ada"));

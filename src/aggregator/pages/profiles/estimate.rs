@@ -9,12 +9,13 @@ use axum::http::Uri;
 
 use crate::aggregator::estimates;
 use crate::aggregator::pages::address::quoted;
-use crate::aggregator::pages::words::printable;
+use crate::aggregator::pages::format::printable;
 use crate::aggregator::view::View;
 use crate::domain::access::{Sight, Types};
-use crate::domain::estimate::{Precision, amount};
+use crate::domain::estimate::{Precision, parse_count};
 use crate::wire::estimates::{
-    EstimateAnswer, EstimateRequest, NotOfProfile, WorkloadJson, of_profile, usual,
+    EstimateAnswer, EstimateRequest, ProfileDevicesError, WorkloadJson, default_count,
+    devices_of_profile,
 };
 use crate::wire::hardware_profiles::document::ProfileRow;
 
@@ -26,7 +27,7 @@ pub(super) const KINDS: [(&str, &str); 2] = [
     ("decoding", "Writing: how fast one sequence is"),
 ];
 /// Maximum length of a value repeated in the form, in characters.
-const LONGEST: usize = 32;
+const MAX_VALUE_CHARS: usize = 32;
 
 /// The form and the answer.
 #[derive(Debug, Template)]
@@ -40,22 +41,22 @@ pub(super) struct Estimate {
     count: String,
     /// Default number of devices; empty if the user has to enter one.
     usual: String,
-    outcome: Outcome,
+    outcome: EstimateOutcome,
     /// Base URL by which the reader reached this server, for the command.
     origin: String,
 }
 
 /// Content below the form.
 #[derive(Debug)]
-enum Outcome {
+enum EstimateOutcome {
     /// No workload was entered.
     Nothing,
     /// The profile does not support estimates.
-    Impossible(String),
+    Unsupported(String),
     /// The workload is invalid.
-    Refused(String),
+    Invalid(String),
     /// Estimates.
-    Told(Told),
+    Estimated(EstimateView),
 }
 
 /// Option of a drop-down list.
@@ -67,10 +68,10 @@ pub(super) struct Choice {
 }
 
 #[derive(Debug)]
-struct Told {
+struct EstimateView {
     /// Why there are no times.
     reason: Option<String>,
-    rows: Vec<Line>,
+    rows: Vec<EstimateLine>,
     source: String,
     assumptions: Vec<String>,
     notices: Vec<String>,
@@ -79,7 +80,7 @@ struct Told {
 }
 
 #[derive(Debug)]
-struct Line {
+struct EstimateLine {
     type_name: String,
     count: u32,
     figure: Option<String>,
@@ -90,7 +91,7 @@ struct Line {
 
 /// Fields of the form, from the address.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct EstimateForm {
     pub(super) kind: String,
     pub(super) parameters: String,
     pub(super) tokens: String,
@@ -109,19 +110,21 @@ impl Estimate {
         if sight.types != Types::All {
             return None;
         }
-        let asked = Asked::of(uri);
-        let usual = match usual(profile) {
-            Err(NotOfProfile::NoAccelerator) => return None,
+        let asked = EstimateForm::of(uri);
+        let usual = match default_count(profile) {
+            Err(ProfileDevicesError::NoAccelerator) => return None,
             usual => usual,
         };
         let outcome = match &usual {
-            Err(why) => Outcome::Impossible(printable(&why.to_string())),
-            Ok(_) if asked.parameters.is_empty() => Outcome::Nothing,
+            Err(why) => EstimateOutcome::Unsupported(printable(&why.to_string())),
+            Ok(_) if asked.parameters.is_empty() => EstimateOutcome::Nothing,
             Ok(_) => match asked.request(profile) {
-                Err(why) => Outcome::Refused(printable(&why)),
+                Err(why) => EstimateOutcome::Invalid(printable(&why)),
                 Ok(request) => match estimates::estimate(view, sight, request).await {
-                    Err(error) => Outcome::Refused(printable(&error.to_string())),
-                    Ok(answer) => Outcome::Told(Told::of(&answer, &asked, profile)),
+                    Err(error) => EstimateOutcome::Invalid(printable(&error.to_string())),
+                    Ok(answer) => {
+                        EstimateOutcome::Estimated(EstimateView::of(&answer, &asked, profile))
+                    }
                 },
             },
         };
@@ -141,34 +144,40 @@ impl Estimate {
 
     fn impossible(&self) -> Option<&str> {
         match &self.outcome {
-            Outcome::Impossible(why) => Some(why),
-            Outcome::Nothing | Outcome::Refused(_) | Outcome::Told(_) => None,
+            EstimateOutcome::Unsupported(why) => Some(why),
+            EstimateOutcome::Nothing
+            | EstimateOutcome::Invalid(_)
+            | EstimateOutcome::Estimated(_) => None,
         }
     }
 
     fn refused(&self) -> Option<&str> {
         match &self.outcome {
-            Outcome::Refused(why) => Some(why),
-            Outcome::Nothing | Outcome::Impossible(_) | Outcome::Told(_) => None,
+            EstimateOutcome::Invalid(why) => Some(why),
+            EstimateOutcome::Nothing
+            | EstimateOutcome::Unsupported(_)
+            | EstimateOutcome::Estimated(_) => None,
         }
     }
 
-    fn told(&self) -> Option<&Told> {
+    fn told(&self) -> Option<&EstimateView> {
         match &self.outcome {
-            Outcome::Told(told) => Some(told),
-            Outcome::Nothing | Outcome::Impossible(_) | Outcome::Refused(_) => None,
+            EstimateOutcome::Estimated(told) => Some(told),
+            EstimateOutcome::Nothing
+            | EstimateOutcome::Unsupported(_)
+            | EstimateOutcome::Invalid(_) => None,
         }
     }
 }
 
-impl Asked {
+impl EstimateForm {
     /// Parses the page's address. Unknown parameters are ignored, as on other pages.
     pub(super) fn of(uri: &Uri) -> Self {
         let mut asked = Self::default();
         let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri);
         let pairs = pairs.map(|Query(pairs)| pairs).unwrap_or_default();
         for (name, value) in pairs {
-            let value: String = value.trim().chars().take(LONGEST).collect();
+            let value: String = value.trim().chars().take(MAX_VALUE_CHARS).collect();
             match name.as_str() {
                 "workload" => asked.kind = value,
                 "parameters" => asked.parameters = value,
@@ -214,7 +223,7 @@ impl Asked {
 
     /// The workload to estimate.
     pub(super) fn workload(&self) -> Result<WorkloadJson, String> {
-        let parameters = amount(&self.parameters)?;
+        let parameters = parse_count(&self.parameters)?;
         let precision = self.precision.clone();
         if self.is_training() {
             if self.tokens.is_empty() {
@@ -223,7 +232,7 @@ impl Asked {
             Ok(WorkloadJson::Training {
                 model: None,
                 parameters,
-                tokens: Some(amount(&self.tokens)?),
+                tokens: Some(parse_count(&self.tokens)?),
                 samples: None,
                 tokens_per_sample: None,
                 batch: None,
@@ -241,14 +250,14 @@ impl Asked {
     fn request(&self, profile: &ProfileRow) -> Result<EstimateRequest, String> {
         let count = self.devices()?;
         let workload = self.workload()?;
-        let devices = of_profile(profile, count).map_err(|why| match &why {
-            NotOfProfile::Count(..) => {
+        let devices = devices_of_profile(profile, count).map_err(|why| match &why {
+            ProfileDevicesError::InvalidCount(..) => {
                 "Say on how many devices together: the profile names no number of them.".to_owned()
             }
-            NotOfProfile::NoAccelerator
-            | NotOfProfile::Several(_)
-            | NotOfProfile::Part(_)
-            | NotOfProfile::NoType => why.to_string(),
+            ProfileDevicesError::NoAccelerator
+            | ProfileDevicesError::MultipleAccelerators(_)
+            | ProfileDevicesError::NotWholeDevice(_)
+            | ProfileDevicesError::UnknownType => why.to_string(),
         })?;
         Ok(EstimateRequest {
             workload,
@@ -282,10 +291,10 @@ impl Asked {
     }
 }
 
-impl Told {
-    fn of(answer: &EstimateAnswer, asked: &Asked, profile: &ProfileRow) -> Self {
+impl EstimateView {
+    fn of(answer: &EstimateAnswer, asked: &EstimateForm, profile: &ProfileRow) -> Self {
         let all = |texts: &[String]| texts.iter().map(|text| printable(text)).collect();
-        let rows = answer.items.iter().map(|row| Line {
+        let rows = answer.items.iter().map(|row| EstimateLine {
             type_name: printable(&row.type_name),
             count: row.count,
             figure: row.said(),

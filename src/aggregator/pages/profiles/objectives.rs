@@ -14,30 +14,30 @@ use axum::response::Response;
 
 use crate::aggregator::pages::address::encoded;
 use crate::aggregator::pages::assets::Assets;
-use crate::aggregator::pages::words::printable;
-use crate::aggregator::pages::{Site, html, origin};
-use crate::aggregator::rest::seen::Seen;
+use crate::aggregator::pages::format::printable;
+use crate::aggregator::pages::{PageState, html, origin};
+use crate::aggregator::rest::visibility::ReaderVisibility;
 use crate::aggregator::slo;
 use crate::domain::error::chain;
 use crate::domain::price::shown as amount;
 use crate::wire::slo::{ObjectivesJson, SloAnswer, SloProfile, SloRequest, SloRow, parse};
 
 /// Maximum number of rows shown; the best come first.
-const MOST_ROWS: usize = 200;
+const MAX_ROWS: usize = 200;
 
 #[derive(Template)]
 #[template(path = "objectives.html")]
 struct ObjectivesPage {
     assets: Assets,
-    form: Fields,
+    form: ObjectivesForm,
     refused: Option<String>,
-    answer: Option<Answer>,
+    answer: Option<ObjectivesAnswer>,
     origin: String,
 }
 
 /// Fields of the form.
 #[derive(Debug, Default)]
-struct Fields {
+struct ObjectivesForm {
     rate: String,
     latencies: String,
     price: String,
@@ -46,17 +46,17 @@ struct Fields {
 
 /// Answer as shown on the page.
 #[derive(Debug)]
-struct Answer {
+struct ObjectivesAnswer {
     summary: String,
     notices: Vec<String>,
-    lines: Vec<Line>,
+    lines: Vec<MeasurementRow>,
     /// Number of rows that are not shown.
     more: usize,
 }
 
 /// Measured configuration.
 #[derive(Debug)]
-struct Line {
+struct MeasurementRow {
     hardware: String,
     here: bool,
     count: u32,
@@ -64,12 +64,12 @@ struct Line {
     cost: String,
     keeps: bool,
     misses: Vec<String>,
-    profiles: Vec<Choice>,
+    profiles: Vec<ProfileLink>,
 }
 
 /// Matching hardware profile.
 #[derive(Debug)]
-struct Choice {
+struct ProfileLink {
     href: String,
     shown: String,
     key: String,
@@ -80,7 +80,7 @@ struct Choice {
 pub(in crate::aggregator::pages) async fn form(uri: Uri, headers: HeaderMap) -> Response {
     let page = ObjectivesPage {
         assets: Assets::links(),
-        form: Fields::default(),
+        form: ObjectivesForm::default(),
         refused: None,
         answer: None,
         origin: origin(&uri, &headers),
@@ -90,21 +90,21 @@ pub(in crate::aggregator::pages) async fn form(uri: Uri, headers: HeaderMap) -> 
 
 /// Serves the submitted form with its answer.
 pub(in crate::aggregator::pages) async fn answer(
-    State(site): State<Site>,
-    Seen(sight): Seen,
+    State(site): State<PageState>,
+    ReaderVisibility(sight): ReaderVisibility,
     (uri, headers): (Uri, HeaderMap),
     Form(pairs): Form<Vec<(String, String)>>,
 ) -> Response {
-    let form = Fields::of(pairs);
+    let form = ObjectivesForm::of(pairs);
     let answer = match form.request() {
         Err(why) => Err(why),
         Ok(request) => {
-            let answer = slo::meet(&site.view, &sight, request).await;
+            let answer = slo::evaluate_objectives(&site.view, &sight, request).await;
             answer.map_err(|error| error.to_string())
         }
     };
     let (status, refused, answer) = match answer {
-        Ok(answer) => (StatusCode::OK, None, Some(Answer::of(&answer))),
+        Ok(answer) => (StatusCode::OK, None, Some(ObjectivesAnswer::of(&answer))),
         Err(why) => (StatusCode::BAD_REQUEST, Some(printable(&why)), None),
     };
     let page = ObjectivesPage {
@@ -117,7 +117,7 @@ pub(in crate::aggregator::pages) async fn answer(
     html(status, &page)
 }
 
-impl Fields {
+impl ObjectivesForm {
     fn of(pairs: Vec<(String, String)>) -> Self {
         let mut fields = Self::default();
         for (name, value) in pairs {
@@ -168,10 +168,10 @@ impl Fields {
     }
 }
 
-impl Answer {
+impl ObjectivesAnswer {
     fn of(answer: &SloAnswer) -> Self {
         let rows = answer.items.iter();
-        let lines: Vec<Line> = rows.take(MOST_ROWS).map(Line::of).collect();
+        let lines: Vec<MeasurementRow> = rows.take(MAX_ROWS).map(MeasurementRow::of).collect();
         Self {
             summary: format!(
                 "{} of {} rows keep all objectives",
@@ -185,7 +185,7 @@ impl Answer {
     }
 }
 
-impl Line {
+impl MeasurementRow {
     fn of(row: &SloRow) -> Self {
         let cost = row.per_hour.as_ref().map(|price| {
             let mut text = amount(price);
@@ -204,12 +204,12 @@ impl Line {
             cost: cost.unwrap_or_else(|| "no price".to_owned()),
             keeps: row.misses.is_empty(),
             misses: row.misses.iter().map(|text| printable(text)).collect(),
-            profiles: row.profiles.iter().map(Choice::of).collect(),
+            profiles: row.profiles.iter().map(ProfileLink::of).collect(),
         }
     }
 }
 
-impl Choice {
+impl ProfileLink {
     fn of(one: &SloProfile) -> Self {
         let name = encoded(&one.name);
         Self {

@@ -34,7 +34,7 @@ impl Collector for ClusterMetrics {
         let metric =
             encoder.encode_descriptor("octavo_cluster_followed", help, None, MetricType::Gauge)?;
         ConstGauge::new(is_followed).encode(metric)?;
-        if let Some(heard) = followed.heard {
+        if let Some(heard) = followed.current_at {
             age(&mut encoder, heard)?;
         }
         objects(&mut encoder, &followed)
@@ -63,7 +63,7 @@ fn objects(encoder: &mut DescriptorEncoder<'_>, followed: &Followed) -> fmt::Res
     let help = "Nodes and pods of the cluster of which something could not be understood";
     let name = "octavo_cluster_odd_objects";
     let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    count(followed.odd).encode(metric)
+    count(followed.invalid_objects).encode(metric)
 }
 
 #[cfg(test)]
@@ -85,13 +85,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn how_well_the_cluster_is_followed_is_told_and_each_metric_has_its_line() {
-        let sights = Sights::of([ClusterNode::default()], []);
+    async fn cluster_metrics_are_exported_and_documented() {
+        let sights = Sights::new([ClusterNode::default()], []);
         let followed = Followed {
             sights: Arc::new(sights),
-            heard: Some(Instant::now()),
+            current_at: Some(Instant::now()),
             trouble: None,
-            odd: 3,
+            invalid_objects: 3,
         };
         tokio::time::advance(Duration::from_secs(7)).await;
         let text = scraped(followed);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn before_anything_was_heard_there_is_no_age() {
+    async fn age_is_absent_before_the_first_read() {
         let text = scraped(Followed::default());
         assert!(text.contains("octavo_cluster_followed 0\n"), "{text}");
         assert!(!text.contains("octavo_cluster_age_seconds"), "{text}");

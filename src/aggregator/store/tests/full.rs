@@ -3,25 +3,29 @@
 use super::*;
 
 #[test]
-fn a_full_fleet_forgets_who_is_stale_and_left_for_longest_and_nobody_else() {
+fn full_fleet_evicts_the_longest_stale_disconnected_node() {
     let mut world = World::new(3);
-    let mut first = settled(&mut world, "z");
+    let mut first = synced_agent(&mut world, "z");
     world.pass(1);
-    let mut second = settled(&mut world, "a");
-    let third = settled(&mut world, "b");
+    let mut second = synced_agent(&mut world, "a");
+    let third = synced_agent(&mut world, "b");
     world.disconnect(&mut second);
     world.disconnect(&mut first);
     world.pass(9_999);
     let refusal = world.connect(&mut Agent::new("new", 1)).unwrap_err();
-    assert_eq!(refusal.word(), "too_many_nodes", "none is stale yet");
+    assert_eq!(refusal.label(), "too_many_nodes", "none is stale yet");
     world.pass(1);
-    let new = settled(&mut world, "new");
+    let new = synced_agent(&mut world, "new");
     assert!(world.node("z").is_none() && world.node("new").is_some());
     // A reconnected node is not evicted, however long it was away.
     world.pass(5000);
     world.connect(&mut second).unwrap();
     let refusal = world.connect(&mut Agent::new("z", 1)).unwrap_err();
-    assert_eq!(refusal.word(), "too_many_nodes", "the others are connected");
+    assert_eq!(
+        refusal.label(),
+        "too_many_nodes",
+        "the others are connected"
+    );
     // A connection that has been silent for too long does not count.
     world.pass(30_001);
     let heartbeat = new.sender.heartbeat().unwrap();
@@ -29,7 +33,7 @@ fn a_full_fleet_forgets_who_is_stale_and_left_for_longest_and_nobody_else() {
     let heartbeat = second.sender.heartbeat().unwrap();
     world.hear(&second, &heartbeat).unwrap();
     world.store.sweep(world.now);
-    settled(&mut world, "z");
+    synced_agent(&mut world, "z");
     assert!(world.node(third.identity.node.as_str()).is_none());
     world.store.sweep(world.now);
     let mut registry = Registry::default();

@@ -19,7 +19,7 @@ enum Event {
 
 /// What readers must see of one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Seen {
+struct VisibleNode {
     parts: Parts,
     connected: bool,
     stale: bool,
@@ -43,18 +43,18 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 
 /// State of a node in the model: last status and time of the last message.
 #[derive(Clone)]
-struct Modelled {
+struct ModelNode {
     parts: Parts,
     connected: bool,
     heard: Moment,
 }
 
-fn play(world: &mut World, event: &Event, agents: &mut [Agent], model: &mut [Option<Modelled>]) {
+fn play(world: &mut World, event: &Event, agents: &mut [Agent], model: &mut [Option<ModelNode>]) {
     let spoken = |world: &World, agent: &Agent, known: &Parts| {
         let parts = known.clone();
         let connected = agent.speaker.is_some();
         let heard = world.now;
-        connected.then_some(Modelled {
+        connected.then_some(ModelNode {
             parts,
             connected,
             heard,
@@ -63,22 +63,22 @@ fn play(world: &mut World, event: &Event, agents: &mut [Agent], model: &mut [Opt
     match *event {
         Event::Connect(at) => {
             let agent = &mut agents[at];
-            agent.hang_up();
+            agent.drop_connection();
             world.connect(agent).unwrap();
             let latest = latest(agent);
             model[at] = spoken(world, agent, &latest).or_else(|| model[at].take());
         }
         Event::Change(at, number) => {
             let agent = &mut agents[at];
-            if let Some(message) = agent.sender.observed(parts(number)) {
-                world.converse(agent, message).unwrap();
+            if let Some(message) = agent.sender.set_status(parts(number)) {
+                world.exchange_messages(agent, message).unwrap();
                 model[at] = spoken(world, agent, &parts(number)).or_else(|| model[at].take());
             }
         }
         Event::Heartbeat(at) => {
             let agent = &mut agents[at];
             if let Some(message) = agent.sender.heartbeat() {
-                world.converse(agent, message).unwrap();
+                world.exchange_messages(agent, message).unwrap();
                 let latest = latest(agent);
                 model[at] = spoken(world, agent, &latest).or_else(|| model[at].take());
             }
@@ -91,13 +91,13 @@ fn play(world: &mut World, event: &Event, agents: &mut [Agent], model: &mut [Opt
             }
             world.disconnect(&mut agents[at]);
         }
-        Event::Vanish(at) => agents[at].hang_up(),
+        Event::Vanish(at) => agents[at].drop_connection(),
         Event::Restart(at) => {
             let now = world.now.as_millis() + 1;
             let name = agents[at].identity.node.to_string();
             let parts = latest(&agents[at]);
             agents[at] = Agent::new(&name, now);
-            assert_eq!(agents[at].sender.observed(parts), None);
+            assert_eq!(agents[at].sender.set_status(parts), None);
         }
         Event::Pass(millis) => {
             world.pass(millis);
@@ -121,7 +121,7 @@ fn latest(agent: &Agent) -> Parts {
     let mut sender = agent.sender.clone();
     let _hello = sender.connected();
     let reason = "test".into();
-    match sender.received(&ToAgent::Resync { reason }) {
+    match sender.handle_message(&AggregatorMessage::Resync { reason }) {
         Some(FromAgent::Snapshot { parts, .. }) => parts,
         other => panic!("a resync is answered with a snapshot, not {other:?}"),
     }
@@ -131,17 +131,17 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn readers_see_of_every_node_what_its_agent_said_last(events in events()) {
+    fn readers_see_the_last_status_of_every_node(events in events()) {
         let mut world = World::new(AGENTS);
         let mut agents: Vec<Agent> = (0..AGENTS)
             .map(|number| Agent::with(&format!("n{number}"), parts(0)))
             .collect();
-        let mut model: Vec<Option<Modelled>> = vec![None; AGENTS];
+        let mut model: Vec<Option<ModelNode>> = vec![None; AGENTS];
         for event in &events {
             play(&mut world, event, &mut agents, &mut model);
             let expected = model.iter().enumerate().filter_map(|(at, known)| {
                 let known = known.as_ref()?;
-                Some((format!("n{at}"), Seen {
+                Some((format!("n{at}"), VisibleNode {
                     parts: known.parts.clone(),
                     connected: known.connected,
                     stale: known.heard.age(world.now) > STALE,
@@ -149,7 +149,7 @@ proptest! {
             });
             let expected: Vec<_> = expected.collect();
             let fleet = world.fleet();
-            let seen = fleet.nodes.iter().map(|node| (node.name.to_string(), Seen {
+            let seen = fleet.nodes.iter().map(|node| (node.name.to_string(), VisibleNode {
                 parts: node.parts.clone(),
                 connected: node.connected,
                 stale: node.freshness.found_stale(),

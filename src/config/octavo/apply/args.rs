@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::Args;
 
 use super::{
-    ApplyFormat, ApplySettings, CheckpointSettings, ChoiceSettings, Doer, HistorySettings,
-    Patience, RestoreSettings, RunSettings,
+    ApplyFormat, ApplySettings, ChangeExecutor, CheckpointSettings, ChoiceSettings,
+    HistorySettings, RestoreSettings, RunSettings, WaitPolicy,
 };
 use crate::config::duration;
 use crate::config::engine::EngineArgs;
@@ -162,9 +162,9 @@ impl From<RunArgs> for RunSettings {
     fn from(args: RunArgs) -> Self {
         Self {
             patience: if args.wait {
-                Patience::UntilDone(args.timeout)
+                WaitPolicy::UntilDone(args.timeout)
             } else {
-                Patience::Once(args.timeout)
+                WaitPolicy::Once(args.timeout)
             },
             format: args.output,
             engine: args.engine.into(),
@@ -184,9 +184,9 @@ impl From<ApplyArgs> for ApplySettings {
                     layouts,
                 }),
             doer: if args.agent {
-                Doer::Agent
+                ChangeExecutor::Agent
             } else {
-                Doer::Either
+                ChangeExecutor::AgentOrSelf
             },
             run: args.run.into(),
         }

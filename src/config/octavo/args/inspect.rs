@@ -101,7 +101,7 @@ impl From<InspectArgs> for InspectSettings {
         Self {
             source: args.source.into(),
             format: args.output,
-            headers: Headers::unless(args.no_headers),
+            headers: Headers::hidden_if(args.no_headers),
             naming,
         }
     }

@@ -1,7 +1,7 @@
 //! The program as the kubectl plugin `octavo`.
 
 /// File name under which kubectl finds a program as its plugin `octavo`.
-pub(super) const PLUGIN: &str = "kubectl-octavo";
+pub(super) const PLUGIN_NAME: &str = "kubectl-octavo";
 
 /// Rewrites usage and examples for a program that kubectl starts. Source: "Extend kubectl with plugins" in the
 /// documentation of Kubernetes; krew's naming guide.

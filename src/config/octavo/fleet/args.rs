@@ -6,12 +6,12 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use super::{
-    Filter, FleetFormat, GroupBy, NodeSettings, NodesSettings, Printed, SortBy, TypesSettings,
+    Filter, FleetFormat, GroupBy, NodeSettings, NodesSettings, OutputOptions, SortBy, TypesSettings,
 };
 use crate::config::octavo::Headers;
 use crate::config::octavo::server::ServerArgs;
 use crate::domain::fleet::{NodeState, Sharing};
-use crate::domain::reconcile::State;
+use crate::domain::reconcile::ApplyState;
 
 pub(in crate::config::octavo) const NODES_EXAMPLES: &str = "\
 Examples:
@@ -193,7 +193,7 @@ pub(super) struct FilterArgs {
         long = "layout-state",
         value_name = "STATE",
         value_delimiter = ',',
-        value_parser = PossibleValuesParser::new(["none"].into_iter().chain(State::WORDS))
+        value_parser = PossibleValuesParser::new(["none"].into_iter().chain(ApplyState::WORDS))
     )]
     pub(super) layout_states: Vec<String>,
 
@@ -206,11 +206,11 @@ pub(super) struct FilterArgs {
     pub(super) search: Option<String>,
 }
 
-impl From<OutputArgs> for Printed {
+impl From<OutputArgs> for OutputOptions {
     fn from(args: OutputArgs) -> Self {
         Self {
             format: args.output,
-            headers: Headers::unless(args.no_headers),
+            headers: Headers::hidden_if(args.no_headers),
         }
     }
 }

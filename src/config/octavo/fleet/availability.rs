@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::Printed;
+use super::OutputOptions;
 use super::args::OutputArgs;
 use crate::config::octavo::server::{ServerArgs, ServerSettings};
 
@@ -26,7 +26,7 @@ Free is what the scheduler would place: as many more pods that ask for one unit 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AvailabilitySettings {
     server: ServerSettings,
-    printed: Printed,
+    printed: OutputOptions,
     types: Vec<String>,
     resources: Vec<String>,
     min_free: Option<u64>,
@@ -61,7 +61,7 @@ impl AvailabilitySettings {
     }
 
     /// Returns the output format.
-    pub fn printed(&self) -> Printed {
+    pub fn printed(&self) -> OutputOptions {
         self.printed
     }
 

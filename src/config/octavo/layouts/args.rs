@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::{
-    AssertSettings, CheckSettings, DocumentFormat, ExportSettings, GenerateSettings,
-    LayoutsCommand, PlanFormat, PlanSettings, ShowSettings, Wish,
+    AssertSettings, CheckSettings, DocumentFormat, ExportSettings, GenerateSettings, LayoutRequest,
+    LayoutsCommand, PlanFormat, PlanSettings, ShowSettings,
 };
 use crate::config::octavo::args::SourceArgs;
 use crate::config::octavo::{Input, Source};
@@ -73,7 +73,7 @@ Examples:
 
 /// How the layout's file is found.
 #[derive(Debug, Args)]
-struct WishArgs {
+struct LayoutRequestArgs {
     /// The layout's name
     layout: String,
 
@@ -98,7 +98,7 @@ struct WishArgs {
 #[derive(Debug, Args)]
 pub(in crate::config::octavo) struct PlanArgs {
     #[command(flatten)]
-    wish: WishArgs,
+    wish: LayoutRequestArgs,
 
     /// The most that a change of MIG mode may cost
     #[arg(long, value_enum, value_name = "COST", default_value = "gpu-reset")]
@@ -139,7 +139,7 @@ pub(in crate::config::octavo) struct PlanArgs {
 #[derive(Debug, Args)]
 pub(in crate::config::octavo) struct AssertArgs {
     #[command(flatten)]
-    wish: WishArgs,
+    wish: LayoutRequestArgs,
 }
 
 /// Raw arguments of `octavo export`.
@@ -252,14 +252,14 @@ enum DialectArg {
     MigParted,
 }
 
-impl WishArgs {
-    fn resolve(self) -> Result<Wish, &'static str> {
+impl LayoutRequestArgs {
+    fn resolve(self) -> Result<LayoutRequest, &'static str> {
         let layouts = self.layouts.map(Input::from);
         let source = Source::from(self.source);
         if layouts == Some(Input::Stdin) && source == Source::Recording(Input::Stdin) {
             return Err("only one of --layouts and --from can read standard input");
         }
-        Ok(Wish {
+        Ok(LayoutRequest {
             layout: self.layout,
             layouts,
             source,
@@ -272,7 +272,7 @@ impl PlanArgs {
         Ok(PlanSettings {
             wish: self.wish.resolve()?,
             policy: Policy {
-                most_disruption: match self.allow {
+                max_disruption: match self.allow {
                     AllowArg::None => Disruption::None,
                     AllowArg::ClientsBounce => Disruption::ClientsBounce,
                     AllowArg::GpuReset => Disruption::GpuReset,

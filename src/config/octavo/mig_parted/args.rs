@@ -57,7 +57,7 @@ pub(in crate::config::octavo) struct NvidiaMigPartedArgs {
 #[derive(Debug, Args)]
 pub(in crate::config::octavo) struct MigPartedArgs {
     #[command(subcommand)]
-    pub(super) verb: Verb,
+    pub(super) verb: MigPartedCommandArgs,
 
     /// Say what is being done, and show what hooks print
     #[arg(
@@ -94,7 +94,7 @@ pub(in crate::config::octavo) struct MigPartedArgs {
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Verb {
+pub(super) enum MigPartedCommandArgs {
     /// Give the GPUs of this node a configuration
     #[command(after_long_help = APPLY_EXAMPLES)]
     Apply(Box<ApplyArgs>),

@@ -2,12 +2,12 @@
 
 use super::args::{
     ApplyArgs, AssertArgs, ConfigArgs, ExportArgs, Format, GenerateArgs, HooksArgs, MigPartedArgs,
-    ModeArgs, NvidiaMigPartedArgs, RestoreArgs, Verb,
+    MigPartedCommandArgs, ModeArgs, NvidiaMigPartedArgs, RestoreArgs,
 };
 use super::{
-    ApplySettings, AssertSettings, CheckpointSettings, Compat, ConfigSettings, Depth,
-    ExportSettings, GenerateSettings, HooksSettings, MigPartedCommand, MigPartedSettings, Reset,
-    RestoreSettings, RunSettings, Talk, Validity, path_of_process,
+    ApplySettings, AssertScope, AssertSettings, CheckpointSettings, Compat, ConfigScope,
+    ConfigSettings, ExportSettings, GenerateSettings, HooksSettings, MigPartedCommand,
+    MigPartedSettings, ResetPolicy, RestoreSettings, RunSettings, Verbosity, path_of_process,
 };
 use crate::config::octavo::Input;
 use crate::config::octavo::layouts::DocumentFormat;
@@ -24,21 +24,27 @@ impl From<MigPartedArgs> for MigPartedSettings {
             if args.strict_compat {
                 Compat::Strict
             } else {
-                Compat::Mended
+                Compat::Lenient
             },
-            if args.debug { Talk::Debug } else { Talk::Quiet },
+            if args.debug {
+                Verbosity::Debug
+            } else {
+                Verbosity::Normal
+            },
         );
         let command = match args.verb {
-            Verb::Apply(args) => MigPartedCommand::Apply((*args).into()),
-            Verb::Assert(args) => MigPartedCommand::Assert(args.into()),
-            Verb::Export(args) => MigPartedCommand::Export(args.into()),
-            Verb::Checkpoint(args) => MigPartedCommand::Checkpoint(CheckpointSettings {
-                file: args.file.checkpoint_file.into(),
-                hardware: args.hardware.into(),
-            }),
-            Verb::Restore(args) => MigPartedCommand::Restore((*args).into()),
-            Verb::GenerateConfig(args) => MigPartedCommand::Generate(args.into()),
-            Verb::Completion { shell } => MigPartedCommand::Completion(shell),
+            MigPartedCommandArgs::Apply(args) => MigPartedCommand::Apply((*args).into()),
+            MigPartedCommandArgs::Assert(args) => MigPartedCommand::Assert(args.into()),
+            MigPartedCommandArgs::Export(args) => MigPartedCommand::Export(args.into()),
+            MigPartedCommandArgs::Checkpoint(args) => {
+                MigPartedCommand::Checkpoint(CheckpointSettings {
+                    file: args.file.checkpoint_file.into(),
+                    hardware: args.hardware.into(),
+                })
+            }
+            MigPartedCommandArgs::Restore(args) => MigPartedCommand::Restore((*args).into()),
+            MigPartedCommandArgs::GenerateConfig(args) => MigPartedCommand::Generate(args.into()),
+            MigPartedCommandArgs::Completion { shell } => MigPartedCommand::Completion(shell),
         };
         Self {
             command,
@@ -78,11 +84,11 @@ impl From<HooksArgs> for HooksSettings {
 }
 
 impl ModeArgs {
-    fn depth(&self) -> Depth {
+    fn depth(&self) -> ConfigScope {
         if self.mode_only {
-            Depth::ModeOnly
+            ConfigScope::ModeOnly
         } else {
-            Depth::Whole
+            ConfigScope::Full
         }
     }
 }
@@ -94,9 +100,9 @@ impl From<ApplyArgs> for ApplySettings {
             run: RunSettings {
                 depth: args.mode.depth(),
                 reset: if args.skip_reset {
-                    Reset::Skipped
+                    ResetPolicy::Skipped
                 } else {
-                    Reset::IfNeeded
+                    ResetPolicy::IfNeeded
                 },
                 hooks: args.hooks.into(),
                 engine: args.engine.into(),
@@ -112,9 +118,9 @@ impl From<AssertArgs> for AssertSettings {
             config: args.config.into(),
             depth: args.mode.depth(),
             validity: if args.valid_config {
-                Validity::FileOnly
+                AssertScope::FileOnly
             } else {
-                Validity::Node
+                AssertScope::Node
             },
             hardware: args.hardware.into(),
         }
@@ -138,7 +144,7 @@ impl From<RestoreArgs> for RestoreSettings {
             file: args.file.checkpoint_file.into(),
             run: RunSettings {
                 depth: args.mode.depth(),
-                reset: Reset::IfNeeded,
+                reset: ResetPolicy::IfNeeded,
                 hooks: args.hooks.into(),
                 engine: args.engine.into(),
                 hardware: args.hardware.into(),

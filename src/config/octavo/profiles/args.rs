@@ -5,10 +5,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{Attempt, CreateSettings, ListSettings, ProfileWish, ProfilesCommand, ShowSettings};
+use super::{
+    CreateSettings, DryRunMode, ListSettings, ProfileRequest, ProfilesCommand, ShowSettings,
+};
 use crate::config::octavo::fleet::OutputArgs;
 use crate::config::octavo::server::ServerArgs;
-use crate::domain::hardware_profile::Counts;
+use crate::domain::hardware_profile::CountOverride;
 
 pub(in crate::config::octavo) const EXAMPLES: &str = "\
 Examples:
@@ -52,7 +54,7 @@ pub(in crate::config::octavo) struct ProfilesArgs {
 enum ProfilesCommandArgs {
     /// List hardware profiles with what is free for them
     #[command(after_long_help = EXAMPLES)]
-    List(FollowedArgs),
+    List(ListCommandArgs),
     /// Show where one hardware profile really goes
     #[command(after_long_help = EXAMPLES)]
     Show(ShowArgs),
@@ -82,7 +84,7 @@ struct ListArgs {
 }
 
 #[derive(Debug, Args)]
-struct FollowedArgs {
+struct ListCommandArgs {
     #[command(flatten)]
     which: ListArgs,
 
@@ -121,7 +123,7 @@ struct ShowArgs {
 #[derive(Debug, Args)]
 struct CreateArgs {
     #[command(flatten)]
-    of: OfArgs,
+    of: ProfileSourceArgs,
 
     /// The resource it asks for, where the nodes give out several, such as nvidia.com/mig-3g.71gb
     #[arg(long, value_name = "RESOURCE")]
@@ -141,7 +143,7 @@ struct CreateArgs {
 
     /// How many of a resource: the least, what is usual and the most; what is left out stays as the nodes suggest
     #[arg(long, value_name = "RESOURCE:LEAST:USUAL:MOST")]
-    counts: Vec<Counts>,
+    counts: Vec<CountOverride>,
 
     /// A taint of the nodes that does not matter, such as nvidia.com/gpu=true:NoSchedule, instead of all that last; none for none
     #[arg(long, value_name = "TAINT", value_delimiter = ',')]
@@ -165,7 +167,7 @@ struct CreateArgs {
         default_value = "none",
         default_missing_value = "client"
     )]
-    dry_run: Attempt,
+    dry_run: DryRunMode,
 
     /// The cluster in which it is made, and as whom; without one ~/.kube/config, or that of this pod
     #[arg(
@@ -183,7 +185,7 @@ struct CreateArgs {
 
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
-struct OfArgs {
+struct ProfileSourceArgs {
     /// Nodes that it is made of; those that have several types are left out
     #[arg(long, value_name = "NODE", value_delimiter = ',')]
     from_nodes: Vec<String>,
@@ -227,14 +229,14 @@ fn list(args: ListArgs, names: Vec<String>) -> ListSettings {
 }
 
 /// Returns kubectl's default kubeconfig.
-fn usual() -> Option<PathBuf> {
+fn default_kubeconfig() -> Option<PathBuf> {
     let path = env::home_dir()?.join(".kube/config");
     path.is_file().then_some(path)
 }
 
 impl From<CreateArgs> for CreateSettings {
     fn from(args: CreateArgs) -> Self {
-        let wish = ProfileWish {
+        let wish = ProfileRequest {
             nodes: args.of.from_nodes,
             type_name: args.of.type_name,
             resource: args.resource,
@@ -246,7 +248,7 @@ impl From<CreateArgs> for CreateSettings {
         };
         Self {
             server: args.server.into(),
-            kubeconfig: args.kubeconfig.or_else(usual),
+            kubeconfig: args.kubeconfig.or_else(default_kubeconfig),
             wish,
             reason: args.reason,
             replaces: args.replace,

@@ -49,7 +49,7 @@ enum SharingCommandArgs {
 
 /// How the layout is found, and the node.
 #[derive(Debug, Args)]
-struct WishArgs {
+struct LayoutRequestArgs {
     /// A file of layouts, or a configuration of NVIDIA's device plugin; - for standard input
     file: PathBuf,
 
@@ -67,7 +67,7 @@ struct WishArgs {
 #[derive(Debug, Args)]
 struct CheckArgs {
     #[command(flatten)]
-    wish: WishArgs,
+    wish: LayoutRequestArgs,
 
     /// How to print it
     #[arg(
@@ -83,7 +83,7 @@ struct CheckArgs {
 #[derive(Debug, Args)]
 struct DiffArgs {
     #[command(flatten)]
-    wish: WishArgs,
+    wish: LayoutRequestArgs,
 
     /// The Node as kubectl prints it with -o json or yaml; - for standard input
     #[arg(long, value_name = "FILE")]
@@ -130,7 +130,7 @@ impl SharingArgs {
     }
 }
 
-impl WishArgs {
+impl LayoutRequestArgs {
     fn resolve(self) -> Result<SharingSettings, &'static str> {
         let file = Input::from(self.file);
         let source = Source::from(self.source);

@@ -4,7 +4,7 @@ use super::*;
 use crate::domain::accelerators::{Overlay, OverlayEntry};
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Machine, NvmlState, PciIds};
-use crate::domain::layout::Place;
+use crate::domain::layout::SourcePosition;
 use crate::domain::quantity::Mebibytes;
 
 fn device(slot: u8, vendor: u16, id: u16) -> Device {
@@ -28,17 +28,17 @@ fn inventory(devices: Vec<Device>) -> Inventory {
 }
 
 /// Resulting types of the devices, and the description of the effect.
-fn named(text: &str, devices: Vec<Device>) -> (Vec<String>, Told) {
-    let given = Arc::new(Given::new(text, &Catalogue::built_in()));
-    let naming = Naming {
-        own: Arc::default(),
-        given: Some(Arc::clone(&given)),
+fn named(text: &str, devices: Vec<Device>) -> (Vec<String>, OverrideEffect) {
+    let given = Arc::new(TypeOverride::new(text, &Catalog::built_in()));
+    let naming = TypeSources {
+        overlay_products: Arc::default(),
+        type_override: Some(Arc::clone(&given)),
     };
     let mut inventory = inventory(devices);
     naming.apply(&mut inventory);
     let told = given.told(&inventory);
     let names = inventory.devices.iter().map(|device| {
-        let hand = if device.identity.is_by_hand() {
+        let hand = if device.identity.is_manual() {
             " by hand"
         } else {
             ""
@@ -59,7 +59,7 @@ fn stranger(slot: u8) -> Device {
 }
 
 #[test]
-fn a_name_is_given_to_what_nobody_knows_and_to_nothing_else() {
+fn override_applies_to_unidentified_devices_only() {
     let devices = vec![stranger(1), device(2, 0x10de, 0x2330), stranger(3)];
     let (names, told) = named("hall-7.Special", devices);
     assert_eq!(
@@ -75,11 +75,11 @@ fn a_name_is_given_to_what_nobody_knows_and_to_nothing_else() {
         "octavo.dev/type-override=hall-7.Special: 2 devices are called hall-7-special by hand; the catalogue does not have it, and \
          has nothing like it"
     );
-    assert!(!told.is_trouble);
+    assert!(!told.needs_attention);
 }
 
 #[test]
-fn a_name_of_the_catalogue_brings_its_facts_and_names_only_devices_of_its_maker() {
+fn catalog_override_sets_facts_and_matches_vendor() {
     let unknown = device(1, 0x10de, 0xfffe);
     // Label values cannot contain colons.
     for text in [
@@ -91,7 +91,7 @@ fn a_name_of_the_catalogue_brings_its_facts_and_names_only_devices_of_its_maker(
     ] {
         let (names, told) = named(text, vec![unknown.clone()]);
         assert_eq!(names, ["nvidia-b300-288gb [nvidia-b300] by hand"], "{text}");
-        assert!(!told.is_trouble, "{told:?}");
+        assert!(!told.needs_attention, "{told:?}");
     }
     let (names, told) = named("nvidia-b300", vec![unknown, stranger(2)]);
     assert_eq!(
@@ -106,15 +106,15 @@ fn a_name_of_the_catalogue_brings_its_facts_and_names_only_devices_of_its_maker(
         "octavo.dev/type-override=nvidia-b300: 1 device is called nvidia-b300-288gb by hand; 1 device stays unknown, for that is a \
          product of nvidia, which did not make it"
     );
-    assert!(told.is_trouble);
+    assert!(told.needs_attention);
 }
 
 #[test]
-fn the_chip_comes_with_the_name_and_goes_with_it() {
-    let given = |text| Some(Arc::new(Given::new(text, &Catalogue::built_in())));
-    let mut naming = Naming {
-        own: Arc::default(),
-        given: given("intel-gaudi3"),
+fn override_sets_and_resets_chip_family() {
+    let given = |text| Some(Arc::new(TypeOverride::new(text, &Catalog::built_in())));
+    let mut naming = TypeSources {
+        overlay_products: Arc::default(),
+        type_override: given("intel-gaudi3"),
     };
     let mut all = inventory(vec![device(1, 0x1da3, 0x7777)]);
     naming.apply(&mut all);
@@ -122,17 +122,17 @@ fn the_chip_comes_with_the_name_and_goes_with_it() {
         all.devices[0].architecture,
         Some(Architecture::new("Gaudi 3"))
     );
-    naming.given = given("other");
+    naming.type_override = given("other");
     naming.apply(&mut all);
     assert_eq!(all.devices[0].architecture, None);
     assert_eq!(all.devices[0].identity.to_string(), "other");
-    naming.given = None;
+    naming.type_override = None;
     naming.apply(&mut all);
     assert_eq!(all.devices[0].identity, Identity::Unknown);
 }
 
 #[test]
-fn a_type_of_several_products_is_a_type_and_a_name_of_several_types_is_none() {
+fn shared_type_is_accepted_ambiguous_name_is_rejected() {
     let unknown = || device(1, 0x10de, 0xfffe);
     let (names, _) = named("nvidia-h200-141gb", vec![unknown()]);
     assert_eq!(names, ["nvidia-h200-141gb by hand"]);
@@ -148,12 +148,12 @@ fn a_type_of_several_products_is_a_type_and_a_name_of_several_types_is_none() {
         let expected = format!(
             "octavo.dev/type-override={text} may mean any of {several}: none is chosen; name one by its SKU, or by its type"
         );
-        assert_eq!((told.text, told.is_trouble), (expected, true));
+        assert_eq!((told.text, told.needs_attention), (expected, true));
     }
 }
 
 #[test]
-fn what_can_name_nothing_says_why() {
+fn rejected_override_states_the_reason() {
     for (text, expected) in [
         ("", " is empty, and names nothing"),
         (
@@ -179,7 +179,7 @@ fn what_can_name_nothing_says_why() {
             "" => "octavo.dev/type-override= is empty, and names nothing".to_owned(),
             _ => format!("octavo.dev/type-override={expected}"),
         };
-        assert_eq!((told.text, told.is_trouble), (expected, true));
+        assert_eq!((told.text, told.needs_attention), (expected, true));
     }
     let long = "x".repeat(64);
     assert_eq!(named(&long, vec![stranger(1)]).0, ["GPU - type unknown"]);
@@ -187,7 +187,7 @@ fn what_can_name_nothing_says_why() {
     assert!(told.text.ends_with(
         "=acme names nothing: the type of every device here is known, and stays what it is"
     ));
-    assert!(told.is_trouble);
+    assert!(told.needs_attention);
     let (_, told) = named("acme", Vec::new());
     assert!(
         told.text
@@ -200,8 +200,8 @@ fn what_can_name_nothing_says_why() {
     );
 }
 
-fn own() -> Catalogue {
-    let place = Place { line: 4, column: 3 };
+fn own() -> Catalog {
+    let place = SourcePosition { line: 4, column: 3 };
     let acme = |sku: &str, name: &str, ids: &[&str], size| OverlayEntry {
         place,
         sku: sku.parse().unwrap(),
@@ -228,15 +228,17 @@ fn own() -> Catalogue {
         ],
         ..Overlay::default()
     };
-    Catalogue::built_in().with(overlay, "own.yaml").unwrap()
+    Catalog::built_in()
+        .with_overlay(overlay, "own.yaml")
+        .unwrap()
 }
 
 #[test]
-fn an_administrators_product_is_recognised_by_its_ids_memory_and_name() {
+fn overlay_product_is_identified_by_ids_memory_and_name() {
     let catalogue = own();
-    let naming = Naming {
-        own: Arc::new(catalogue.own().clone()),
-        given: Some(Arc::new(Given::new("acme-x2", &catalogue))),
+    let naming = TypeSources {
+        overlay_products: Arc::new(catalogue.overlay_products().clone()),
+        type_override: Some(Arc::new(TypeOverride::new("acme-x2", &catalogue))),
     };
     let name = |mut device: Device| {
         naming.name(&mut device);
@@ -259,16 +261,20 @@ fn an_administrators_product_is_recognised_by_its_ids_memory_and_name() {
     // Another subsystem id is another product, which the override names.
     second.pci_ids.subsystem_device = 0x0008;
     let (identity, family) = name(second);
-    assert!(identity.is_by_hand() && family == one, "{identity}");
+    assert!(identity.is_manual() && family == one, "{identity}");
     // A device that reports other memory than the product of its ids is not that product.
     let mut small = stranger(1);
     small.memory = Some(Mebibytes::new(8_000));
-    assert!(name(small).0.is_by_hand());
+    assert!(name(small).0.is_manual());
     // The driver's name identifies a device too; `Acme X1` on an NVIDIA device takes precedence over a derived type.
     let mut driven = device(1, 0x10de, 0xfffe);
     driven.product_name = Some("ACME x1".to_owned());
     assert_eq!(name(driven).0, known("acme-x1"));
     let listed = device(1, 0x1acc, 0x0001).pci_ids;
-    assert!(naming.own.lists(listed));
-    assert!(!naming.own.lists(device(1, 0x1acc, 0x0009).pci_ids));
+    assert!(naming.overlay_products.contains_pci_ids(listed));
+    assert!(
+        !naming
+            .overlay_products
+            .contains_pci_ids(device(1, 0x1acc, 0x0009).pci_ids)
+    );
 }

@@ -10,8 +10,8 @@ fn pattern_ids(pattern: PciPattern, class: u32) -> PciIds {
 }
 
 #[test]
-fn every_row_of_the_pci_table_has_a_source_and_names_what_it_is_of() {
-    let catalogue = Catalogue::built_in();
+fn every_pci_row_has_a_source_and_a_product() {
+    let catalogue = Catalog::built_in();
     let mut rows = 0;
     for product in catalogue.products() {
         let said = &product.facts[&Field::PciIds];
@@ -19,10 +19,13 @@ fn every_row_of_the_pci_table_has_a_source_and_names_what_it_is_of() {
         let facts = facts(&product.sku).unwrap();
         for pattern in facts.pci_ids {
             rows += 1;
-            assert!(is_listed(pattern.ids()), "{pattern:?}");
-            assert_eq!(no_accelerator(pattern_ids(*pattern, 0x03_0200)), None);
+            assert!(is_known_accelerator(pattern.ids()), "{pattern:?}");
+            assert_eq!(
+                non_accelerator_with_ids(pattern_ids(*pattern, 0x03_0200)),
+                None
+            );
             let sharing = |other: &&Facts| other.pci_ids.contains(pattern);
-            let sharing: Vec<&Facts> = crate::domain::accelerators::catalogue()
+            let sharing: Vec<&Facts> = crate::domain::accelerators::products()
                 .iter()
                 .filter(sharing)
                 .collect();
@@ -44,11 +47,11 @@ fn every_row_of_the_pci_table_has_a_source_and_names_what_it_is_of() {
 }
 
 #[test]
-fn what_is_no_accelerator_has_a_source_and_is_told_by_id_or_as_a_display() {
-    for other in not_accelerators() {
-        assert!(!other.sources.is_empty() && !other.what.is_empty());
+fn non_accelerators_have_sources_and_match_by_id_or_display_class() {
+    for other in non_accelerators() {
+        assert!(!other.sources.is_empty() && !other.description.is_empty());
         for key in other.sources {
-            assert!(source(key).is_some(), "{other:?}");
+            assert!(citation(key).is_some(), "{other:?}");
         }
         let of = |device: u16, class: u32| PciIds {
             vendor: other.vendor,
@@ -58,19 +61,19 @@ fn what_is_no_accelerator_has_a_source_and_is_told_by_id_or_as_a_display() {
             class: Some(class),
         };
         if let Some(device) = other.device {
-            assert_eq!(no_accelerator(of(device, 0x12_0000)), Some(other));
-            assert!(!is_listed(of(device, 0)));
+            assert_eq!(non_accelerator_with_ids(of(device, 0x12_0000)), Some(other));
+            assert!(!is_known_accelerator(of(device, 0)));
         } else {
-            assert_eq!(no_accelerator(of(0x7e57, 0x03_0000)), Some(other));
+            assert_eq!(non_accelerator_with_ids(of(0x7e57, 0x03_0000)), Some(other));
             // A vendor of display controllers may make accelerators too.
-            assert_eq!(no_accelerator(of(0x7e57, 0x12_0000)), None);
+            assert_eq!(non_accelerator_with_ids(of(0x7e57, 0x12_0000)), None);
         }
     }
-    assert!(not_accelerators().len() >= 14);
+    assert!(non_accelerators().len() >= 14);
 }
 
 #[test]
-fn intels_and_habanas_devices_are_told_by_their_ids() {
+fn intel_and_habana_devices_are_identified_by_ids() {
     for (pci, expected, family) in [
         (
             "8086:0bd5",

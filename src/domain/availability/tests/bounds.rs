@@ -3,22 +3,25 @@
 use super::*;
 
 #[test]
-fn what_pods_wish_for_never_puts_out_what_nodes_have() {
+fn requested_rows_never_displace_node_rows() {
     let mut greedy = pod("greedy", None, GPU, 1);
     for number in 0..3000 {
-        greedy.wants.amounts = greedy.wants.amounts.with(&format!("amd.com/x{number}"), 1);
+        greedy.requirements.amounts = greedy
+            .requirements
+            .amounts
+            .with(&format!("amd.com/x{number}"), 1);
     }
     let selects = ("octavo.dev/type".to_owned(), "a-a".to_owned());
-    greedy.wants.selector = BTreeMap::from([selects]);
+    greedy.requirements.selector = BTreeMap::from([selects]);
     let h200 = node("node-a", &[("octavo.dev/type", "nvidia-h200-141gb")], 8);
     let availability = counted(&[], Some(&sights(vec![h200], vec![greedy])));
     let is_there = |row: &Row| row.nodes == 1 && row.free == 8;
     assert!(availability.rows.iter().any(is_there));
-    assert!(availability.rows.len() < 300 && availability.left_out > 2000);
+    assert!(availability.rows.len() < 300 && availability.omitted_rows > 2000);
 }
 
 #[test]
-fn what_pods_still_hold_where_the_plugin_has_gone_is_counted_once() {
+fn units_held_after_plugin_removal_count_once() {
     let mut bare = node("node-a", &[], 8);
     for all in [&mut bare.capacity, &mut bare.allocatable] {
         *all = Amounts::default().with("pods", 110);
@@ -35,11 +38,11 @@ fn what_pods_still_hold_where_the_plugin_has_gone_is_counted_once() {
 }
 
 #[test]
-fn rows_have_a_bound_and_what_is_left_out_is_said() {
-    let nodes = (0..MOST_ROWS + 5).map(|number| {
+fn rows_are_limited_and_omissions_counted() {
+    let nodes = (0..MAX_ROWS + 5).map(|number| {
         let name = format!("node-{number}");
         node(&name, &[(TYPE, &format!("nvidia-x{number}-1gb"))], 1)
     });
     let counted = counted(&[], Some(&sights(nodes.collect(), Vec::new())));
-    assert_eq!((counted.rows.len(), counted.left_out), (MOST_ROWS, 5));
+    assert_eq!((counted.rows.len(), counted.omitted_rows), (MAX_ROWS, 5));
 }

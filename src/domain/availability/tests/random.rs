@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::{GPU, H200, TYPE, counted, node, pod, sights, taint};
 use crate::domain::cluster::{
-    Amounts, ClusterNode, ClusterPod, PODS, Phase, Readiness, Toleration, Wants, room,
+    Amounts, ClusterNode, ClusterPod, PODS, Phase, PodRequirements, Readiness, Toleration,
+    free_slots,
 };
 
 fn any_node(name: &'static str) -> impl Strategy<Value = ClusterNode> {
@@ -46,27 +47,27 @@ fn any_pods() -> impl Strategy<Value = Vec<ClusterPod>> {
 
 proptest! {
     #[test]
-    fn all_is_accounted_for_and_no_more_is_free_than_the_scheduler_has_room_for(
+    fn free_units_match_the_scheduler(
         a in any_node("a"),
         b in any_node("b"),
         pods in any_pods(),
     ) {
-        let one = Wants {
+        let one = PodRequirements {
             amounts: Amounts::default().with(GPU, 1),
-            tolerations: vec![Toleration::of_key(GPU)],
-            ..Wants::default()
+            tolerations: vec![Toleration::for_key(GPU)],
+            ..PodRequirements::default()
         };
         for node in [a, b] {
             let all = sights(vec![node.clone()], pods.clone());
             let counted = counted(&[], Some(&all));
             let held = all.held().get(node.name.as_str()).cloned().unwrap_or_default();
-            let room = room(&one, &node, &held);
+            let room = free_slots(&one, &node, &held);
             let Some(row) = counted.rows.first() else {
                 prop_assert_eq!((node.capacity.get(GPU), held.get(GPU), room), (0, 0, 0));
                 continue;
             };
             prop_assert!(row.free <= row.allocatable);
-            let sum = row.taken + row.free + row.unusable_units();
+            let sum = row.taken + row.free + row.unavailable_units();
             prop_assert_eq!(sum, row.capacity.max(row.taken));
             let is_well = node.readiness == Readiness::Ready;
             prop_assert_eq!(row.free, if is_well { room } else { 0 });

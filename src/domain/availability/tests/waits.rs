@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn ac_008_how_long_to_wait_is_said_from_deadlines_alone() {
+fn ac_008_wait_time_comes_from_deadlines() {
     let wait = |pods: Vec<ClusterPod>| {
         let all = sights(vec![node("a", &[(TYPE, H200)], 3)], pods);
         counted(&[], Some(&all)).rows[0].wait
@@ -27,7 +27,7 @@ fn ac_008_how_long_to_wait_is_said_from_deadlines_alone() {
             holds("y", 1, None),
             holds("z", 1, Some(300)),
         ]),
-        Wait::Between {
+        Wait::Deadlines {
             earliest: 300,
             latest: 900,
             of: 2,
@@ -39,15 +39,15 @@ fn ac_008_how_long_to_wait_is_said_from_deadlines_alone() {
     let all = sights(vec![cordoned], vec![holds("x", 3, Some(50))]);
     assert_eq!(
         counted(&[], Some(&all)).rows[0].wait,
-        Wait::Unknown(Unknown::NobodyHolds)
+        Wait::Unknown(Unknown::NoHolders)
     );
 }
 
 /// One node with two devices, observed from second 0.
 struct Watched {
-    history: History,
-    holders: Holders,
-    names: Names,
+    history: HoldingHistory,
+    holders: HoldingObserver,
+    names: TypeResolver,
 }
 
 /// Name, namespace, start and deadline of a pod.
@@ -57,7 +57,7 @@ fn there(pods: &[Told<'_>]) -> Sights {
     let pods = pods.iter().map(|(name, namespace, began, until)| {
         let mut one = pod(name, Some("a"), GPU, 1);
         (*namespace).clone_into(&mut one.key.namespace);
-        (one.began, one.until) = (Some(*began), *until);
+        (one.started_at, one.until) = (Some(*began), *until);
         one
     });
     sights(vec![node("a", &[(TYPE, H200)], 2)], pods.collect())
@@ -66,19 +66,19 @@ fn there(pods: &[Told<'_>]) -> Sights {
 impl Watched {
     fn new() -> Self {
         Self {
-            history: History::default(),
-            holders: Holders::default(),
-            names: Names::new(Catalogue::built_in()),
+            history: HoldingHistory::default(),
+            holders: HoldingObserver::default(),
+            names: TypeResolver::new(Catalog::built_in()),
         }
     }
 
     /// Observes these pods at `now` and returns the waiting time.
     fn look(&mut self, pods: &[Told<'_>], now: i64) -> Wait {
         let all = Arc::new(there(pods));
-        for shown in self.holders.look(&all, now) {
-            self.history.show(shown);
+        for shown in self.holders.observe(&all, now) {
+            self.history.record(shown);
         }
-        let past = Past {
+        let past = HoldingTimes {
             history: &mut self.history,
             now,
         };
@@ -100,7 +100,7 @@ impl Watched {
 const TWO: [(&str, &str); 2] = [("x", "team-x"), ("y", "team-y")];
 
 #[test]
-fn ac_008_the_wait_is_an_interval_by_how_long_others_held_theirs_and_who_holds_now() {
+fn ac_008_wait_time_is_estimated_from_history() {
     let mut watched = Watched::new();
     let now = watched.after(30);
     let holders = TWO.map(|(name, team)| (name, team, now - 600, None));
@@ -120,7 +120,7 @@ fn ac_008_the_wait_is_an_interval_by_how_long_others_held_theirs_and_who_holds_n
     assert_eq!((from, to), (now + 3000, Some(now + 3000)));
     assert_eq!((samples, since, of, holders), (30, 0, 0, 2));
     let second = "by the second";
-    assert!(wait.words().unwrap().contains(second), "{wait:?}");
+    assert!(wait.description().unwrap().contains(second), "{wait:?}");
     let one = Wait::Likely {
         from,
         to: None,
@@ -129,11 +129,11 @@ fn ac_008_the_wait_is_an_interval_by_how_long_others_held_theirs_and_who_holds_n
         of,
         holders,
     };
-    assert!(!one.words().unwrap().contains(second), "{one:?}");
+    assert!(!one.description().unwrap().contains(second), "{one:?}");
 }
 
 #[test]
-fn ac_008_a_deadline_bounds_what_the_past_says() {
+fn ac_008_deadline_limits_the_estimate() {
     let mut watched = Watched::new();
     let now = watched.after(30);
     let wait = |watched: &mut Watched, until| {
@@ -154,7 +154,7 @@ fn ac_008_a_deadline_bounds_what_the_past_says() {
 }
 
 #[test]
-fn ac_008_too_few_ends_a_restart_and_holders_older_than_all_others_give_no_number() {
+fn ac_008_insufficient_history_gives_no_estimate() {
     let mut watched = Watched::new();
     let now = watched.after(19);
     let holders = TWO.map(|(name, team)| (name, team, now, None));
@@ -163,7 +163,10 @@ fn ac_008_too_few_ends_a_restart_and_holders_older_than_all_others_give_no_numbe
         since: 0,
     });
     assert_eq!(watched.look(&holders, now + 60), few);
-    assert!(few.words().unwrap().contains("19 have ended"), "{few:?}");
+    assert!(
+        few.description().unwrap().contains("19 have ended"),
+        "{few:?}"
+    );
 
     // Two more ends suffice; but nothing is known about holders that have held their units longer.
     watched.look(&[holders[0]], now + 120);
@@ -173,7 +176,7 @@ fn ac_008_too_few_ends_a_restart_and_holders_older_than_all_others_give_no_numbe
     for step in 0..40 {
         watched.look(&held, now + 240 + step * 3000);
     }
-    let longer = Wait::Unknown(Unknown::Longer {
+    let longer = Wait::Unknown(Unknown::BeyondObserved {
         samples: 21,
         since: 0,
     });
@@ -194,7 +197,7 @@ fn ac_008_too_few_ends_a_restart_and_holders_older_than_all_others_give_no_numbe
 }
 
 #[test]
-fn pods_of_one_piece_of_work_count_once() {
+fn pods_of_one_workload_count_once() {
     let mut watched = Watched::new();
     let names: Vec<String> = (0..40).map(|number| format!("worker-{number}")).collect();
     let gang: Vec<Told<'_>> = names
@@ -240,7 +243,7 @@ fn pods_of_one_piece_of_work_count_once() {
 }
 
 #[test]
-fn what_is_kept_of_the_past_is_bounded_and_what_is_forgotten_is_not_counted() {
+fn history_is_bounded_by_window() {
     let mut watched = Watched::new();
     let now = watched.after(1000);
     let holders = TWO.map(|(name, team)| (name, team, now, None));
@@ -256,7 +259,7 @@ proptest! {
 
     /// Whatever pods come and go, the result is either no estimate or an interval in the future, with its basis.
     #[test]
-    fn an_interval_lies_ahead_and_rests_on_enough(
+    fn estimate_is_in_the_future_with_enough_samples(
         lasts in prop::collection::vec(1..20_000_i64, 1..60),
         began in prop::collection::vec(0..20_000_i64, 2),
         deadline in prop::option::of(1..50_000_i64),
@@ -285,9 +288,9 @@ proptest! {
                 prop_assert!(samples >= 20 && u32::from(until.is_some()) == of);
                 prop_assert!(until.is_none_or(|until| to.is_some_and(|to| to <= until)));
             }
-            Wait::Between { earliest, .. } => prop_assert_eq!(Some(earliest), until),
+            Wait::Deadlines { earliest, .. } => prop_assert_eq!(Some(earliest), until),
             Wait::Unknown(Unknown::TooFew { ended, .. }) => prop_assert!(ended < 20 && until.is_none()),
-            Wait::Unknown(Unknown::Longer { samples, .. }) => prop_assert!(samples >= 20 && until.is_none()),
+            Wait::Unknown(Unknown::BeyondObserved { samples, .. }) => prop_assert!(samples >= 20 && until.is_none()),
             Wait::Now | Wait::Unknown(_) => prop_assert!(false, "nobody has none, and all is watched"),
         }
     }

@@ -49,7 +49,7 @@ fn what_the_neuron_driver_says_of_a_device_is_its_health() {
 }
 
 #[test]
-fn who_holds_a_device_is_told_and_a_virtual_machine_may() {
+fn kernel_driver_is_reported_and_passthrough_is_ok() {
     use Check::{KernelDriver, NvidiaDriver, NvidiaLibrary};
     let node = |driver| Node::new(vec![on_bus(H100, 0, driver)]);
     node(None).says(KernelDriver, Verdict::Failing, "no kernel driver is bound");
@@ -116,7 +116,7 @@ fn a_bus_that_cannot_be_read_is_not_said_to_be_empty() {
 }
 
 #[test]
-fn a_stranger_is_told_by_its_id() {
+fn unidentified_device_is_reported_with_ids() {
     let node = Node::new(vec![on_bus((0x1234, 0xabcd), 0, Some("xpu"))]);
     node.says(Check::Accelerators, Verdict::Warning, "1234:abcd");
     node.says(Check::KernelDriver, Verdict::Ok, "xpu is bound");
@@ -198,7 +198,7 @@ fn health_fails_where_somebody_has_to_act_and_warns_where_somebody_should_look()
 }
 
 #[test]
-fn leftovers_of_mig_are_told() {
+fn mig_leftovers_are_reported() {
     use Check::{MigInstances, MigMode as Mode};
     let node = |state: MigState| gpu_node(|gpu| gpu.mig = Mig::Capable(state));
     let on = MigMode::Enabled;
@@ -339,7 +339,7 @@ fn amds_partitions_are_counted_whatever_their_resource_is_called() {
 }
 
 #[test]
-fn a_kubelet_that_does_not_tell_is_no_verdict() {
+fn missing_kubelet_data_is_unknown() {
     let mut node = gpu_node(|_| {}).kubelet(&[]);
     if let Ok(Some(kubelet)) = &mut node.kubelet {
         kubelet.registered = Err("cannot read the record: permission denied".to_owned());

@@ -10,7 +10,7 @@ fn f4_a_module_that_is_there_is_to_be_loaded_and_one_that_is_not_to_be_installed
     let remedy = |node: &Node| node.gravest(Check::NeuronDriver).remedy.unwrap();
     let has = |node: &mut Node, modules: &[&str]| {
         if let Ok(traces) = &mut node.traces {
-            traces.installed = Some(Installed {
+            traces.installed = Some(AvailableModules {
                 place: "/lib/modules/6.1.0/modules.dep".to_owned(),
                 modules: modules.iter().map(|name| (*name).to_owned()).collect(),
             });
@@ -59,10 +59,10 @@ fn a_plugin_that_lost_its_registration_is_told_from_one_that_was_never_there() {
 }
 
 #[test]
-fn systemd_without_links_takes_gpus_away_and_nobody_else_does() {
-    let groups = |node: &mut Node, pods, unlinked: Told<Vec<String>>| {
-        node.groups = Ok(Groups {
-            version: GroupVersion::Two,
+fn missing_dev_char_links_warn_with_systemd_only() {
+    let groups = |node: &mut Node, pods, unlinked: Observed<Vec<String>>| {
+        node.groups = Ok(ControlGroups {
+            version: CgroupVersion::Two,
             pods,
             unlinked,
         });
@@ -74,22 +74,22 @@ fn systemd_without_links_takes_gpus_away_and_nobody_else_does() {
         "there is none of a pod",
     );
     let missing = || Ok(vec!["nvidia0".to_owned(), "nvidiactl".to_owned()]);
-    groups(&mut node, Some(PodGroups::Runtime), missing());
+    groups(&mut node, Some(PodCgroupManager::Runtime), missing());
     node.says(Check::ControlGroups, Verdict::Ok, "the container runtime");
-    groups(&mut node, Some(PodGroups::Systemd), missing());
+    groups(&mut node, Some(PodCgroupManager::Systemd), missing());
     node.says(
         Check::ControlGroups,
         Verdict::Warning,
         "systemd makes those of pods; /dev/char has no link to nvidia0, nvidiactl",
     );
-    groups(&mut node, Some(PodGroups::Systemd), Ok(Vec::new()));
+    groups(&mut node, Some(PodCgroupManager::Systemd), Ok(Vec::new()));
     node.says(Check::ControlGroups, Verdict::Ok, "has a link to each");
     let own = || Err("/dev is this pod's own here".to_owned());
-    groups(&mut node, Some(PodGroups::Systemd), own());
+    groups(&mut node, Some(PodCgroupManager::Systemd), own());
     node.says(Check::ControlGroups, Verdict::Unknown, "this pod's own");
     // The kernel creates the links for this driver.
     let mut neuron = trainium(1, Some("neuron")).module("neuron", "2.26");
-    groups(&mut neuron, Some(PodGroups::Systemd), missing());
+    groups(&mut neuron, Some(PodCgroupManager::Systemd), missing());
     neuron.says(Check::ControlGroups, Verdict::Ok, "systemd");
     Node::new(vec![]).says(
         Check::ControlGroups,
@@ -98,13 +98,13 @@ fn systemd_without_links_takes_gpus_away_and_nobody_else_does() {
     );
 }
 
-fn laid(state: Option<&str>, notice: Option<&str>, devices: &[(&str, &str)]) -> Layout {
+fn laid(state: Option<&str>, notice: Option<&str>, devices: &[(&str, &str)]) -> LayoutProgress {
     let devices = devices.iter().map(|(state, message)| LayoutDevice {
         name: "GPU 0".to_owned(),
         state: (*state).to_owned(),
         message: (*message).to_owned(),
     });
-    Layout {
+    LayoutProgress {
         is_agent: true,
         name: Some("serving".to_owned()),
         state: state.map(ToOwned::to_owned),
@@ -116,7 +116,7 @@ fn laid(state: Option<&str>, notice: Option<&str>, devices: &[(&str, &str)]) -> 
 
 #[test]
 fn the_layout_stands_as_the_agent_says() {
-    let says = |layout: Option<Layout>, verdict, evidence: &str| {
+    let says = |layout: Option<LayoutProgress>, verdict, evidence: &str| {
         let mut node = gpu_node(|_| {});
         node.layout = Ok(layout);
         node.says(Check::Layout, verdict, evidence);
@@ -126,7 +126,7 @@ fn the_layout_stands_as_the_agent_says() {
         Verdict::NotApplicable,
         "nothing of theirs in /var/lib/octavo",
     );
-    let unasked = Layout {
+    let unasked = LayoutProgress {
         name: None,
         ..laid(None, None, &[])
     };
@@ -178,8 +178,8 @@ fn the_layout_stands_as_the_agent_says() {
 
 #[test]
 fn what_a_layout_left_is_told_where_no_agent_answers() {
-    let says = |change: &dyn Fn(&mut Layout), verdict, evidence: &str| {
-        let mut layout = Layout {
+    let says = |change: &dyn Fn(&mut LayoutProgress), verdict, evidence: &str| {
+        let mut layout = LayoutProgress {
             is_agent: false,
             ..laid(None, None, &[("applied", "")])
         };
@@ -233,7 +233,7 @@ fn running(mut node: Node, program: &str) -> Node {
 }
 
 #[test]
-fn two_who_partition_are_told_and_one_is_none_of_our_business() {
+fn two_partitioning_managers_are_reported() {
     let check = Check::OtherManagers;
     let node = || gpu_node(|_| {});
     node().says(check, Verdict::Ok, "neither nvidia-mig-manager nor");
@@ -274,7 +274,7 @@ fn two_who_partition_are_told_and_one_is_none_of_our_business() {
 }
 
 #[test]
-fn two_who_write_the_same_labels_are_told() {
+fn duplicate_label_writers_are_reported() {
     let check = Check::OtherManagers;
     let node = || gpu_node(|_| {}).labels(&[("nvidia.com/gpu.count", "1")]);
     node().says(check, Verdict::Ok, "neither");
@@ -306,7 +306,7 @@ fn operands_that_are_still_paused_are_told() {
 }
 
 #[test]
-fn what_two_give_out_is_told_of_sockets_and_of_claims() {
+fn double_allocation_is_reported_for_sockets_and_claims() {
     let check = Check::ResourceOwners;
     let node = || gpu_node(|_| {}).kubelet(&[("nvidia.com/gpu", &[GPU])]);
     node().says(check, Verdict::Ok, "given out by two");
@@ -332,7 +332,7 @@ fn what_two_give_out_is_told_of_sockets_and_of_claims() {
 }
 
 #[test]
-fn turns_are_told_with_whose_configuration_puts_them_in_force() {
+fn time_slicing_is_reported_with_its_configuration() {
     let check = Check::TimeSlicing;
     let replica = format!("{GPU}::0");
     let node = || gpu_node(|_| {}).kubelet(&[("nvidia.com/gpu", &[&replica])]);

@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use super::*;
 use crate::domain::accelerators::{
-    Field, Given, Naming, Overlay, OverlayEntry, TYPE_OVERRIDE, Value,
+    Field, Overlay, OverlayEntry, TYPE_OVERRIDE, TypeOverride, TypeSources, Value,
 };
-use crate::domain::inventory::{Amd, DriverLayout, LogicalCores, LogicalSource, Neuron, Problem};
+use crate::domain::inventory::{
+    Amd, DriverLayout, LogicalCores, LogicalSource, Neuron, ReadProblem,
+};
 use crate::domain::labels::{Options, compile};
-use crate::domain::layout::Place;
+use crate::domain::layout::SourcePosition;
 
-fn problem(what: &str, error: &str) -> Problem {
-    Problem {
-        what: what.to_owned(),
+fn problem(what: &str, error: &str) -> ReadProblem {
+    ReadProblem {
+        source: what.to_owned(),
         error: error.to_owned(),
     }
 }
@@ -35,7 +37,7 @@ fn neuron(logical: Option<LogicalCores>) -> Neuron {
 }
 
 #[test]
-fn hardware_that_hangs_is_not_hardware_that_is_not_there() {
+fn hanging_hardware_is_not_absent() {
     use Check::{Accelerators, NvidiaLibrary};
     let stalled = |call: &str| {
         let mut node = Node::new(Vec::new());
@@ -77,11 +79,11 @@ fn hardware_that_hangs_is_not_hardware_that_is_not_there() {
 }
 
 #[test]
-fn a_module_that_may_not_be_looked_at_is_not_a_driver_that_is_missing() {
+fn unreadable_module_is_not_a_missing_driver() {
     let mut node = Node::new(vec![on_bus(H100, 0, None)]);
     if let Ok(traces) = &mut node.traces {
         let why = "Permission denied (os error 13)".to_owned();
-        traces.untold.insert("nvidia".to_owned(), why);
+        traces.unknown_modules.insert("nvidia".to_owned(), why);
     }
     node.says(
         Check::NvidiaDriver,
@@ -166,11 +168,11 @@ fn all_that_is_wrong_with_a_neuron_device_is_told_with_what_helps_against_it() {
 }
 
 #[test]
-fn what_is_wrong_with_no_neuron_device_alone_is_told_once() {
+fn driver_wide_problem_is_reported_once() {
     let mut node = trainium(2, Some("neuron"));
     let problems = vec![
         problem(
-            Neuron::MISCOUNTED,
+            Neuron::COUNT_MISMATCH,
             "the driver has 2, and 3 are on the PCI bus",
         ),
         problem("logical_nc_config", "it is no regular file"),
@@ -186,7 +188,7 @@ fn what_is_wrong_with_no_neuron_device_alone_is_told_once() {
 }
 
 #[test]
-fn the_remedy_for_a_device_that_fails_is_that_of_its_maker() {
+fn failing_device_remedy_matches_vendor() {
     let remedy = |ids| {
         let mut device = on_bus(ids, 0, None);
         device.condition = Condition::Failing {
@@ -202,8 +204,8 @@ fn the_remedy_for_a_device_that_fails_is_that_of_its_maker() {
 }
 
 /// Catalog with an administrator's product.
-fn own() -> Catalogue {
-    let place = Place { line: 1, column: 1 };
+fn own() -> Catalog {
+    let place = SourcePosition { line: 1, column: 1 };
     let architecture = Value::Text("One".to_owned());
     let entry = OverlayEntry {
         place,
@@ -220,7 +222,9 @@ fn own() -> Catalogue {
         entries: vec![entry],
         ..Overlay::default()
     };
-    Catalogue::built_in().with(overlay, "own.yaml").unwrap()
+    Catalog::built_in()
+        .with_overlay(overlay, "own.yaml")
+        .unwrap()
 }
 
 /// A node with the labels that an agent writes after a manual type override of unidentified devices. `is_node`:
@@ -228,12 +232,12 @@ fn own() -> Catalogue {
 fn labelled(given: &str, devices: Vec<Device>, is_node: bool) -> Node {
     let mut node = Node::new(devices);
     node.catalogue = own();
-    let mut naming = Naming {
-        own: Arc::new(node.catalogue.own().clone()),
-        given: None,
+    let mut naming = TypeSources {
+        overlay_products: Arc::new(node.catalogue.overlay_products().clone()),
+        type_override: None,
     };
     naming.apply(&mut node.inventory);
-    naming.given = Some(Arc::new(Given::new(given, &node.catalogue)));
+    naming.type_override = Some(Arc::new(TypeOverride::new(given, &node.catalogue)));
     let mut named = node.inventory.clone();
     naming.apply(&mut named);
     let written = compile(&named, &Options::default(), None).labels;
@@ -282,9 +286,9 @@ fn labels_of_devices_that_a_person_named_are_those_of_the_hardware() {
     );
     let remedy = |node: &Node| node.gravest(check).remedy.unwrap();
     assert!(remedy(&node).contains("see that it runs"));
-    node.layout = Ok(Some(Layout {
+    node.layout = Ok(Some(LayoutProgress {
         is_agent: true,
-        ..Layout::default()
+        ..LayoutProgress::default()
     }));
     assert!(!remedy(&node).contains("see that it runs"));
 }
@@ -298,7 +302,7 @@ fn a_topology_of_kfd_that_may_not_be_read_is_said_to_be_that_with_what_to_do() {
             .module("amdgpu", "6.12.12")
             .files(files);
         if let Ok(traces) = &mut node.traces {
-            traces.kfd_untold = Some("Permission denied (os error 13)".to_owned());
+            traces.kfd_error = Some("Permission denied (os error 13)".to_owned());
         }
         node
     };

@@ -1,14 +1,14 @@
 //! Tests of other software's labels against the hardware.
 
 use super::*;
-use crate::domain::inventory::Mode;
+use crate::domain::inventory::PartitioningMode;
 
 const HOST: (&str, &str) = ("kubernetes.io/hostname", "n");
 
 #[test]
-fn amds_labels_that_are_of_another_time_are_told() {
+fn stale_amd_labels_are_reported() {
     let mode = |current: &str| {
-        Some(Mode {
+        Some(PartitioningMode {
             current: current.to_owned(),
             available: Vec::new(),
         })
@@ -47,7 +47,7 @@ fn amds_labels_that_are_of_another_time_are_told() {
 }
 
 #[test]
-fn nvidias_labels_that_are_of_another_time_are_told() {
+fn stale_nvidia_labels_are_reported() {
     let check = Check::VendorLabels;
     let node = |labels: &[(&str, &str)]| {
         let gpu = |gpu: &mut Device| {

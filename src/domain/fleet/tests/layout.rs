@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::domain::id::PciAddress;
-use crate::domain::reconcile::{DeviceStatus, State, Status};
+use crate::domain::reconcile::{ApplyState, DeviceStatus, NodeLayoutStatus};
 
 fn standing(state: &str, message: &str) -> LayoutStatus {
     let device = |number: u8, state: &str, message: &str| DeviceLayout {
@@ -25,14 +25,14 @@ fn standing(state: &str, message: &str) -> LayoutStatus {
 }
 
 #[test]
-fn a_node_that_has_not_its_layout_says_why_where_nothing_graver_is() {
+fn unapplied_layout_is_the_reason_unless_more_severe() {
     let summary = |devices: &[Device], layout: &LayoutStatus| {
         let nvml = NvmlState::Loading;
         let devices: Vec<DeviceSummary> = devices
             .iter()
-            .map(|device| DeviceSummary::of(device, &nvml))
+            .map(|device| DeviceSummary::new(device, &nvml))
             .collect();
-        NodeSummary::of(&devices, &nvml, Some(LayoutSummary::of(layout)))
+        NodeSummary::new(&devices, &nvml, Some(LayoutSummary::of(layout)))
     };
     let good = [whole(Vec::new())];
     let blocked = summary(&good, &standing("blocked", "in use by pid 7"));
@@ -79,8 +79,8 @@ fn a_node_that_has_not_its_layout_says_why_where_nothing_graver_is() {
 }
 
 #[test]
-fn what_is_told_of_a_layout_has_bounds_and_nothing_is_told_of_none() {
-    assert_eq!(LayoutStatus::of(&Status::default()), None);
+fn layout_report_is_bounded_and_absent_without_layout() {
+    assert_eq!(LayoutStatus::of(&NodeLayoutStatus::default()), None);
     let device = DeviceStatus {
         pci: PciAddress::new(0, 7, 0, 0).unwrap(),
         name: "n".repeat(1000),
@@ -91,43 +91,46 @@ fn what_is_told_of_a_layout_has_bounds_and_nothing_is_told_of_none() {
         waits_for_holders: false,
         progress: None,
     };
-    let status = Status {
+    let status = NodeLayoutStatus {
         layout: Some("l".repeat(1000)),
         devices: vec![device; 1000],
-        ..Status::default()
+        ..NodeLayoutStatus::default()
     };
     let told = LayoutStatus::of(&status).unwrap();
-    assert_eq!(told.layout.map(|name| name.len()), Some(LONGEST_WORD));
-    assert_eq!(told.devices.len(), MOST_DEVICES);
-    assert_eq!(told.devices[0].name.len(), LONGEST_WORD);
+    assert_eq!(told.layout.map(|name| name.len()), Some(MAX_WORD_BYTES));
+    assert_eq!(told.devices.len(), MAX_LAYOUT_DEVICES);
+    assert_eq!(told.devices[0].name.len(), MAX_WORD_BYTES);
     // Three bytes per character, and no partial character.
-    assert_eq!(told.devices[0].message.len(), LONGEST_TEXT / 3 * 3);
+    assert_eq!(told.devices[0].message.len(), MAX_TEXT_BYTES / 3 * 3);
 }
 
 #[test]
 fn the_words_of_states_are_in_the_order_of_their_gravity() {
     let states = [
-        State::Applied,
-        State::Pending {
+        ApplyState::Applied,
+        ApplyState::Pending {
             reason: String::new(),
         },
-        State::Applying,
-        State::Yielded {
+        ApplyState::Applying,
+        ApplyState::Yielded {
             reason: String::new(),
         },
-        State::Drifted,
-        State::Blocked { causes: Vec::new() },
-        State::RolledBack {
+        ApplyState::Drifted,
+        ApplyState::Blocked { causes: Vec::new() },
+        ApplyState::RolledBack {
             reason: String::new(),
         },
     ];
     for (place, state) in states.iter().enumerate() {
-        assert_eq!(usize::from(state.gravity()), place);
-        assert_eq!(State::WORDS[place], state.as_str());
+        assert_eq!(usize::from(state.severity()), place);
+        assert_eq!(ApplyState::WORDS[place], state.as_str());
     }
-    let failed = State::Failed {
+    let failed = ApplyState::Failed {
         reason: String::new(),
         rollback: None,
     };
-    assert_eq!(State::WORDS[usize::from(failed.gravity())], failed.as_str());
+    assert_eq!(
+        ApplyState::WORDS[usize::from(failed.severity())],
+        failed.as_str()
+    );
 }

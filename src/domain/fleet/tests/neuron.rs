@@ -54,10 +54,10 @@ fn inventory(functions: Vec<Device>, chips: Vec<NeuronDevice>) -> Inventory {
 /// Number of devices, number of unavailable ones, and the resulting node state.
 fn counted(inventory: &Inventory) -> (u32, u32, &'static str) {
     let devices = DeviceSummary::all(inventory);
-    let node = NodeSummary::of(&devices, &inventory.nvml, None);
+    let node = NodeSummary::new(&devices, &inventory.nvml, None);
     let node = node.with_neuron(inventory.neuron.as_ref());
     let counts = node.counts();
-    let unusable = counts.unavailable.saturating_add(counts.set_aside);
+    let unusable = counts.unavailable.saturating_add(counts.reserved);
     (counts.total(), unusable, node.state.as_str())
 }
 
@@ -114,10 +114,10 @@ fn a_neuron_device_has_the_type_of_its_function_or_of_its_chip_and_the_catalogue
     let name = only.type_name.as_ref().map(ToString::to_string);
     assert_eq!(name.as_deref(), Some("aws-trainium2-96gb"));
     assert_eq!(only.memory, Some(Mebibytes::new(96 * 1024)));
-    assert_eq!(only.given, Some(Sharing::Exclusive));
+    assert_eq!(only.sharing, Some(Sharing::Exclusive));
     let neuron = inventory.neuron.as_mut().unwrap();
-    neuron.problems.push(Problem {
-        what: "number of devices".to_owned(),
+    neuron.problems.push(ReadProblem {
+        source: "number of devices".to_owned(),
         error: "the driver has 1, and 0 are on the PCI bus".to_owned(),
     });
     assert_eq!(counted(&inventory), (1, 0, "attention"));
@@ -153,9 +153,9 @@ fn health_of_a_neuron_device_is_what_its_node_says_and_one_that_tells_none_is_no
 
 #[test]
 fn an_amd_device_in_parts_is_partitioned_and_not_exclusive() {
-    use crate::domain::inventory::{Amd, AmdPartition, Mode};
+    use crate::domain::inventory::{Amd, AmdPartition, PartitioningMode};
     let mode = |current: &str| {
-        Some(Mode {
+        Some(PartitioningMode {
             current: current.to_owned(),
             available: Vec::new(),
         })
@@ -165,7 +165,7 @@ fn an_amd_device_in_parts_is_partitioned_and_not_exclusive() {
         compute_units: None,
         memory: None,
     };
-    let device = |compute: Option<Mode>, parts: u32| {
+    let device = |compute: Option<PartitioningMode>, parts: u32| {
         let mut device = whole(Vec::new());
         device.vendor = crate::domain::inventory::Vendor::Amd;
         device.amd = Some(Amd {

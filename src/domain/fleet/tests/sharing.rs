@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::domain::fleet::{
-    DeviceSummary, NodeState, NodeSummary, Occupancy, Pace, Sharing, SharingReport, SharingSummary,
-    Step, alarms,
+    DeviceSummary, NodeState, NodeSummary, Occupancy, ReportAction, ReportRate, Sharing,
+    SharingReport, SharingSummary, alarms,
 };
 use crate::domain::inventory::NvmlState;
 use crate::domain::quantity::Mebibytes;
@@ -24,17 +24,17 @@ fn summary(state: &str, message: Option<&str>) -> SharingSummary {
 }
 
 #[test]
-fn what_is_not_given_out_as_it_shall_be_is_worth_a_look_and_what_is_about_to_be_is_not() {
+fn failed_sharing_needs_attention_pending_does_not() {
     for (state, look) in [
-        (Reason::SharingInForce.word(), false),
-        (Reason::SharingPending.word(), false),
-        (Reason::SharingHeld.word(), true),
-        (Reason::SharingNotInForce.word(), true),
-        (Reason::SharingRefused.word(), true),
-        (Reason::DevicePluginConflict.word(), true),
+        (Reason::SharingInForce.as_str(), false),
+        (Reason::SharingPending.as_str(), false),
+        (Reason::SharingHeld.as_str(), true),
+        (Reason::SharingNotInForce.as_str(), true),
+        (Reason::SharingRefused.as_str(), true),
+        (Reason::DevicePluginConflict.as_str(), true),
         ("of-a-newer-agent", false),
     ] {
-        assert_eq!(summary(state, None).wants_a_look(), look, "{state}");
+        assert_eq!(summary(state, None).needs_attention(), look, "{state}");
     }
     let long = "x".repeat(500);
     assert_eq!(
@@ -47,7 +47,7 @@ fn usage(used: u64, is_nearly_exhausted: bool) -> Usage {
     let tenant = |pod: &str, is_over| Tenant {
         namespace: Some("a".to_owned()),
         pod: Some(pod.to_owned()),
-        is_over,
+        is_over_share: is_over,
         ..Tenant::default()
     };
     let unit = UnitUsage {
@@ -80,19 +80,25 @@ fn usage(used: u64, is_nearly_exhausted: bool) -> Usage {
 }
 
 #[test]
-fn what_the_guard_marks_is_told_at_once_and_nothing_else_is_reckoned() {
+fn alarms_are_reported_immediately() {
     let over = ("GPU-1".to_owned(), Some(("a/b".to_owned(), String::new())));
     let full = ("GPU-1".to_owned(), None);
     let of = |usage: &Usage| alarms(usage).into_iter().collect::<Vec<_>>();
     assert_eq!(of(&usage(81_000, true)), [full, over.clone()]);
     assert_eq!(of(&usage(81_900, false)), [over]);
-    let mut pace = Pace::default();
+    let mut pace = ReportRate::default();
     let seconds = Duration::from_secs;
-    assert_eq!(pace.look(seconds(0), &usage(81_000, true)), Step::Tell);
+    assert_eq!(
+        pace.next_action(seconds(0), &usage(81_000, true)),
+        ReportAction::Report
+    );
     // More memory is free than at the alarm threshold, but the guard has not cleared the alarm yet.
-    let wait = Step::Wait(seconds(14));
-    assert_eq!(pace.look(seconds(1), &usage(80_000, true)), wait);
-    assert_eq!(pace.look(seconds(2), &usage(79_000, false)), Step::Tell);
+    let wait = ReportAction::Wait(seconds(14));
+    assert_eq!(pace.next_action(seconds(1), &usage(80_000, true)), wait);
+    assert_eq!(
+        pace.next_action(seconds(2), &usage(79_000, false)),
+        ReportAction::Report
+    );
 }
 
 #[test]
@@ -106,7 +112,7 @@ fn slices_of_a_gpu_are_counted_while_another_gpu_is_lost() {
         reason: "it is lost".to_owned(),
     };
     let report = |state: Reason, allocatable| SharingReport {
-        state: state.word().to_owned(),
+        state: state.as_str().to_owned(),
         resources: vec![ResourceStatus {
             name: ResourceName::gpu(),
             wanted: 6,
@@ -124,7 +130,7 @@ fn slices_of_a_gpu_are_counted_while_another_gpu_is_lost() {
     ] {
         let report = report(state, allocatable);
         let count = report.applied_units().count();
-        assert_eq!(count, units, "{} {allocatable:?}", state.word());
+        assert_eq!(count, units, "{} {allocatable:?}", state.as_str());
     }
     let mut report = report(Reason::SharingNotInForce, Some(0));
     report.resources[0].units.remove(0);
@@ -132,7 +138,7 @@ fn slices_of_a_gpu_are_counted_while_another_gpu_is_lost() {
 }
 
 #[test]
-fn what_is_given_out_by_turns_is_called_so_once_it_is_and_where_all_of_it_is() {
+fn time_slicing_is_reported_once_applied() {
     let unit = |replicas| UnitStatus {
         uuid: "GPU-1".to_owned(),
         replicas,
@@ -140,7 +146,7 @@ fn what_is_given_out_by_turns_is_called_so_once_it_is_and_where_all_of_it_is() {
     };
     let given = |state: Reason, replicas: &[Option<u32>]| {
         let report = SharingReport {
-            state: state.word().to_owned(),
+            state: state.as_str().to_owned(),
             resources: vec![ResourceStatus {
                 name: ResourceName::gpu(),
                 wanted: 1,
@@ -156,13 +162,13 @@ fn what_is_given_out_by_turns_is_called_so_once_it_is_and_where_all_of_it_is() {
             state: NodeState::Ok,
             occupancy: Occupancy::Free,
             type_name: None,
-            by_hand: false,
+            is_manual_type: false,
             memory: None,
             trouble: None,
-            given: Some(Sharing::Exclusive),
+            sharing: Some(Sharing::Exclusive),
         };
         let devices = Some(device).filter(|_| is_there);
-        NodeSummary::of(devices.as_slice(), &NvmlState::Loading, None)
+        NodeSummary::new(devices.as_slice(), &NvmlState::Loading, None)
     };
     let (force, pending) = (Reason::SharingInForce, Reason::SharingPending);
     for (given, word) in [
@@ -175,7 +181,7 @@ fn what_is_given_out_by_turns_is_called_so_once_it_is_and_where_all_of_it_is() {
         (given(pending, &[Some(3), Some(2)]), "exclusive"),
     ] {
         let node = node(true).with_sharing(given);
-        assert_eq!(node.sharing.as_str(), word, "{:?}", node.given);
+        assert_eq!(node.sharing.as_str(), word, "{:?}", node.allocation);
     }
     let empty = node(false).with_sharing(given(force, &[Some(3)]));
     assert_eq!(empty.sharing.as_str(), "none");

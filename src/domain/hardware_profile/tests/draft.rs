@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn types_are_read_from_labels_ours_first_and_others_without_what_sharing_adds() {
-    let catalogue = Catalogue::built_in();
+    let catalogue = Catalog::built_in();
     let labelled = |all: &[(&str, &str)], count: u64| {
         let labels = all
             .iter()
@@ -16,7 +16,7 @@ fn types_are_read_from_labels_ours_first_and_others_without_what_sharing_adds() 
             capacity: Amounts::default().with(GPU, count),
             ..ClusterNode::default()
         };
-        let held = of_labels(&node, &catalogue);
+        let held = devices_from_labels(&node, &catalogue);
         held.into_iter()
             .map(|(name, count)| {
                 (
@@ -62,14 +62,14 @@ fn types_are_read_from_labels_ours_first_and_others_without_what_sharing_adds() 
     assert_eq!(labelled(&[("a", "b")], 0), []);
 }
 
-pub(super) fn drafted(wish: &Wish, sights: &Sights) -> Result<Draft, Refusal> {
-    draft(wish, sights, &types(sights), &Catalogue::built_in())
+pub(super) fn drafted(wish: &DraftRequest, sights: &Sights) -> Result<Draft, DraftError> {
+    draft(wish, sights, &types(sights), &Catalog::built_in())
 }
 
-pub(super) fn selection(nodes: &[&str]) -> Wish {
-    Wish {
+pub(super) fn selection(nodes: &[&str]) -> DraftRequest {
+    DraftRequest {
         nodes: nodes.iter().map(|name| (*name).to_owned()).collect(),
-        ..Wish::default()
+        ..DraftRequest::default()
     }
 }
 
@@ -83,9 +83,9 @@ fn ac_002_a_draft_of_a_type_has_its_counts_limits_selector_and_tolerations_from_
         .push(taint("node-role.kubernetes.io/control-plane", ""));
     second.allocatable = second.allocatable.with(GPU, 4).with("cpu", 63_500);
     let cluster = sights([node("a", H200), second, node("c", T4)]);
-    let wish = Wish {
+    let wish = DraftRequest {
         type_name: Some(H200.parse().unwrap()),
-        ..Wish::default()
+        ..DraftRequest::default()
     };
     let made = drafted(&wish, &cluster).unwrap();
     assert_eq!(made.nodes, ["a", "b"]);
@@ -115,7 +115,7 @@ fn ac_002_a_draft_of_a_type_has_its_counts_limits_selector_and_tolerations_from_
             "nvidia.com/gpu 1 1 8"
         ]
     );
-    let wants = profile.wants();
+    let wants = profile.requirements();
     assert_eq!(
         wants.selector,
         BTreeMap::from([(TYPE_LABEL.to_owned(), H200.to_owned())])
@@ -147,7 +147,7 @@ fn ac_002_a_draft_of_a_type_has_its_counts_limits_selector_and_tolerations_from_
 }
 
 #[test]
-fn nodes_that_would_make_it_mean_several_things_are_left_out_and_why_is_said() {
+fn ambiguous_nodes_are_excluded_with_a_note() {
     let mut mixed = node("mixed", "mixed");
     for (name, count) in [(T4, "4"), (H200, "4")] {
         mixed
@@ -193,7 +193,7 @@ fn nodes_that_would_make_it_mean_several_things_are_left_out_and_why_is_said() {
 }
 
 #[test]
-fn what_cannot_be_one_profile_is_refused_with_what_to_do() {
+fn infeasible_draft_is_rejected_with_remedy() {
     let mut parts = node("parts", T4);
     parts.allocatable = Amounts::default()
         .with("nvidia.com/mig-1g.18gb", 7)
@@ -215,7 +215,7 @@ fn what_cannot_be_one_profile_is_refused_with_what_to_do() {
             "2 resources, nvidia.com/mig-1g.18gb, nvidia.com/mig-3g.71gb: say which one",
         ),
         (
-            Wish {
+            DraftRequest {
                 resource: Some("amd.com/gpu".to_owned()),
                 ..selection(&["a"])
             },
@@ -225,7 +225,7 @@ fn what_cannot_be_one_profile_is_refused_with_what_to_do() {
         let refused = drafted(&wish, &cluster).unwrap_err().to_string();
         assert!(refused.contains(said), "{refused}");
     }
-    let wish = Wish {
+    let wish = DraftRequest {
         resource: Some("nvidia.com/mig-3g.71gb".to_owned()),
         ..selection(&["parts"])
     };
@@ -246,8 +246,8 @@ fn what_cannot_be_one_profile_is_refused_with_what_to_do() {
 
 #[test]
 fn req_005_what_is_known_of_a_type_is_what_its_products_agree_on() {
-    let catalogue = Catalogue::built_in();
-    let of = |name: &str| Specs::of(&name.parse().unwrap(), &catalogue);
+    let catalogue = Catalog::built_in();
+    let of = |name: &str| Specs::for_type(&name.parse().unwrap(), &catalogue);
     let h200 = of(H200);
     assert_eq!(h200.name, "NVIDIA H200 141GB");
     assert_eq!(h200.architecture.as_deref(), Some("Hopper"));
@@ -263,18 +263,18 @@ fn req_005_what_is_known_of_a_type_is_what_its_products_agree_on() {
     assert_eq!((own.memory_mib, own.architecture), (None, None));
 }
 
-fn counts(text: &str) -> Counts {
+fn counts(text: &str) -> CountOverride {
     text.parse().unwrap()
 }
 
 #[test]
-fn what_a_person_says_of_counts_and_taints_goes_before_what_was_drafted() {
+fn user_counts_and_taints_override_the_draft() {
     let mut research = node("a", H200);
     research.taints.push(taint("team", "research"));
     let control = "node-role.kubernetes.io/control-plane";
     research.taints.push(taint(control, ""));
     let cluster = sights([research]);
-    let wish = Wish {
+    let wish = DraftRequest {
         counts: vec![counts("nvidia.com/gpu:2:2:4"), counts("memory::16Gi:64Gi")],
         tolerate: Some(BTreeSet::from([format!("{control}:NoSchedule")])),
         ..selection(&["a"])
@@ -289,7 +289,7 @@ fn what_a_person_says_of_counts_and_taints_goes_before_what_was_drafted() {
         counts,
         ["cpu 1 6 64", "memory 1Gi 16Gi 64Gi", "nvidia.com/gpu 2 2 4"]
     );
-    let tolerated = made.profile.wants().tolerations;
+    let tolerated = made.profile.requirements().tolerations;
     let tolerated: Vec<&str> = tolerated.iter().map(|one| one.key.as_str()).collect();
     assert_eq!(tolerated, [control]);
     let taints: Vec<String> = made.taints.iter().map(ToString::to_string).collect();
@@ -302,16 +302,16 @@ fn what_a_person_says_of_counts_and_taints_goes_before_what_was_drafted() {
             "the taint team=research:NoSchedule is not tolerated, as was said: nodes with it are not reached",
         ]
     );
-    let none = Wish {
+    let none = DraftRequest {
         tolerate: Some(BTreeSet::from([NO_TAINT.to_owned()])),
         ..selection(&["a"])
     };
     let made = drafted(&none, &cluster).unwrap();
-    assert!(made.profile.wants().tolerations.is_empty());
+    assert!(made.profile.requirements().tolerations.is_empty());
 }
 
 #[test]
-fn counts_and_taints_that_cannot_be_are_refused_with_their_place() {
+fn invalid_counts_and_taints_are_rejected_with_position() {
     let cluster = sights([node("a", H200)]);
     for (said, at, part, words) in [
         (
@@ -356,11 +356,11 @@ fn counts_and_taints_that_cannot_be_are_refused_with_their_place() {
         ),
         (&["cpu:-1::"], 0, "min", "more than nothing"),
     ] {
-        let wish = Wish {
+        let wish = DraftRequest {
             counts: said.iter().map(|text| counts(text)).collect(),
             ..selection(&["a"])
         };
-        let Refusal::Counts(error) = drafted(&wish, &cluster).unwrap_err() else {
+        let DraftError::Counts(error) = drafted(&wish, &cluster).unwrap_err() else {
             panic!("{said:?}");
         };
         assert_eq!(
@@ -375,7 +375,7 @@ fn counts_and_taints_that_cannot_be_are_refused_with_their_place() {
 #[test]
 fn a_taint_that_no_node_has_and_counts_that_are_none_are_refused() {
     let cluster = sights([node("a", H200)]);
-    let wish = Wish {
+    let wish = DraftRequest {
         tolerate: Some(BTreeSet::from(["x:NoSchedule".to_owned()])),
         ..selection(&["a"])
     };
@@ -385,7 +385,7 @@ fn a_taint_that_no_node_has_and_counts_that_are_none_are_refused() {
         "none of these nodes has the taint \"x:NoSchedule\"; they have nvidia.com/gpu=true:NoSchedule"
     );
     for text in ["", ":1:1:1", "cpu", "cpu:1:1", "cpu:1:1:1:1"] {
-        assert!(text.parse::<Counts>().is_err(), "{text:?}");
+        assert!(text.parse::<CountOverride>().is_err(), "{text:?}");
     }
     assert_eq!(counts("cpu:1::2").to_string(), "cpu:1::2");
 }

@@ -18,7 +18,7 @@ fn ac_003_nodes_that_no_agent_has_labeled_are_selected_by_the_label_of_their_ven
         vendor("c", "NVIDIA-H200-NVL"),
     ];
     let cluster = sights(all.clone());
-    let selects = |made: &Draft| made.profile.wants().selector;
+    let selects = |made: &Draft| made.profile.requirements().selector;
     let by = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
     let made = drafted(&selection(&["a"]), &cluster).unwrap();
     assert_eq!(selects(&made), by("nvidia.com/gpu.product", "NVIDIA-H200"));
@@ -34,9 +34,9 @@ fn ac_003_nodes_that_no_agent_has_labeled_are_selected_by_the_label_of_their_ven
     );
 
     // A selector cannot contain two labels: the one with most nodes is used.
-    let of_type = Wish {
+    let of_type = DraftRequest {
         type_name: Some(H200.parse().unwrap()),
-        ..Wish::default()
+        ..DraftRequest::default()
     };
     let made = drafted(&of_type, &cluster).unwrap();
     assert_eq!(made.nodes, ["a", "b"]);
@@ -56,6 +56,6 @@ fn ac_003_nodes_that_no_agent_has_labeled_are_selected_by_the_label_of_their_ven
     let left = made
         .notes
         .iter()
-        .filter(|note| matches!(note, Note::Unlabelled(_)));
+        .filter(|note| matches!(note, DraftNote::UnlabeledNode(_)));
     assert_eq!(left.count(), 3);
 }

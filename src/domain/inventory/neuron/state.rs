@@ -1,7 +1,7 @@
 //! Health state of Neuron devices, and the issues behind it.
 
 use super::{DriverLayout, Neuron, NeuronDevice};
-use crate::domain::inventory::{Complaint, Condition, Device, Gravity, Inventory, Vendor};
+use crate::domain::inventory::{Condition, Device, Inventory, Issue, Severity, Vendor};
 
 /// Name of the kernel driver.
 const DRIVER: &str = "neuron";
@@ -12,7 +12,7 @@ pub enum NeuronState {
     /// The driver counts errors, and there are none.
     Ok,
     /// The chip or its driver reports no health data, which must not count as healthy.
-    Untold,
+    Unknown,
     /// Some data could not be read.
     Partial,
     /// Its memory had uncorrected errors since the driver was loaded.
@@ -26,7 +26,7 @@ impl NeuronState {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
-            Self::Untold => "untold",
+            Self::Unknown => "untold",
             Self::Partial => "partial",
             Self::Errors => "errors",
             Self::Failing => "failing",
@@ -34,11 +34,11 @@ impl NeuronState {
     }
 
     /// Severity; `None` if the device is healthy or its health is unknown.
-    pub fn gravity(self) -> Option<Gravity> {
+    pub fn severity(self) -> Option<Severity> {
         match self {
-            Self::Ok | Self::Untold => None,
-            Self::Partial | Self::Errors => Some(Gravity::Notice),
-            Self::Failing => Some(Gravity::Bad),
+            Self::Ok | Self::Unknown => None,
+            Self::Partial | Self::Errors => Some(Severity::Warning),
+            Self::Failing => Some(Severity::Critical),
         }
     }
 }
@@ -58,28 +58,28 @@ impl NeuronDevice {
         } else if !self.problems.is_empty() {
             NeuronState::Partial
         } else if self.unhealthy.is_none() && counts.iter().all(|(count, _)| count.is_none()) {
-            NeuronState::Untold
+            NeuronState::Unknown
         } else {
             NeuronState::Ok
         }
     }
 
     /// Issues of the device, which [`state`](Self::state) summarizes.
-    pub fn complaints(&self) -> Vec<Complaint> {
-        let unhealthy = self.unhealthy.iter().flatten().map(|part| Complaint {
+    pub fn issues(&self) -> Vec<Issue> {
+        let unhealthy = self.unhealthy.iter().flatten().map(|part| Issue {
             text: format!("its driver says that it is unhealthy: {part}"),
-            gravity: Gravity::Bad,
+            gravity: Severity::Critical,
         });
         let errors = self.counts().into_iter().filter_map(|(count, what)| {
             let count = count.filter(|count| *count > 0)?;
-            Some(Complaint {
+            Some(Issue {
                 text: format!("{what} since the driver was loaded: {count}"),
-                gravity: Gravity::Notice,
+                gravity: Severity::Warning,
             })
         });
-        let problems = self.problems.iter().map(|problem| Complaint {
-            text: format!("{}: {}", problem.what, problem.error),
-            gravity: Gravity::Note,
+        let problems = self.problems.iter().map(|problem| Issue {
+            text: format!("{}: {}", problem.source, problem.error),
+            gravity: Severity::Note,
         });
         unhealthy.chain(errors).chain(problems).collect()
     }
@@ -105,20 +105,20 @@ impl NeuronDevice {
 
 impl Neuron {
     /// Name of the problem that the number of devices differs from the number of PCI functions.
-    pub const MISCOUNTED: &str = "number of devices";
+    pub const COUNT_MISMATCH: &str = "number of devices";
 
     /// Issues that do not concern a single device.
-    pub fn complaints(&self) -> Vec<Complaint> {
-        let layout = (self.driver_layout == DriverLayout::Unknown).then(|| Complaint {
+    pub fn issues(&self) -> Vec<Issue> {
+        let layout = (self.driver_layout == DriverLayout::Unknown).then(|| Issue {
             text:
                 "this driver has its files elsewhere than releases up to 2.30: what was found by its name is \
                  shown, and nothing else is known"
                     .to_owned(),
-            gravity: Gravity::Notice,
+            gravity: Severity::Warning,
         });
-        let problems = self.problems.iter().map(|problem| Complaint {
-            text: format!("{}: {}", problem.what, problem.error),
-            gravity: Gravity::Notice,
+        let problems = self.problems.iter().map(|problem| Issue {
+            text: format!("{}: {}", problem.source, problem.error),
+            gravity: Severity::Warning,
         });
         layout.into_iter().chain(problems).collect()
     }
@@ -132,7 +132,7 @@ impl Neuron {
 
 impl Inventory {
     /// Returns `true` if a PCI function is bound to the Neuron driver, which reports its devices itself.
-    pub fn is_told_by_neuron(&self, device: &Device) -> bool {
+    pub fn is_reported_by_neuron(&self, device: &Device) -> bool {
         let held = |driver: &Option<String>| driver.as_deref() == Some(DRIVER);
         let tells = self
             .neuron
@@ -149,7 +149,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::domain::inventory::{LogicalCores, LogicalSource, NeuronErrors, Problem};
+    use crate::domain::inventory::{LogicalCores, LogicalSource, NeuronErrors, ReadProblem};
 
     fn errors(count: u64) -> NeuronErrors {
         NeuronErrors {
@@ -158,17 +158,17 @@ mod tests {
         }
     }
 
-    fn problem() -> Problem {
-        Problem {
-            what: "core_count".to_owned(),
+    fn problem() -> ReadProblem {
+        ReadProblem {
+            source: "core_count".to_owned(),
             error: "Permission denied (os error 13)".to_owned(),
         }
     }
 
     #[test]
-    fn the_word_is_the_gravest_of_what_is_told() {
+    fn state_is_the_most_severe() {
         let mut device = NeuronDevice::default();
-        assert_eq!(device.state(), NeuronState::Untold);
+        assert_eq!(device.state(), NeuronState::Unknown);
         device.errors = errors(0);
         assert_eq!(device.state(), NeuronState::Ok);
         device.problems.push(problem());
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(device.state(), NeuronState::Errors);
         device.unhealthy = Some(vec!["hbm".to_owned()]);
         assert_eq!(device.state(), NeuronState::Failing);
-        let said: Vec<String> = device.complaints().into_iter().map(|c| c.text).collect();
+        let said: Vec<String> = device.issues().into_iter().map(|c| c.text).collect();
         assert_eq!(
             said,
             [

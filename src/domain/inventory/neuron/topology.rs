@@ -9,7 +9,7 @@ use super::Neuron;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topology {
     /// No links.
-    Apart,
+    Unlinked,
     /// Each device is linked to two others, and all form one ring.
     Ring,
     /// Each row and each column is a ring; devices are numbered along the rows.
@@ -29,7 +29,7 @@ pub enum Topology {
 impl fmt::Display for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Apart => f.write_str("no links between devices"),
+            Self::Unlinked => f.write_str("no links between devices"),
             Self::Ring => f.write_str("linked as a ring"),
             Self::Torus { rows, columns } => write!(f, "linked as a {rows}x{columns} torus"),
             Self::Other { groups: 1 } => f.write_str("linked as one group"),
@@ -55,7 +55,7 @@ impl Neuron {
             return None;
         }
         if links.values().all(BTreeSet::is_empty) {
-            return Some(Topology::Apart);
+            return Some(Topology::Unlinked);
         }
         let groups = groups(&links);
         let of_two = links.values().all(|near| near.len() == 2);
@@ -123,7 +123,7 @@ mod tests {
     use super::super::{DriverLayout, NeuronDevice};
     use super::*;
 
-    fn form(links: &[Option<&[u32]>]) -> Option<Topology> {
+    fn topology_of(links: &[Option<&[u32]>]) -> Option<Topology> {
         let devices = (0..).zip(links).map(|(number, near)| NeuronDevice {
             number,
             connected: near.map(<[u32]>::to_vec),
@@ -153,7 +153,7 @@ mod tests {
     fn a_circle_is_a_ring_and_two_circles_are_two_groups() {
         let ring: [Option<&[u32]>; 4] =
             [Some(&[3, 1]), Some(&[0, 2]), Some(&[1, 3]), Some(&[2, 0])];
-        assert_eq!(form(&ring), Some(Topology::Ring));
+        assert_eq!(topology_of(&ring), Some(Topology::Ring));
         let two: [Option<&[u32]>; 6] = [
             Some(&[1, 2]),
             Some(&[0, 2]),
@@ -162,7 +162,7 @@ mod tests {
             Some(&[3, 5]),
             Some(&[3, 4]),
         ];
-        assert_eq!(form(&two), Some(Topology::Other { groups: 2 }));
+        assert_eq!(topology_of(&two), Some(Topology::Other { groups: 2 }));
     }
 
     #[test]
@@ -170,20 +170,23 @@ mod tests {
         for (rows, columns) in [(4, 4), (3, 5)] {
             let near = grid(rows, columns);
             let links: Vec<Option<&[u32]>> = near.iter().map(|near| Some(&near[..])).collect();
-            assert_eq!(form(&links), Some(Topology::Torus { rows, columns }));
+            assert_eq!(topology_of(&links), Some(Topology::Torus { rows, columns }));
         }
         assert_eq!(grid(4, 4)[0], [1, 3, 4, 12]);
     }
 
     #[test]
     fn links_that_are_untold_or_one_sided_have_no_form() {
-        assert_eq!(form(&[Some(&[1]), None]), None);
-        assert_eq!(form(&[Some(&[1]), Some(&[])]), None);
-        assert_eq!(form(&[Some(&[7])]), None);
-        assert_eq!(form(&[]), None);
-        assert_eq!(form(&[Some(&[]), Some(&[])]), Some(Topology::Apart));
+        assert_eq!(topology_of(&[Some(&[1]), None]), None);
+        assert_eq!(topology_of(&[Some(&[1]), Some(&[])]), None);
+        assert_eq!(topology_of(&[Some(&[7])]), None);
+        assert_eq!(topology_of(&[]), None);
         assert_eq!(
-            form(&[Some(&[1]), Some(&[0])]),
+            topology_of(&[Some(&[]), Some(&[])]),
+            Some(Topology::Unlinked)
+        );
+        assert_eq!(
+            topology_of(&[Some(&[1]), Some(&[0])]),
             Some(Topology::Other { groups: 1 })
         );
     }

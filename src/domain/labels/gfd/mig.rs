@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::sharing::Sharing;
-use super::{Gpu, sanitised};
+use super::{Gpu, sanitized};
 use crate::domain::catalog::InstanceResources;
 use crate::domain::id::MigUuid;
 use crate::domain::inventory::{ComputeInstance, GpuInstance};
-use crate::domain::labels::draft::Draft;
+use crate::domain::labels::labels_builder::LabelsBuilder;
 use crate::domain::labels::{InvalidMig, Note, Omission};
 use crate::domain::profile::ProfileName;
 use crate::domain::quantity::Mebibytes;
@@ -15,7 +15,7 @@ use crate::domain::sharing::{Offers, ResourceName};
 
 /// A MIG device.
 #[derive(Debug, Clone, Copy)]
-struct Partition<'a> {
+struct MigDevice<'a> {
     model: &'a str,
     memory: Option<Mebibytes>,
     resources: Option<InstanceResources>,
@@ -23,24 +23,24 @@ struct Partition<'a> {
 
 /// The MIG devices of one profile; the first one supplies the attributes.
 #[derive(Debug)]
-struct Group<'a> {
-    first: Partition<'a>,
+struct ProfileGroup<'a> {
+    first: MigDevice<'a>,
     /// UUIDs of all MIG devices; `None` where the driver does not report one.
     uuids: Vec<Option<&'a MigUuid>>,
 }
 
-impl Group<'_> {
+impl ProfileGroup<'_> {
     fn sharing(&self, offers: Option<&Offers>, name: &ResourceName) -> Sharing {
         let told = self.uuids.iter().filter_map(|uuid| *uuid);
-        Sharing::of(offers, name, told.map(MigUuid::as_str))
+        Sharing::from_offers(offers, name, told.map(MigUuid::as_str))
     }
 }
 
 /// Presents MIG devices as GPUs, which requires that every GPU is partitioned and all MIG devices have the same
 /// profile.
-pub(super) fn add_single(draft: &mut Draft, gpus: &[Gpu], offers: Option<&Offers>) {
+pub(super) fn add_single(draft: &mut LabelsBuilder, gpus: &[Gpu], offers: Option<&Offers>) {
     draft.put("nvidia.com/mig.strategy", "single");
-    if !are_told(gpus) {
+    if !are_all_reported(gpus) {
         // These keys already describe whole GPUs. Whether MIG devices replace them is unknown.
         for name in ["product", "count", "replicas", "memory", "sharing-strategy"] {
             draft.omit(
@@ -64,11 +64,11 @@ pub(super) fn add_single(draft: &mut Draft, gpus: &[Gpu], offers: Option<&Offers
     {
         Some(InvalidMig::EmptyGpu)
     } else if partitioned.len() < gpus.len() {
-        Some(InvalidMig::SomeGpusWhole)
+        Some(InvalidMig::MixedMigModes)
     } else if nameless > 0 {
         Some(InvalidMig::ProfileUnknown)
     } else if groups.len() > 1 {
-        Some(InvalidMig::SeveralProfiles)
+        Some(InvalidMig::MultipleProfiles)
     } else {
         None
     };
@@ -84,9 +84,9 @@ pub(super) fn add_single(draft: &mut Draft, gpus: &[Gpu], offers: Option<&Offers
 }
 
 /// Presents each profile as a resource of its own, next to whole GPUs.
-pub(super) fn add_mixed(draft: &mut Draft, gpus: &[Gpu], offers: Option<&Offers>) {
+pub(super) fn add_mixed(draft: &mut LabelsBuilder, gpus: &[Gpu], offers: Option<&Offers>) {
     draft.put("nvidia.com/mig.strategy", "mixed");
-    if !are_told(gpus) {
+    if !are_all_reported(gpus) {
         draft.omit("nvidia.com/mig-*", Omission::PartitionsUnknown);
         return;
     }
@@ -98,7 +98,7 @@ pub(super) fn add_mixed(draft: &mut Draft, gpus: &[Gpu], offers: Option<&Offers>
         let resource = format!("nvidia.com/mig-{profile}");
         let sharing = match resource.parse() {
             Ok(name) => group.sharing(offers, &name),
-            Err(_) => Sharing::NONE,
+            Err(_) => Sharing::EXCLUSIVE,
         };
         add_group(draft, &resource, (profile, group), sharing);
     }
@@ -106,13 +106,13 @@ pub(super) fn add_mixed(draft: &mut Draft, gpus: &[Gpu], offers: Option<&Offers>
 
 /// Returns true if the driver reports the MIG devices of all GPUs. Otherwise no count is certain: an unreported device
 /// may have any profile.
-fn are_told(gpus: &[Gpu]) -> bool {
-    gpus.iter().all(|gpu| gpu.device.mig.is_told())
+fn are_all_reported(gpus: &[Gpu]) -> bool {
+    gpus.iter().all(|gpu| gpu.device.mig.is_fully_known())
 }
 
-fn add_invalid(draft: &mut Draft, model: &str, reason: InvalidMig) {
+fn add_invalid(draft: &mut LabelsBuilder, model: &str, reason: InvalidMig) {
     draft.note(Note::InvalidMig(reason));
-    draft.put_fitted("nvidia.com/gpu.product", model, "-MIG-INVALID");
+    draft.put_parts("nvidia.com/gpu.product", model, "-MIG-INVALID");
     for name in ["count", "replicas", "memory"] {
         draft.put(&format!("nvidia.com/gpu.{name}"), &0);
     }
@@ -120,17 +120,17 @@ fn add_invalid(draft: &mut Draft, model: &str, reason: InvalidMig) {
 }
 
 fn add_group(
-    draft: &mut Draft,
+    draft: &mut LabelsBuilder,
     resource: &str,
-    (profile, group): (&str, &Group),
+    (profile, group): (&str, &ProfileGroup),
     sharing: Sharing,
 ) {
-    let Partition {
+    let MigDevice {
         model,
         memory,
         resources,
     } = group.first;
-    draft.put_fitted(
+    draft.put_parts(
         &format!("{resource}.product"),
         model,
         &format!("-MIG-{profile}{}", sharing.suffix()),
@@ -162,8 +162,8 @@ fn add_group(
 /// Groups all MIG devices by profile name as spelled in keys, and counts those without a profile name.
 ///
 /// The same profile on two models is one resource, described by the first device, as in the original.
-fn groups<'a>(gpus: &[Gpu<'a>]) -> (BTreeMap<String, Group<'a>>, usize) {
-    let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+fn groups<'a>(gpus: &[Gpu<'a>]) -> (BTreeMap<String, ProfileGroup<'a>>, usize) {
+    let mut groups: BTreeMap<String, ProfileGroup> = BTreeMap::new();
     let mut nameless = 0;
     for gpu in gpus {
         for (instance, compute) in compute_instances(gpu) {
@@ -171,14 +171,16 @@ fn groups<'a>(gpus: &[Gpu<'a>]) -> (BTreeMap<String, Group<'a>>, usize) {
                 nameless += 1;
                 continue;
             };
-            let group = groups.entry(in_keys(&name)).or_insert_with(|| Group {
-                first: Partition {
-                    model: gpu.model,
-                    memory: compute.memory,
-                    resources: compute.resources,
-                },
-                uuids: Vec::new(),
-            });
+            let group = groups
+                .entry(key_spelling(&name))
+                .or_insert_with(|| ProfileGroup {
+                    first: MigDevice {
+                        model: gpu.model,
+                        memory: compute.memory,
+                        resources: compute.resources,
+                    },
+                    uuids: Vec::new(),
+                });
             group.uuids.push(compute.uuid.as_ref());
         }
     }
@@ -200,6 +202,6 @@ fn compute_instances<'a>(
 }
 
 /// Spells a profile name for keys and values: `1g.10gb+me` becomes `1g.10gb.me`; `1g.24gb-me` is unchanged.
-fn in_keys(name: &ProfileName) -> String {
-    sanitised(&name.to_string().replace(['+', ','], "."))
+fn key_spelling(name: &ProfileName) -> String {
+    sanitized(&name.to_string().replace(['+', ','], "."))
 }

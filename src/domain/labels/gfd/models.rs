@@ -7,7 +7,7 @@ use super::Gpu;
 use super::sharing::Sharing;
 use crate::domain::id::GpuUuid;
 use crate::domain::inventory::{Device, Mig};
-use crate::domain::labels::draft::Draft;
+use crate::domain::labels::labels_builder::LabelsBuilder;
 use crate::domain::labels::{Note, Omission};
 use crate::domain::quantity::{ComputeCapability, Mebibytes};
 use crate::domain::sharing::{Offers, ResourceName};
@@ -18,29 +18,37 @@ struct Model<'a> {
     whole: Vec<Gpu<'a>>,
     partitioned: Vec<Gpu<'a>>,
     /// GPUs whose MIG mode the driver does not report.
-    open: Vec<Gpu<'a>>,
+    mode_unknown: Vec<Gpu<'a>>,
 }
 
 /// Assumed mode of GPUs whose MIG mode is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Assume {
+enum AssumedMode {
     Whole,
     Partitioned,
 }
 
 impl<'a> Model<'a> {
     fn all(&self) -> impl Iterator<Item = &Gpu<'a>> {
-        self.whole.iter().chain(&self.partitioned).chain(&self.open)
+        self.whole
+            .iter()
+            .chain(&self.partitioned)
+            .chain(&self.mode_unknown)
     }
 
     /// Returns an attribute of the model's representative: the last whole GPU, or else the last one. If the
     /// representative is uncertain, returns the attribute only if all GPUs agree.
-    fn said<T: PartialEq>(&self, what: impl Fn(&Device) -> Option<T>) -> Option<T> {
+    fn representative_attribute<T: PartialEq>(
+        &self,
+        what: impl Fn(&Device) -> Option<T>,
+    ) -> Option<T> {
         let certain = self.whole.last().or_else(|| self.partitioned.last());
-        let first = certain.or_else(|| self.open.first())?;
+        let first = certain.or_else(|| self.mode_unknown.first())?;
         let said = what(first.device);
         let agreed = || self.all().all(|gpu| what(gpu.device) == said);
-        (self.open.is_empty() || agreed()).then_some(said).flatten()
+        (self.mode_unknown.is_empty() || agreed())
+            .then_some(said)
+            .flatten()
     }
 
     fn count(&self) -> usize {
@@ -48,12 +56,12 @@ impl<'a> Model<'a> {
     }
 
     fn memory(&self) -> Option<Mebibytes> {
-        self.said(|device| device.memory)
+        self.representative_attribute(|device| device.memory)
     }
 
     /// Returns true if a whole GPU is available.
-    fn has_whole(&self, assume: Assume) -> bool {
-        !self.whole.is_empty() || (assume == Assume::Whole && !self.open.is_empty())
+    fn has_whole(&self, assume: AssumedMode) -> bool {
+        !self.whole.is_empty() || (assume == AssumedMode::Whole && !self.mode_unknown.is_empty())
     }
 }
 
@@ -65,12 +73,12 @@ impl<'a> Model<'a> {
 ///
 /// If the MIG mode of some GPUs is unknown, a model is chosen only if it wins in either mode. Otherwise the keys are
 /// omitted.
-pub(super) fn add(draft: &mut Draft, gpus: &[Gpu], offers: Option<&Offers>) {
+pub(super) fn add(draft: &mut LabelsBuilder, gpus: &[Gpu], offers: Option<&Offers>) {
     let mut models: BTreeMap<&str, Model> = BTreeMap::new();
     for gpu in gpus {
         let model = models.entry(gpu.model).or_default();
         match &gpu.device.mig {
-            Mig::Unknown => model.open.push(*gpu),
+            Mig::Unknown => model.mode_unknown.push(*gpu),
             mig if mig.is_enabled() => model.partitioned.push(*gpu),
             Mig::NotCapable | Mig::Capable(_) => model.whole.push(*gpu),
         }
@@ -86,16 +94,16 @@ pub(super) fn add(draft: &mut Draft, gpus: &[Gpu], offers: Option<&Offers>) {
     };
     // Worst case: the model's own GPUs of unknown mode are partitioned, and those of all other models are whole.
     let winner = models.iter().find(|(name, model)| {
-        let own = rank(name, model, Assume::Partitioned);
+        let own = rank(name, model, AssumedMode::Partitioned);
         let mut others = models.iter().filter(|(other, _)| other != name);
-        others.all(|(other, model)| rank(other, model, Assume::Whole) < own)
+        others.all(|(other, model)| rank(other, model, AssumedMode::Whole) < own)
     });
     let Some((name, model)) = winner else {
         draft.omit("nvidia.com/gpu.*", Omission::PartitionsUnknown);
         return;
     };
     if models.len() > 1 {
-        draft.note(Note::Chosen {
+        draft.note(Note::ModelChosen {
             model: (*name).to_owned(),
             others: models
                 .keys()
@@ -107,21 +115,21 @@ pub(super) fn add(draft: &mut Draft, gpus: &[Gpu], offers: Option<&Offers>) {
     add_model(draft, name, model, offers);
 }
 
-fn add_model(draft: &mut Draft, name: &str, model: &Model, offers: Option<&Offers>) {
+fn add_model(draft: &mut LabelsBuilder, name: &str, model: &Model, offers: Option<&Offers>) {
     // As in the original, only whole GPUs determine sharing.
     let whole = model
         .whole
         .iter()
         .filter_map(|gpu| gpu.device.uuid.as_ref());
     let whole = whole.map(GpuUuid::as_str);
-    let sharing = Sharing::of(offers, &ResourceName::gpu(), whole);
-    draft.put_fitted("nvidia.com/gpu.product", name, sharing.suffix());
+    let sharing = Sharing::from_offers(offers, &ResourceName::gpu(), whole);
+    draft.put_parts("nvidia.com/gpu.product", name, sharing.suffix());
     draft.put("nvidia.com/gpu.count", &model.count());
     // Without a whole GPU, none is offered under this resource.
-    let sure = model.has_whole(Assume::Partitioned);
+    let sure = model.has_whole(AssumedMode::Partitioned);
     let replicas = "nvidia.com/gpu.replicas";
     sharing.put(draft, "nvidia.com/gpu");
-    if sure != model.has_whole(Assume::Whole) {
+    if sure != model.has_whole(AssumedMode::Whole) {
         draft.omit(replicas, Omission::PartitionsUnknown);
     } else if !sure {
         draft.put(replicas, &0);
@@ -130,7 +138,7 @@ fn add_model(draft: &mut Draft, name: &str, model: &Model, offers: Option<&Offer
         Some(memory) => draft.put("nvidia.com/gpu.memory", &memory.get()),
         None => draft.omit("nvidia.com/gpu.memory", Omission::MemoryUnknown),
     }
-    match model.said(|device| device.compute_capability) {
+    match model.representative_attribute(|device| device.compute_capability) {
         Some(capability) => {
             draft.put("nvidia.com/gpu.family", family(capability));
             draft.put("nvidia.com/gpu.compute.major", &capability.major);

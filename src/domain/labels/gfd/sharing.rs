@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use crate::domain::labels::Omission;
-use crate::domain::labels::draft::Draft;
+use crate::domain::labels::labels_builder::LabelsBuilder;
 use crate::domain::sharing::{Offers, ResourceName};
 
 /// Sharing of the units that one set of keys describes.
@@ -22,22 +22,22 @@ pub(super) struct Sharing {
 
 impl Sharing {
     /// Units that are not shared.
-    pub(super) const NONE: Self = Self {
+    pub(super) const EXCLUSIVE: Self = Self {
         replicas: Some(1),
         is_shared: false,
         keeps_name: false,
     };
 
     /// Determines the sharing of the units with these UUIDs, whose resource name is `name` unless renamed.
-    pub(super) fn of<'u>(
+    pub(super) fn from_offers<'u>(
         offers: Option<&Offers>,
         name: &ResourceName,
         uuids: impl Iterator<Item = &'u str>,
     ) -> Self {
         let Some(offers) = offers else {
-            return Self::NONE;
+            return Self::EXCLUSIVE;
         };
-        let mut sharing = Self::NONE;
+        let mut sharing = Self::EXCLUSIVE;
         let mut counts = BTreeSet::new();
         for uuid in uuids {
             let found = offers.unit(uuid);
@@ -61,7 +61,7 @@ impl Sharing {
     }
 
     /// Adds `replicas` and `sharing-strategy` of a resource.
-    pub(super) fn put(self, draft: &mut Draft, resource: &str) {
+    pub(super) fn put(self, draft: &mut LabelsBuilder, resource: &str) {
         let key = format!("{resource}.replicas");
         match self.replicas {
             Some(replicas) => draft.put(&key, &replicas),
@@ -71,7 +71,7 @@ impl Sharing {
     }
 
     /// Adds `sharing-strategy` of a resource.
-    pub(super) fn put_strategy(self, draft: &mut Draft, resource: &str) {
+    pub(super) fn put_strategy(self, draft: &mut LabelsBuilder, resource: &str) {
         let strategy = if self.is_shared {
             "time-slicing"
         } else {

@@ -3,7 +3,8 @@
 use super::machines::{A100_80, T4, driverless, gpu, machine, on_bus, partitioned};
 use super::*;
 use crate::domain::inventory::{
-    Amd, Condition, DriverLayout, LogicalCores, LogicalSource, Mode, Neuron, NeuronDevice,
+    Amd, Condition, DriverLayout, LogicalCores, LogicalSource, Neuron, NeuronDevice,
+    PartitioningMode,
 };
 use crate::domain::quantity::Mebibytes;
 
@@ -61,31 +62,31 @@ type.octavo.dev/aws-trainium2-96gb=16
 ";
 
 /// The notes without the one about the interconnect; most devices in these tests report no links.
-fn said(node: &Inventory) -> Vec<String> {
+fn notes_without_links(node: &Inventory) -> Vec<String> {
     let mut notes = notes(node, &Options::default());
     notes.retain(|note| !note.contains("interconnect"));
     notes
 }
 
 #[test]
-fn logical_cores_follow_the_nodes_own_setting() {
+fn logical_cores_follow_the_node_setting() {
     for (size, logical) in [(1, 128), (2, 64)] {
         let node = trn2(Some((size, LogicalSource::File)));
         let cores = format!(
             "octavo.dev/neuron-logical-core-size={size}\noctavo.dev/neuron-logical-cores={logical}\noctavo.dev/neuron-logical-source=file"
         );
         check(&node, &Options::default(), &[TRN2, &cores]);
-        assert_eq!(said(&node), [""; 0]);
+        assert_eq!(notes_without_links(&node), [""; 0]);
     }
 }
 
 #[test]
-fn a_default_for_logical_cores_is_said_to_be_one_and_without_any_there_are_none() {
+fn default_logical_core_size_is_noted_and_unknown_size_is_omitted() {
     let node = trn2(Some((2, LogicalSource::Default)));
     let cores = "octavo.dev/neuron-logical-core-size=2\noctavo.dev/neuron-logical-cores=64\noctavo.dev/neuron-logical-source=default";
     check(&node, &Options::default(), &[TRN2, cores]);
     assert_eq!(
-        said(&node),
+        notes_without_links(&node),
         [
             "octavo.dev/neuron-logical-*: no setting of the node was found for how large a logical core is, and 2 is the chip's default"
         ]
@@ -93,7 +94,7 @@ fn a_default_for_logical_cores_is_said_to_be_one_and_without_any_there_are_none(
     let node = trn2(None);
     check(&node, &Options::default(), &[TRN2]);
     assert_eq!(
-        said(&node),
+        notes_without_links(&node),
         [
             "octavo.dev/neuron-logical-core-size is left out: nobody tells how large a logical core is",
             "octavo.dev/neuron-logical-cores is left out: nobody tells how large a logical core is",
@@ -102,7 +103,7 @@ fn a_default_for_logical_cores_is_said_to_be_one_and_without_any_there_are_none(
 }
 
 #[test]
-fn one_neuron_device_that_does_not_tell_its_cores_leaves_both_sums_out() {
+fn unreported_core_count_omits_both_sums() {
     let mut node = trn2(Some((2, LogicalSource::File)));
     let devices = &mut node.neuron.as_mut().unwrap().devices;
     devices[7].cores = None;
@@ -111,7 +112,7 @@ fn one_neuron_device_that_does_not_tell_its_cores_leaves_both_sums_out() {
     let compiled = compile(&node, &Options::default(), None);
     assert_eq!(compiled.labels.get("octavo.dev/neuron-devices"), Some("16"));
     assert_eq!(
-        said(&node),
+        notes_without_links(&node),
         [
             "octavo.dev/neuron-driver is left out: the driver does not tell its version",
             "octavo.dev/neuron-cores is left out: a Neuron device does not tell its cores",
@@ -131,10 +132,10 @@ fn one_neuron_device_that_does_not_tell_its_cores_leaves_both_sums_out() {
 }
 
 #[test]
-fn a_neuron_driver_that_is_not_loaded_is_noted_and_one_without_devices_says_none() {
+fn missing_neuron_driver_is_noted_and_idle_one_has_zero_devices() {
     let node = driverless(functions(1, 0x7264));
     assert!(
-        said(&node)
+        notes_without_links(&node)
             .contains(&"octavo.dev/neuron-* is left out: the driver does not answer".to_owned())
     );
     let mut node = driverless(functions(1, 0x7264));
@@ -145,13 +146,13 @@ fn a_neuron_driver_that_is_not_loaded_is_noted_and_one_without_devices_says_none
     // Driver loaded on a node without Neuron devices.
     node.devices.clear();
     let nothing = compile(&node, &Options::default(), None);
-    assert_eq!(nothing, Compiled::default());
+    assert_eq!(nothing, CompiledLabels::default());
 }
 
 /// An MI300X with 192 GiB in these modes.
 fn mi300x(bus: u8, compute: &str, memory: &str) -> Device {
     let mode = |current: &str| {
-        Some(Mode {
+        Some(PartitioningMode {
             current: current.to_owned(),
             available: Vec::new(),
         })
@@ -175,7 +176,7 @@ fn mi300xs(modes: &[(&str, &str)]) -> Inventory {
 }
 
 #[test]
-fn amd_devices_say_how_they_are_partitioned_and_differ_as_mixed() {
+fn different_amd_partition_modes_are_labeled_mixed() {
     check(
         &mi300xs(&[("CPX", "NPS4"), ("CPX", "NPS4")]),
         &Options::default(),
@@ -210,7 +211,7 @@ fn amd_devices_say_how_they_are_partitioned_and_differ_as_mixed() {
 }
 
 #[test]
-fn links_between_neuron_devices_are_a_kind_and_a_domain_and_untold_ones_are_left_out() {
+fn neuron_links_yield_kind_and_domain_and_unreported_ones_are_omitted() {
     let linked = |links: &[&[u32]]| {
         let count = u8::try_from(links.len()).unwrap();
         let mut node = driverless(functions(count, 0x7264));
@@ -250,7 +251,7 @@ fn links_between_neuron_devices_are_a_kind_and_a_domain_and_untold_ones_are_left
 }
 
 #[test]
-fn the_drivers_label_is_nvidias_where_there_is_one_and_else_the_only_one() {
+fn driver_label_prefers_nvidia_and_else_requires_a_single_driver() {
     let driver = |node: &Inventory| {
         let labels = compile(node, &Options::default(), None).labels;
         labels.get("octavo.dev/driver").map(str::to_owned)
@@ -267,7 +268,7 @@ fn the_drivers_label_is_nvidias_where_there_is_one_and_else_the_only_one() {
     both.neuron = Some(neuron(1, "Inferentia2", 2, None));
     assert_eq!(driver(&both), None);
     assert!(
-        said(&both).contains(
+        notes_without_links(&both).contains(
             &"octavo.dev/driver is left out: the devices have several drivers".to_owned()
         )
     );
@@ -277,7 +278,7 @@ fn the_drivers_label_is_nvidias_where_there_is_one_and_else_the_only_one() {
     let mut bare = driverless(vec![amd(1)]);
     bare.devices[0].amd.as_mut().unwrap().driver_version = None;
     assert_eq!(driver(&bare), None);
-    assert_eq!(said(&bare), [""; 0]);
+    assert_eq!(notes_without_links(&bare), [""; 0]);
     // Two versions of one driver cannot be loaded at the same time, so no version is guessed.
     let mut odd = driverless(vec![amd(1), amd(2)]);
     odd.devices[1].amd.as_mut().unwrap().driver_version = Some("6.8.5".to_owned());
@@ -285,7 +286,7 @@ fn the_drivers_label_is_nvidias_where_there_is_one_and_else_the_only_one() {
 }
 
 #[test]
-fn a_node_of_four_makers_says_what_holds_for_each() {
+fn node_with_four_vendors_is_labeled_completely() {
     let mut node = machine(
         [
             vec![gpu(1, &T4), partitioned(2, &A100_80, &["7g.80gb"])],

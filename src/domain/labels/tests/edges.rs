@@ -7,7 +7,7 @@ use super::*;
 use crate::domain::inventory::{Driver, Fabric, Mig, NvmlState, VgpuHost};
 
 #[test]
-fn a_product_too_long_for_a_value_is_cut_and_noted() {
+fn long_product_name_is_truncated_and_noted() {
     let max_q = machine(vec![partitioned(1, &MAX_Q, &["1g.24gb"])]);
     let product = "NVIDIA-RTX-PRO-6000-Blackwell-Max-Q-Workst-3b0955aa-MIG-1g.24gb";
     for (strategy, key) in [
@@ -51,7 +51,7 @@ fn a_product_too_long_for_a_value_is_cut_and_noted() {
 }
 
 #[test]
-fn of_several_models_the_largest_memory_wins_then_the_number_then_the_name() {
+fn model_is_chosen_by_memory_then_count_then_name() {
     let product = |node: &Inventory| -> Vec<String> {
         let labels = compile(node, &Options::default(), None).labels;
         ["product", "count", "memory", "replicas"]
@@ -93,7 +93,7 @@ fn of_several_models_the_largest_memory_wins_then_the_number_then_the_name() {
 }
 
 #[test]
-fn a_driver_version_of_two_parts_has_an_empty_revision() {
+fn two_part_driver_version_has_empty_revision() {
     let mut node = machine(vec![gpu(1, &T4)]);
     node.nvml = NvmlState::Ready(Driver {
         version: "470.82".parse().unwrap(),
@@ -127,7 +127,7 @@ fn a_driver_version_of_two_parts_has_an_empty_revision() {
 }
 
 #[test]
-fn a_machine_type_is_made_fit_or_cut() {
+fn machine_type_is_sanitized_or_truncated() {
     for (name, expected) in [
         (None, "unknown"),
         (Some(" PowerEdge  R750xa\n"), "PowerEdge-R750xa"),
@@ -222,7 +222,7 @@ fn mode_clique_and_virtual_gpus() {
 }
 
 #[test]
-fn what_the_driver_does_not_tell_leaves_out_its_own_keys_only() {
+fn unreported_attribute_omits_only_its_own_keys() {
     let mut gb10 = gpu(1, &T4);
     gb10.memory = None;
     gb10.compute_capability = None;

@@ -65,7 +65,7 @@ fn check_nvidia(inventory: &Inventory, options: &Options, blocks: &[&str]) {
 }
 
 #[test]
-fn eight_whole_gpus_say_the_same_in_every_strategy_but_its_name() {
+fn eight_whole_gpus_differ_only_in_the_strategy_label() {
     let node = machine(hgx(|bus| gpu(bus, &A100_80)));
     let whole = "nvidia.com/gpu.replicas=1\noctavo.dev/sharing=exclusive";
     for (strategy, name) in [
@@ -83,7 +83,7 @@ fn eight_whole_gpus_say_the_same_in_every_strategy_but_its_name() {
 }
 
 #[test]
-fn seven_equal_partitions_each_are_gpus_in_the_single_strategy() {
+fn single_strategy_presents_equal_partitions_as_gpus() {
     let node = machine(hgx(|bus| partitioned(bus, &A100_80, &["1g.10gb"; 7])));
     let partitions = "
         nvidia.com/gpu.compute.major=8
@@ -119,7 +119,7 @@ fn seven_equal_partitions_each_are_gpus_in_the_single_strategy() {
 }
 
 #[test]
-fn the_single_strategy_is_invalid_where_partitions_are_not_alike() {
+fn single_strategy_is_invalid_with_different_partitions() {
     let single = options(MigStrategy::Single);
     let mig = "octavo.dev/sharing=mig";
     for (profiles, reason) in [
@@ -155,7 +155,7 @@ fn the_single_strategy_is_invalid_where_partitions_are_not_alike() {
 }
 
 #[test]
-fn each_profile_has_keys_of_its_own_in_the_mixed_strategy() {
+fn mixed_strategy_has_keys_for_each_profile() {
     let profiles = ["3g.40gb", "2g.20gb", "2g.20gb", "1g.10gb+me"];
     let node = machine(hgx(|bus| partitioned(bus, &A100_80, &profiles)));
     let partitions = "
@@ -209,7 +209,7 @@ fn each_profile_has_keys_of_its_own_in_the_mixed_strategy() {
 }
 
 #[test]
-fn empty_gpus_are_ignored_and_whole_ones_described_in_the_mixed_strategy() {
+fn mixed_strategy_ignores_empty_gpus_and_describes_whole_ones() {
     let node = machine(hgx(|bus| match bus {
         1 => partitioned(bus, &A100_80, &[]),
         2 => partitioned(bus, &A100_80, &["1c.3g.40gb"]),

@@ -7,8 +7,8 @@ use super::machines::{
 };
 use super::*;
 use crate::domain::inventory::{
-    Amd, Condition, DriverLayout, Fabric, LinkRemote, LogicalCores, LogicalSource, Mode, Neuron,
-    NeuronDevice, NvLink,
+    Amd, Condition, DriverLayout, Fabric, LinkRemote, LogicalCores, LogicalSource, Neuron,
+    NeuronDevice, NvLink, PartitioningMode,
 };
 use crate::domain::quantity::Mebibytes;
 
@@ -59,7 +59,7 @@ fn amd_device(bus: u8, texts: Vec<String>) -> Device {
     let mut mode = || {
         let current = texts.next()?;
         let available = Vec::new();
-        Some(Mode { current, available })
+        Some(PartitioningMode { current, available })
     };
     let mut device = on_bus(bus, 0x1002, 0x74a1);
     device.condition = Condition::Working;
@@ -181,7 +181,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_devices_does_not_matter(
+    fn device_order_does_not_matter(
         (node, shuffled) in node().prop_flat_map(|node| {
             let devices = Just(node.devices.clone()).prop_shuffle();
             (Just(node), devices)

@@ -6,14 +6,14 @@ use crate::domain::layout::error::DeviceRef;
 use crate::domain::profile::ProfileName;
 
 /// A successful lookup.
-pub(super) struct Found<'a> {
+pub(super) struct ProfileMatch<'a> {
     pub(super) profile: &'a GpuInstanceProfile,
     /// True if the device uses exactly this spelling.
     pub(super) exact: bool,
 }
 
 /// Reason why a lookup failed.
-pub(super) enum Missing {
+pub(super) enum LookupError {
     /// Several profiles have exactly this name; holds their ids.
     SameName(Vec<u32>),
     /// Several profiles nearly match; holds their names.
@@ -24,12 +24,15 @@ pub(super) enum Missing {
 
 /// Returns the GPU instance profile that `asked` denotes on this device, ignoring the compute part. If several profiles
 /// have exactly that name, returns the only one of them that existing instances use.
-pub(super) fn look_up<'a>(state: &'a MigState, asked: &ProfileName) -> Result<Found<'a>, Missing> {
+pub(super) fn look_up<'a>(
+    state: &'a MigState,
+    asked: &ProfileName,
+) -> Result<ProfileMatch<'a>, LookupError> {
     let catalog = &state.catalog;
     let whole = asked.gpu_instance();
     for (exact, is_meant) in [
         (true, is_same as fn(&ProfileName, &ProfileName) -> bool),
-        (false, is_nearly),
+        (false, is_nearly_equal),
     ] {
         let all = catalog.profiles().iter();
         let meant: Vec<_> = all
@@ -37,7 +40,7 @@ pub(super) fn look_up<'a>(state: &'a MigState, asked: &ProfileName) -> Result<Fo
             .collect();
         match meant.as_slice() {
             [] => {}
-            [profile] => return Ok(Found { profile, exact }),
+            [profile] => return Ok(ProfileMatch { profile, exact }),
             several if exact => {
                 let has = |profile: &&&GpuInstanceProfile| {
                     let mut instances = state.gpu_instances.iter();
@@ -45,29 +48,29 @@ pub(super) fn look_up<'a>(state: &'a MigState, asked: &ProfileName) -> Result<Fo
                 };
                 let used: Vec<_> = several.iter().filter(has).collect();
                 return match used.as_slice() {
-                    [profile] => Ok(Found { profile, exact }),
-                    [] | [_, _, ..] => Err(Missing::SameName(
+                    [profile] => Ok(ProfileMatch { profile, exact }),
+                    [] | [_, _, ..] => Err(LookupError::SameName(
                         several.iter().map(|profile| profile.id).collect(),
                     )),
                 };
             }
-            several => return Err(Missing::Ambiguous(names(several))),
+            several => return Err(LookupError::Ambiguous(names(several))),
         }
     }
     let mut offers: Vec<_> = catalog.profiles().iter().collect();
     offers.sort_by_key(|profile| distance(&whole, &profile.name));
-    Err(Missing::Unknown(names(&offers)))
+    Err(LookupError::Unknown(names(&offers)))
 }
 
 /// Returns `asked`, including its compute part, as the device spells it.
-pub(super) fn own_spelling(profile: &GpuInstanceProfile, asked: &ProfileName) -> String {
+pub(super) fn device_spelling(profile: &GpuInstanceProfile, asked: &ProfileName) -> String {
     let compute = u32::from(asked.compute_slices());
     let own = profile.name.with_compute_slices(compute);
     own.unwrap_or_else(|| profile.name.clone()).to_string()
 }
 
 /// Returns the devices of the node that offer a profile of exactly this name.
-pub(super) fn elsewhere(inventory: &Inventory, asked: &ProfileName) -> Vec<DeviceRef> {
+pub(super) fn devices_offering(inventory: &Inventory, asked: &ProfileName) -> Vec<DeviceRef> {
     let whole = asked.gpu_instance();
     let offering = inventory.devices.iter().filter(|device| {
         device.mig.state().is_some_and(|state| {
@@ -75,7 +78,7 @@ pub(super) fn elsewhere(inventory: &Inventory, asked: &ProfileName) -> Vec<Devic
             profiles.any(|profile| profile.name == whole)
         })
     });
-    offering.map(DeviceRef::of).collect()
+    offering.map(DeviceRef::from_device).collect()
 }
 
 fn is_same(asked: &ProfileName, own: &ProfileName) -> bool {
@@ -86,7 +89,7 @@ fn is_same(asked: &ProfileName, own: &ProfileName) -> bool {
 /// the memory, or by at most a fiftieth. Drivers calculate the number from reported memory, which varies:
 /// NVIDIA/mig-parted issue 31 (3g.39gb for 3g.40gb). One gigabyte is too much for small profiles: 1g.5gb is A100's and
 /// 1g.6gb is A30's.
-fn is_nearly(asked: &ProfileName, own: &ProfileName) -> bool {
+fn is_nearly_equal(asked: &ProfileName, own: &ProfileName) -> bool {
     let off = u32::from(asked.memory_gb().abs_diff(own.memory_gb()));
     let memory = u32::from(own.memory_gb());
     let rounded =

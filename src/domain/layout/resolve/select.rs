@@ -1,55 +1,55 @@
 //! Assigns rules to devices.
 
-use super::{Capability, Chosen, Report};
+use super::{Capability, Diagnostics, SelectedDevice};
 use crate::domain::id::{GpuUuid, TypeName};
 use crate::domain::inventory::{Device, Identity, Inventory};
-use crate::domain::layout::error::{DeviceRef, Reason, Surprise};
+use crate::domain::layout::error::{DeviceRef, RuleErrorKind, RuleWarningKind};
 use crate::domain::layout::index::{index, is_failing};
 use crate::domain::layout::{
-    Criteria, DeviceFilter, Dialect, IndexRange, Layout, MigWish, ProfileCount, Rule, Selector,
+    Criteria, DeviceFilter, Dialect, IndexRange, Layout, MigSpec, ProfileCount, Rule, Selector,
     TimeSlicing,
 };
 
 /// Result of matching a rule against a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Pick {
+enum Selection {
     Yes,
     No,
     /// The rule would select the device, but it is passed through to virtual machines.
-    PassedThrough,
+    Passthrough,
 }
 
 /// Returns the selected devices, each once, with the rule that applies.
-pub(super) fn choose<'a>(
+pub(super) fn select_devices<'a>(
     layout: &'a Layout,
     dialect: Dialect,
     inventory: &'a Inventory,
-    report: &mut Report<'_>,
-) -> Vec<Chosen<'a>> {
+    report: &mut Diagnostics<'_>,
+) -> Vec<SelectedDevice<'a>> {
     let all = pairs(layout, inventory, report);
-    complain(layout, dialect, (inventory, &all), report);
-    let mut counting: Vec<Chosen<'a>> = Vec::new();
+    report_empty_rules(layout, dialect, (inventory, &all), report);
+    let mut counting: Vec<SelectedDevice<'a>> = Vec::new();
     for chosen in all {
-        let same = |other: &&mut Chosen<'a>| other.device.pci == chosen.device.pci;
+        let same = |other: &&mut SelectedDevice<'a>| other.device.pci == chosen.device.pci;
         let Some(other) = counting.iter_mut().find(same) else {
             counting.push(chosen);
             continue;
         };
-        if chosen.unreadable().is_some() && other.unreadable().is_some() {
+        if chosen.unreadable_reason().is_some() && other.unreadable_reason().is_some() {
             // With unreadable state, it is also unknown which of the two rules selects the device.
             continue;
         }
         match dialect {
             Dialect::Octavo | Dialect::DevicePlugin => {
-                let reason = Reason::Conflict {
+                let reason = RuleErrorKind::Conflict {
                     other_rule: other.number,
                     other: other.rule.place,
                 };
                 report.error(chosen, chosen.rule.place, reason);
             }
             Dialect::MigParted => {
-                if !same_wish(other.rule, chosen.rule) {
-                    let surprise = Surprise::Overrides {
+                if !is_same_request(other.rule, chosen.rule) {
+                    let surprise = RuleWarningKind::Overrides {
                         other_rule: other.number,
                         other: other.rule.place,
                     };
@@ -66,19 +66,19 @@ pub(super) fn choose<'a>(
 fn pairs<'a>(
     layout: &'a Layout,
     inventory: &'a Inventory,
-    report: &mut Report<'_>,
-) -> Vec<Chosen<'a>> {
+    report: &mut Diagnostics<'_>,
+) -> Vec<SelectedDevice<'a>> {
     let mut all = Vec::new();
     for is_rest in [false, true] {
         let taken: Vec<_> = all
             .iter()
-            .map(|chosen: &Chosen<'a>| chosen.device.pci)
+            .map(|chosen: &SelectedDevice<'a>| chosen.device.pci)
             .collect();
         let rules = layout.rules.iter().zip(1..);
         for (rule, number) in rules.filter(|(rule, _)| (rule.devices == Selector::Rest) == is_rest)
         {
             for device in &inventory.devices {
-                let chosen = Chosen {
+                let chosen = SelectedDevice {
                     device,
                     rule,
                     number,
@@ -86,11 +86,11 @@ fn pairs<'a>(
                 if is_rest && taken.contains(&device.pci) {
                     continue;
                 }
-                match pick(rule, device, inventory) {
-                    Pick::Yes => all.push(chosen),
-                    Pick::No => {}
-                    Pick::PassedThrough => {
-                        report.warning(chosen, rule.place, Surprise::PassedThrough);
+                match match_rule(rule, device, inventory) {
+                    Selection::Yes => all.push(chosen),
+                    Selection::No => {}
+                    Selection::Passthrough => {
+                        report.warning(chosen, rule.place, RuleWarningKind::Passthrough);
                     }
                 }
             }
@@ -102,43 +102,43 @@ fn pairs<'a>(
 }
 
 /// Reports rules that select nothing or name a missing index.
-fn complain(
+fn report_empty_rules(
     layout: &Layout,
     dialect: Dialect,
-    (inventory, all): (&Inventory, &[Chosen<'_>]),
-    report: &mut Report<'_>,
+    (inventory, all): (&Inventory, &[SelectedDevice<'_>]),
+    report: &mut Diagnostics<'_>,
 ) {
     for (rule, number) in layout.rules.iter().zip(1..) {
-        if dialect == Dialect::MigParted && is_for_others(rule, inventory) {
+        if dialect == Dialect::MigParted && is_for_other_models(rule, inventory) {
             continue;
         }
         let missing = missing_indices(&rule.devices, inventory);
         let selects = all.iter().any(|chosen| chosen.number == number);
         if !missing.is_empty() {
-            let reason = Reason::NoSuchIndex {
-                missing: words(&missing),
-                has: has(inventory),
+            let reason = RuleErrorKind::NoSuchIndex {
+                missing: format_ranges(&missing),
+                has: describe_devices(inventory),
             };
-            report.error_of(rule.place, Some(number), reason);
+            report.layout_error(rule.place, Some(number), reason);
         } else if !selects && rule.devices == Selector::Rest {
-            report.warning_of(rule.place, number, Surprise::NoRest);
-        } else if !selects && (dialect != Dialect::MigParted || !filters(rule)) {
-            let reason = Reason::Nothing {
-                wanted: wanted(rule),
-                has: has(inventory),
+            report.rule_warning(rule.place, number, RuleWarningKind::RestIsEmpty);
+        } else if !selects && (dialect != Dialect::MigParted || !has_device_filter(rule)) {
+            let reason = RuleErrorKind::NoMatchingDevice {
+                wanted: describe_selector(rule),
+                has: describe_devices(inventory),
             };
-            report.error_of(rule.place, Some(number), reason);
+            report.layout_error(rule.place, Some(number), reason);
         }
     }
     if all.is_empty() && report.errors.is_empty() {
-        let reason = Reason::NothingAtAll {
-            has: has(inventory),
+        let reason = RuleErrorKind::NoDeviceSelected {
+            has: describe_devices(inventory),
         };
-        report.error_of(layout.place, None, reason);
+        report.layout_error(layout.place, None, reason);
     }
 }
 
-fn filters(rule: &Rule) -> bool {
+fn has_device_filter(rule: &Rule) -> bool {
     matches!(
         &rule.devices,
         Selector::Matching(Criteria {
@@ -150,12 +150,12 @@ fn filters(rule: &Rule) -> bool {
 
 /// Returns true if the rule's device filter matches no device of this node. In mig-parted's dialect one file serves
 /// many models.
-fn is_for_others(rule: &Rule, inventory: &Inventory) -> bool {
+fn is_for_other_models(rule: &Rule, inventory: &Inventory) -> bool {
     match &rule.devices {
         Selector::All | Selector::Rest => false,
         Selector::Matching(criteria) => criteria.device_filter.as_ref().is_some_and(|filters| {
             let mut devices = inventory.devices.iter();
-            !devices.any(|device| filters.iter().any(|filter| passes(*filter, device)))
+            !devices.any(|device| filters.iter().any(|filter| passes_filter(*filter, device)))
         }),
     }
 }
@@ -183,44 +183,46 @@ fn missing_indices(selector: &Selector, inventory: &Inventory) -> Vec<IndexRange
 }
 
 /// Matches a rule against a device. A device with unreadable state is selected by every rule that might mean it.
-fn pick(rule: &Rule, device: &Device, inventory: &Inventory) -> Pick {
+fn match_rule(rule: &Rule, device: &Device, inventory: &Inventory) -> Selection {
     let passed_through = device.condition.is_passthrough();
     let mut explicit = false;
     let mut about_capability = false;
     if let Selector::Matching(criteria) = &rule.devices {
-        if !meets(criteria, device, inventory) {
-            return Pick::No;
+        if !meets_criteria(criteria, device, inventory) {
+            return Selection::No;
         }
         explicit = criteria.is_explicit();
         about_capability = criteria.mig_capable.is_some();
-        match (criteria.mig_capable, Capability::of(device)) {
-            (Some(true), Capability::No) | (Some(false), Capability::Yes(_)) => return Pick::No,
-            (Some(_), Capability::Untold(_)) if passed_through => return Pick::PassedThrough,
-            (Some(_), Capability::Untold(_))
+        match (criteria.mig_capable, Capability::from_device(device)) {
+            (Some(true), Capability::No) | (Some(false), Capability::Yes(_)) => {
+                return Selection::No;
+            }
+            (Some(_), Capability::Unknown(_)) if passed_through => return Selection::Passthrough,
+            (Some(_), Capability::Unknown(_))
             | (None, _)
             | (Some(true), Capability::Yes(_))
             | (Some(false), Capability::No) => {}
         }
     }
     if explicit && !about_capability {
-        return Pick::Yes;
+        return Selection::Yes;
     }
-    match (&rule.mig, Capability::of(device)) {
-        (Some(MigWish::Enabled(_)), Capability::No) if !explicit => Pick::No,
-        (Some(_), Capability::Untold(_)) if passed_through => Pick::PassedThrough,
-        (None | Some(_), _) => Pick::Yes,
+    match (&rule.mig, Capability::from_device(device)) {
+        (Some(MigSpec::Enabled(_)), Capability::No) if !explicit => Selection::No,
+        (Some(_), Capability::Unknown(_)) if passed_through => Selection::Passthrough,
+        (None | Some(_), _) => Selection::Yes,
     }
 }
 
 /// Returns true if a device meets all criteria except `mig_capable`. Attributes that a failing device does not report
 /// count as met.
-fn meets(criteria: &Criteria, device: &Device, inventory: &Inventory) -> bool {
+fn meets_criteria(criteria: &Criteria, device: &Device, inventory: &Inventory) -> bool {
     fn any<T>(list: Option<&Vec<T>>, is: impl Fn(&T) -> bool) -> bool {
         list.is_none_or(|list| list.iter().any(is))
     }
     let is_failing = is_failing(device);
     let has_type = |name: &TypeName| match &device.identity {
-        Identity::Known { type_name, .. } | Identity::ByHand { type_name, .. } => type_name == name,
+        Identity::Known { type_name, .. } | Identity::Manual { type_name, .. } => type_name == name,
         Identity::Unknown => is_failing,
     };
     let is_elsewhere = |uuid: &GpuUuid| {
@@ -238,11 +240,11 @@ fn meets(criteria: &Criteria, device: &Device, inventory: &Inventory) -> bool {
             .memory_at_least
             .is_none_or(|least| device.memory.map_or(is_failing, |memory| memory >= least))
         && any(criteria.device_filter.as_ref(), |filter| {
-            passes(*filter, device)
+            passes_filter(*filter, device)
         })
 }
 
-fn passes(filter: DeviceFilter, device: &Device) -> bool {
+fn passes_filter(filter: DeviceFilter, device: &Device) -> bool {
     let ids = device.pci_ids;
     let subsystem = (ids.subsystem_device, ids.subsystem_vendor);
     (ids.device, ids.vendor) == (filter.device, filter.vendor)
@@ -250,14 +252,14 @@ fn passes(filter: DeviceFilter, device: &Device) -> bool {
 }
 
 /// Returns true if two rules request the same state, ignoring positions.
-fn same_wish(one: &Rule, other: &Rule) -> bool {
+fn is_same_request(one: &Rule, other: &Rule) -> bool {
     let sharing = |rule: &Rule| {
         let all = rule.time_slicing.clone();
-        all.map(TimeSlicing::without_places)
+        all.map(TimeSlicing::without_positions)
     };
     let same_mig = match (&one.mig, &other.mig) {
-        (None, None) | (Some(MigWish::Disabled), Some(MigWish::Disabled)) => true,
-        (Some(MigWish::Enabled(one)), Some(MigWish::Enabled(other))) => {
+        (None, None) | (Some(MigSpec::Disabled), Some(MigSpec::Disabled)) => true,
+        (Some(MigSpec::Enabled(one)), Some(MigSpec::Enabled(other))) => {
             let sorted = |counts: &[ProfileCount]| {
                 let mut all: Vec<_> = counts
                     .iter()
@@ -273,27 +275,27 @@ fn same_wish(one: &Rule, other: &Rule) -> bool {
     same_mig && sharing(one) == sharing(other)
 }
 
-fn wanted(rule: &Rule) -> String {
+fn describe_selector(rule: &Rule) -> String {
     let selector = rule.devices.to_string();
     let explicit = match &rule.devices {
         Selector::All | Selector::Rest => false,
         Selector::Matching(criteria) => criteria.is_explicit(),
     };
     match &rule.mig {
-        Some(MigWish::Enabled(_)) if !explicit => {
+        Some(MigSpec::Enabled(_)) if !explicit => {
             format!("{selector} (of those that can be partitioned)")
         }
-        None | Some(MigWish::Disabled | MigWish::Enabled(_)) => selector,
+        None | Some(MigSpec::Disabled | MigSpec::Enabled(_)) => selector,
     }
 }
 
-fn words(ranges: &[IndexRange]) -> String {
+fn format_ranges(ranges: &[IndexRange]) -> String {
     let words: Vec<String> = ranges.iter().map(IndexRange::to_string).collect();
     words.join(", ")
 }
 
 /// Describes the devices of the node for error messages.
-fn has(inventory: &Inventory) -> String {
+fn describe_devices(inventory: &Inventory) -> String {
     const SHOWN: usize = 8;
     let trouble = inventory.nvml.trouble();
     if inventory.devices.is_empty() {
@@ -305,11 +307,11 @@ fn has(inventory: &Inventory) -> String {
     // Most nodes have many devices of one kind, so each kind is listed once.
     let mut kinds: Vec<(String, Vec<String>)> = Vec::new();
     for device in &inventory.devices {
-        let name = match DeviceRef::of(device).index {
+        let name = match DeviceRef::from_device(device).index {
             Some(index) => index.to_string(),
             None => device.pci.to_string(),
         };
-        let kind = kind(device);
+        let kind = describe_kind(device);
         match kinds.iter_mut().find(|(known, _)| *known == kind) {
             Some((_, names)) => names.push(name),
             None => kinds.push((kind, vec![name])),
@@ -324,15 +326,15 @@ fn has(inventory: &Inventory) -> String {
     if more > 0 {
         all.push(format!("and {more} more kinds"));
     }
-    all.extend(trouble.filter(|_| inventory.is_nvml_of_interest()));
+    all.extend(trouble.filter(|_| inventory.is_nvml_relevant()));
     all.join("; ")
 }
 
-fn kind(device: &Device) -> String {
-    let can = match Capability::of(device) {
+fn describe_kind(device: &Device) -> String {
+    let can = match Capability::from_device(device) {
         Capability::Yes(_) => "",
         Capability::No => ", cannot be partitioned",
-        Capability::Untold(_) => ", state cannot be read",
+        Capability::Unknown(_) => ", state cannot be read",
     };
     let memory = device
         .memory

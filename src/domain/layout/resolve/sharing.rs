@@ -1,23 +1,23 @@
 //! Looks up time-sliced profiles of a rule in the catalog of each device.
 
-use super::{Capability, Case, Report};
+use super::{Capability, Diagnostics, ResolveContext};
 use crate::domain::catalog::GpuInstanceProfile;
-use crate::domain::layout::error::{Reason, Surprise};
-use crate::domain::layout::{MigTarget, Place, ShareOf, TimeSlicing};
+use crate::domain::layout::error::{RuleErrorKind, RuleWarningKind};
+use crate::domain::layout::{MigTarget, ShareTarget, SourcePosition, TimeSlicing};
 use crate::domain::profile::ProfileName;
 use crate::domain::split;
 
-impl<'a> Case<'a> {
+impl<'a> ResolveContext<'a> {
     /// Returns the time-slicing of the rule with profiles as the device spells them. Profiles are not looked up on a
     /// device that cannot be partitioned or that reports no profiles.
     pub(super) fn time_slicing(
         self,
         wish: &TimeSlicing,
         mig: Option<&MigTarget>,
-        report: &mut Report<'_>,
+        report: &mut Diagnostics<'_>,
     ) -> Option<TimeSlicing> {
         let mut sharing = wish.clone();
-        let Capability::Yes(state) = Capability::of(self.chosen.device) else {
+        let Capability::Yes(state) = Capability::from_device(self.chosen.device) else {
             return Some(sharing);
         };
         if state.catalog.profiles().is_empty() {
@@ -25,13 +25,13 @@ impl<'a> Case<'a> {
         }
         let mut wrong = false;
         for share in &mut sharing.shares {
-            let ShareOf::Profile(profile) = &mut share.of else {
+            let ShareTarget::Profile(profile) = &mut share.of else {
                 continue;
             };
             match self.own_profile((share.place, profile), report) {
                 Some((own, known)) => {
-                    if !has(mig, known, &own) {
-                        let surprise = Surprise::NothingToShare {
+                    if !contains_partition(mig, known, &own) {
+                        let surprise = RuleWarningKind::SharedProfileMissing {
                             profile: own.to_string(),
                         };
                         report.warning(self.chosen, share.place, surprise);
@@ -46,22 +46,22 @@ impl<'a> Case<'a> {
 
     fn own_profile(
         self,
-        (place, asked): (Place, &ProfileName),
-        report: &mut Report<'_>,
+        (place, asked): (SourcePosition, &ProfileName),
+        report: &mut Diagnostics<'_>,
     ) -> Option<(ProfileName, &'a GpuInstanceProfile)> {
-        let Capability::Yes(state) = Capability::of(self.chosen.device) else {
+        let Capability::Yes(state) = Capability::from_device(self.chosen.device) else {
             return None;
         };
         let known = self.look_up((state, place), asked, report)?;
         let size = u32::from(asked.compute_slices());
-        let legal = split::sizes(known);
+        let legal = split::compute_sizes(known);
         let named = |size: u32| known.name.with_compute_slices(size);
         match named(size).filter(|_| asked.compute_slices() == asked.gpu_slices()) {
             Some(whole) => Some((whole, known)),
             None if legal.contains(&size) => Some((named(size)?, known)),
             None => {
                 let legal = legal.into_iter().filter_map(named);
-                let reason = Reason::ComputeSplit {
+                let reason = RuleErrorKind::ComputeSplit {
                     asked: asked.to_string(),
                     whole: known.name.to_string(),
                     legal: legal.map(|name| name.to_string()).collect(),
@@ -74,7 +74,11 @@ impl<'a> Case<'a> {
 }
 
 /// Returns true if the desired state contains such a partition, or may contain one because partitions stay unchanged.
-fn has(mig: Option<&MigTarget>, known: &GpuInstanceProfile, own: &ProfileName) -> bool {
+fn contains_partition(
+    mig: Option<&MigTarget>,
+    known: &GpuInstanceProfile,
+    own: &ProfileName,
+) -> bool {
     let size = u32::from(own.compute_slices());
     match mig {
         None => true,
@@ -87,18 +91,18 @@ fn has(mig: Option<&MigTarget>, known: &GpuInstanceProfile, own: &ProfileName) -
 
 #[cfg(test)]
 mod tests {
-    use crate::domain::layout::Place;
+    use crate::domain::layout::SourcePosition;
     use crate::domain::layout::tests_support::*;
-    use crate::domain::layout::{Rule, Selector, Share, ShareOf, TimeSlicing};
+    use crate::domain::layout::{Rule, Selector, Share, ShareTarget, TimeSlicing};
 
     fn shared(profiles: &[&str]) -> TimeSlicing {
         let of = |(column, name): (u32, &&str)| Share {
-            place: Place { line: 7, column },
-            of: ShareOf::Profile(name.parse().unwrap()),
+            place: SourcePosition { line: 7, column },
+            of: ShareTarget::Profile(name.parse().unwrap()),
             ..Share::everything(2)
         };
         TimeSlicing {
-            place: Place::default(),
+            place: SourcePosition::default(),
             shares: (1..).zip(profiles).map(of).collect(),
             slice: None,
         }
@@ -107,14 +111,14 @@ mod tests {
     fn rule_of(mig: Option<&[(&str, u32)]>, profiles: &[&str]) -> Rule {
         Rule {
             time_slicing: Some(shared(profiles)),
-            ..rule(Selector::All, mig.map(wish))
+            ..rule(Selector::All, mig.map(mig_spec))
         }
     }
 
     #[test]
-    fn a_shared_profile_is_spelled_as_the_device_does() {
+    fn shared_profile_uses_the_device_spelling() {
         let node = node([H200.gpu(0), t4(1)]);
-        let resolved = ours([rule_of(None, &["3g.70gb", "1c.3g.71gb"])], &node).unwrap();
+        let resolved = resolve_octavo([rule_of(None, &["3g.70gb", "1c.3g.71gb"])], &node).unwrap();
         let of = |index: usize| -> Vec<String> {
             let sharing = resolved.targets.devices[index].time_slicing.clone();
             let shares = sharing.unwrap().shares;
@@ -133,9 +137,10 @@ mod tests {
     }
 
     #[test]
-    fn i12_a_shared_profile_that_the_device_has_not_is_an_error_with_its_place() {
+    fn i12_unknown_shared_profile_is_an_error_with_its_position() {
         let node = node([A100_80.gpu(0)]);
-        let errors = ours([rule_of(None, &["2g.10gb", "3c.4g.40gb"])], &node).unwrap_err();
+        let errors =
+            resolve_octavo([rule_of(None, &["2g.10gb", "3c.4g.40gb"])], &node).unwrap_err();
         let told: Vec<String> = errors
             .iter()
             .map(|error| format!("{} {error}", error.place()))
@@ -146,11 +151,11 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_profile_that_the_rule_makes_none_of_is_a_warning() {
+    fn shared_profile_without_partition_is_a_warning() {
         let node = node([A100_80.gpu(0)]);
         let made: &[(&str, u32)] = &[("3g.40gb", 1), ("2c.3g.40gb", 1)];
         let shared = ["3g.40gb", "2c.3g.40gb", "1c.3g.40gb", "1g.10gb"];
-        let resolved = ours([rule_of(Some(made), &shared)], &node).unwrap();
+        let resolved = resolve_octavo([rule_of(Some(made), &shared)], &node).unwrap();
         let warnings: Vec<u32> = resolved
             .warnings
             .iter()

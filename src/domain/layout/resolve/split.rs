@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::Entry;
+use super::ResolvedProfile;
 use crate::domain::catalog::{GpuInstanceProfile, ProfileCatalog};
-use crate::domain::layout::error::Reason;
-use crate::domain::layout::{InstanceTarget, Place, limits};
+use crate::domain::layout::error::RuleErrorKind;
+use crate::domain::layout::{InstanceTarget, SourcePosition, limits};
 use crate::domain::split;
 
 /// All requests for one profile.
-struct Group<'a> {
+struct ProfileRequest<'a> {
     profile: &'a GpuInstanceProfile,
     /// Position of the last name of this profile.
-    place: Place,
+    place: SourcePosition,
     /// GPU instances with one compute instance that spans all slices.
     whole: u64,
     /// Number of compute instances by slices.
@@ -22,15 +22,15 @@ struct Group<'a> {
 /// Returns the GPU instances that `entries` request, and the errors.
 pub(super) fn instances(
     catalog: &ProfileCatalog,
-    entries: &[Entry<'_>],
-) -> (Vec<InstanceTarget>, Vec<(Place, Reason)>) {
+    entries: &[ResolvedProfile<'_>],
+) -> (Vec<InstanceTarget>, Vec<(SourcePosition, RuleErrorKind)>) {
     let mut wrong = Vec::new();
-    let mut groups: BTreeMap<u32, Group<'_>> = BTreeMap::new();
+    let mut groups: BTreeMap<u32, ProfileRequest<'_>> = BTreeMap::new();
     for entry in entries {
-        let Entry { count, profile } = entry;
+        let ResolvedProfile { count, profile } = entry;
         let group = groups
             .entry(profile.id)
-            .or_insert_with(|| Group::of(profile));
+            .or_insert_with(|| ProfileRequest::of(profile));
         group.place = count.place;
         if let Err(reason) = group.add(entry) {
             wrong.push((count.place, reason));
@@ -38,7 +38,7 @@ pub(super) fn instances(
     }
     let mut made = Vec::new();
     for group in groups.values() {
-        match group.instances(u64::from(limits::most(catalog, group.profile))) {
+        match group.instances(u64::from(limits::max_instances(catalog, group.profile))) {
             Ok(instances) => made.extend(instances),
             Err(reason) => wrong.push((group.place, reason)),
         }
@@ -46,17 +46,17 @@ pub(super) fn instances(
     (made, wrong)
 }
 
-impl<'a> Group<'a> {
+impl<'a> ProfileRequest<'a> {
     fn of(profile: &'a GpuInstanceProfile) -> Self {
         Self {
             profile,
-            place: Place::default(),
+            place: SourcePosition::default(),
             whole: 0,
             parts: BTreeMap::new(),
         }
     }
 
-    fn add(&mut self, entry: &Entry<'_>) -> Result<(), Reason> {
+    fn add(&mut self, entry: &ResolvedProfile<'_>) -> Result<(), RuleErrorKind> {
         let asked = &entry.count.profile;
         let count = u64::from(entry.count.count);
         if asked.compute_slices() == asked.gpu_slices() {
@@ -64,9 +64,9 @@ impl<'a> Group<'a> {
             return Ok(());
         }
         let size = u32::from(asked.compute_slices());
-        let legal = split::sizes(self.profile);
+        let legal = split::compute_sizes(self.profile);
         if !legal.contains(&size) {
-            return Err(Reason::ComputeSplit {
+            return Err(RuleErrorKind::ComputeSplit {
                 asked: asked.to_string(),
                 whole: self.profile.name.to_string(),
                 legal: legal.iter().map(|size| self.name(*size)).collect(),
@@ -77,31 +77,31 @@ impl<'a> Group<'a> {
         Ok(())
     }
 
-    /// Returns at most `most` GPU instances. Every count is checked against this limit before anything is allocated.
-    fn instances(&self, most: u64) -> Result<Vec<InstanceTarget>, Reason> {
+    /// Returns at most `max_instances` GPU instances. Every count is checked against this limit before anything is allocated.
+    fn instances(&self, most: u64) -> Result<Vec<InstanceTarget>, RuleErrorKind> {
         if self.whole > most {
-            return Err(Reason::TooMany {
+            return Err(RuleErrorKind::TooMany {
                 profile: self.profile.name.to_string(),
                 asked: self.whole,
                 most,
             });
         }
         for (size, count) in &self.parts {
-            let most = most.saturating_mul(u64::from(split::most(self.profile, *size)));
+            let most = most.saturating_mul(u64::from(split::max_instances(self.profile, *size)));
             if *count > most {
-                return Err(Reason::TooMany {
+                return Err(RuleErrorKind::TooMany {
                     profile: self.name(*size),
                     asked: *count,
                     most,
                 });
             }
         }
-        let mut splits = self.packed();
+        let mut splits = self.pack();
         let all = u64::try_from(splits.len())
             .unwrap_or(u64::MAX)
             .saturating_add(self.whole);
         if all > most {
-            return Err(Reason::TooManySplit {
+            return Err(RuleErrorKind::TooManyGpuInstances {
                 profile: self.profile.name.to_string(),
                 asked: all,
                 most,
@@ -118,14 +118,14 @@ impl<'a> Group<'a> {
 
     /// Packs compute instances first-fit, largest first. This needs the fewest GPU instances on every existing device:
     /// where a board has room for two GPU instances of a profile, the sizes are 1 and 2, or 1, 2 and all.
-    fn packed(&self) -> Vec<Vec<u32>> {
+    fn pack(&self) -> Vec<Vec<u32>> {
         let mut splits: Vec<Vec<u32>> = Vec::new();
         for (size, count) in self.parts.iter().rev() {
             for _ in 0..*count {
                 let room = splits.iter_mut().find_map(|known| {
                     let mut wider = known.clone();
                     wider.push(*size);
-                    split::possible(self.profile, &wider).then_some((known, wider))
+                    split::is_possible(self.profile, &wider).then_some((known, wider))
                 });
                 match room {
                     Some((known, wider)) => *known = wider,

@@ -1,12 +1,12 @@
 //! Profile name lookup, packing of compute instances, and maximum counts.
 
 use crate::domain::layout::tests_support::*;
-use crate::domain::layout::{InstanceTarget, MigTarget, Place, Selector};
+use crate::domain::layout::{InstanceTarget, MigTarget, Selector, SourcePosition};
 
 /// Returns the profile ids and splits that the counts resolve to on one GPU, or the errors; then the warnings.
-fn means(board: Board, counts: &[(&str, u32)]) -> (String, Vec<String>) {
+fn resolve_counts(board: Board, counts: &[(&str, u32)]) -> (String, Vec<String>) {
     let node = node([board.gpu(0)]);
-    let answer = ours([partition(Selector::All, counts)], &node);
+    let answer = resolve_octavo([partition(Selector::All, counts)], &node);
     match answer {
         Ok(resolved) => {
             let device = &resolved.targets.devices[0];
@@ -30,12 +30,15 @@ fn shown(instance: &InstanceTarget) -> String {
 
 #[track_caller]
 fn exactly(board: Board, counts: &[(&str, u32)], expected: &str) {
-    assert_eq!(means(board, counts), (expected.to_owned(), Vec::new()));
+    assert_eq!(
+        resolve_counts(board, counts),
+        (expected.to_owned(), Vec::new())
+    );
 }
 
 #[track_caller]
 fn with_warning(board: Board, counts: &[(&str, u32)], expected: &str, warning: &str) {
-    let (found, warnings) = means(board, counts);
+    let (found, warnings) = resolve_counts(board, counts);
     assert_eq!(found, expected);
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].ends_with(warning), "{warnings:?}");
@@ -44,11 +47,11 @@ fn with_warning(board: Board, counts: &[(&str, u32)], expected: &str, warning: &
 #[track_caller]
 fn fails(board: Board, counts: &[(&str, u32)], reason: &str) {
     let expected = format!("layout \"test\", rule 1: GPU 0 (0000:01:00.0): {reason}");
-    assert_eq!(means(board, counts), (expected, Vec::new()));
+    assert_eq!(resolve_counts(board, counts), (expected, Vec::new()));
 }
 
 #[test]
-fn a_name_means_another_id_on_another_board() {
+fn profile_name_resolves_per_board() {
     exactly(A30, &[("2g.12gb", 1), ("1g.6gb", 2)], "5[2] 14[1] 14[1]");
     exactly(A100_80, &[("1g.10gb", 2)], "19[1] 19[1]");
     exactly(A100_40, &[("1g.10gb", 2)], "15[1] 15[1]");
@@ -60,13 +63,13 @@ fn a_name_means_another_id_on_another_board() {
 }
 
 #[test]
-fn a_spelled_out_compute_part_is_the_whole_gpu_instance() {
+fn explicit_full_compute_part_is_the_whole_gpu_instance() {
     exactly(A100_40, &[("3c.3g.20gb", 1)], "9[3]");
     exactly(A100_40, &[("1c.1g.5gb", 1)], "19[1]");
 }
 
 #[test]
-fn memory_that_is_off_by_a_rounding_means_the_devices_own_profile_with_a_warning() {
+fn rounded_memory_matches_with_a_warning() {
     for (board, asked, id, own) in [
         (
             A100_80,
@@ -110,13 +113,13 @@ fn memory_that_is_off_by_a_rounding_means_the_devices_own_profile_with_a_warning
 }
 
 #[test]
-fn small_profiles_of_two_boards_are_not_taken_for_each_other() {
+fn small_profiles_are_not_rounded_into_each_other() {
     fails(
         A30,
         &[("1g.5gb", 4)],
         "it does not offer 1g.5gb; it offers 1g.6gb, 1g.6gb+me, 2g.12gb, 2g.12gb+me, 4g.24gb",
     );
-    let (found, _) = means(A100_40, &[("1g.6gb", 1)]);
+    let (found, _) = resolve_counts(A100_40, &[("1g.6gb", 1)]);
     assert!(
         found.contains("does not offer 1g.6gb; it offers 1g.5gb, 1g.10gb, 1g.5gb+me, "),
         "{found}"
@@ -125,12 +128,12 @@ fn small_profiles_of_two_boards_are_not_taken_for_each_other() {
 
 #[test]
 fn attributes_are_never_rounded() {
-    let (found, _) = means(A100_80, &[("1g.10gb+gfx", 1)]);
+    let (found, _) = resolve_counts(A100_80, &[("1g.10gb+gfx", 1)]);
     assert!(
         found.contains("does not offer 1g.10gb+gfx; it offers 1g.10gb, "),
         "{found}"
     );
-    let (found, _) = means(A100_80, &[("3g.39gb+me", 1)]);
+    let (found, _) = resolve_counts(A100_80, &[("3g.39gb+me", 1)]);
     assert!(found.contains("does not offer 3g.39gb+me"), "{found}");
 }
 
@@ -155,7 +158,7 @@ fn compute_instances_of_one_profile_share_gpu_instances() {
 }
 
 #[test]
-fn a_gpu_instance_is_split_only_into_legal_sizes() {
+fn gpu_instance_is_split_only_into_valid_sizes() {
     fails(
         A100_40,
         &[("3c.4g.20gb", 1)],
@@ -169,7 +172,7 @@ fn a_gpu_instance_is_split_only_into_legal_sizes() {
 }
 
 #[test]
-fn counts_beyond_an_empty_device_are_refused_however_large() {
+fn counts_beyond_an_empty_device_are_rejected() {
     for (board, counts, reason) in [
         (
             H100,
@@ -223,7 +226,7 @@ fn counts_beyond_an_empty_device_are_refused_however_large() {
 
 #[test]
 fn counts_of_two_spellings_are_added() {
-    let (found, _) = means(H100, &[("3g.40gb", 1), ("3g.39gb", 2)]);
+    let (found, _) = resolve_counts(H100, &[("3g.40gb", 1), ("3g.39gb", 2)]);
     assert!(
         found.ends_with("3g.40gb: 3 asked, at most 2 fit when it is empty"),
         "{found}"
@@ -231,14 +234,14 @@ fn counts_of_two_spellings_are_added() {
 }
 
 #[test]
-fn errors_stand_at_the_name_and_all_are_told() {
+fn all_errors_are_returned_with_their_position() {
     let node = node([A100_40.gpu(0), A100_40.gpu(1)]);
     let counts = [("9g.999gb", 1), ("1g.5gb", 1), ("3g.20gb", 3)];
-    let errors = ours([partition(Selector::All, &counts)], &node).unwrap_err();
-    let places: Vec<(Place, usize)> = errors
+    let errors = resolve_octavo([partition(Selector::All, &counts)], &node).unwrap_err();
+    let places: Vec<(SourcePosition, usize)> = errors
         .iter()
         .map(|error| (error.place(), error.devices.len()))
         .collect();
-    let at = |column| Place { line: 9, column };
+    let at = |column| SourcePosition { line: 9, column };
     assert_eq!(places, [(at(1), 2), (at(3), 2)]);
 }

@@ -4,23 +4,24 @@ use crate::domain::catalog::ProfileCatalog;
 use crate::domain::inventory::Mig;
 use crate::domain::layout::tests_support::*;
 use crate::domain::layout::{
-    Dialect, ExportError, MigTarget, MigWish, Place, Selector, compare, export, generate, resolve,
+    Dialect, ExportError, MigSpec, MigTarget, Selector, SourcePosition, compare, export, generate,
+    resolve,
 };
 
 const DIALECTS: [Dialect; 2] = [Dialect::Octavo, Dialect::MigParted];
 
-fn unplaced(counts: &[(&str, u32)]) -> MigWish {
-    let MigWish::Enabled(mut all) = wish(counts) else {
+fn unplaced(counts: &[(&str, u32)]) -> MigSpec {
+    let MigSpec::Enabled(mut all) = mig_spec(counts) else {
         panic!("a wish for partitions");
     };
     for count in &mut all {
-        count.place = Place::default();
+        count.place = SourcePosition::default();
     }
-    MigWish::Enabled(all)
+    MigSpec::Enabled(all)
 }
 
 #[test]
-fn every_generated_layout_resolves_without_a_warning() {
+fn generated_layouts_resolve_without_warnings() {
     let boards = || (0..).zip(ALL_BOARDS);
     let mixed = node(
         boards()
@@ -40,7 +41,7 @@ fn every_generated_layout_resolves_without_a_warning() {
 }
 
 #[test]
-fn generated_names_and_counts_are_mig_parteds() {
+fn generated_names_and_counts_match_mig_parted() {
     let layouts = generate(&node([A30.gpu(0)]), Dialect::MigParted).layouts;
     let names: Vec<&str> = layouts.iter().map(|layout| layout.name.as_str()).collect();
     let expected = [
@@ -63,7 +64,7 @@ fn generated_names_and_counts_are_mig_parteds() {
 }
 
 #[test]
-fn what_is_exported_means_what_the_node_has() {
+fn exported_layout_reproduces_the_node() {
     let parts: &[(u32, u32, &[u32])] = &[(9, 0, &[2, 1]), (14, 4, &[2]), (19, 6, &[1])];
     let node = node([
         A100_80.with(0, parts),
@@ -114,7 +115,7 @@ fn export_for_mig_parted_selects_models_in_the_order_of_their_gpus() {
 }
 
 #[test]
-fn of_two_profiles_of_one_name_the_one_in_use_is_exported() {
+fn duplicate_profile_name_exports_the_one_in_use() {
     let seven: &[(u32, u32, &[u32])] = &[(19, 0, &[1])];
     let twin = |instances| {
         let mut gpu = H100.with(0, instances);
@@ -134,7 +135,7 @@ fn of_two_profiles_of_one_name_the_one_in_use_is_exported() {
         assert!(resolve(&layout, dialect, &has).is_ok());
     }
     let empty = twin(&[]);
-    let wanted = ours([partition(Selector::All, &[("1g.10gb", 1)])], &empty);
+    let wanted = resolve_octavo([partition(Selector::All, &[("1g.10gb", 1)])], &empty);
     let error = wanted.unwrap_err()[0].to_string();
     assert!(
         error.contains("2 profiles named 1g.10gb (ids 19, 77)"),
@@ -147,26 +148,29 @@ fn of_two_profiles_of_one_name_the_one_in_use_is_exported() {
 }
 
 #[test]
-fn what_no_layout_can_ask_for_is_not_exported() {
+fn inexpressible_state_is_not_exported() {
     let orphan = node([A100_80.with(0, &[(9, 0, &[])])]);
     let error = export(&orphan, "current", Dialect::Octavo).unwrap_err();
-    assert!(matches!(error, ExportError::Orphan { .. }), "{error}");
+    assert!(
+        matches!(error, ExportError::NoComputeInstance { .. }),
+        "{error}"
+    );
     let apart = node([A100_80.with(0, &[(9, 0, &[1]), (9, 4, &[1])])]);
     let error = export(&apart, "current", Dialect::Octavo).unwrap_err();
     assert!(matches!(error, ExportError::NotExact(_)), "{error}");
     let error = export(&node([failing(0)]), "current", Dialect::Octavo).unwrap_err();
-    assert!(matches!(error, ExportError::Untold(_)), "{error}");
+    assert!(matches!(error, ExportError::Unreported(_)), "{error}");
     let error = export(&node([t4(0)]), "current", Dialect::Octavo).unwrap_err();
-    assert_eq!(error, ExportError::Nothing);
+    assert_eq!(error, ExportError::NoPartitionableDevice);
 }
 
 #[test]
-fn what_differs_is_named_and_counted() {
+fn differences_have_names_and_counts() {
     let wanted = [("3g.40gb", 1), ("1g.10gb", 3)];
     let has: &[(u32, u32, &[u32])] = &[(9, 4, &[2, 1]), (19, 0, &[1]), (19, 1, &[])];
     let node = node([A100_80.with(0, has), H100.gpu(1)]);
-    let mut resolved = ours([partition(index(&[(0, 0)]), &wanted)], &node).unwrap();
-    let differences = |resolved: &crate::domain::layout::Resolved| -> Vec<String> {
+    let mut resolved = resolve_octavo([partition(index(&[(0, 0)]), &wanted)], &node).unwrap();
+    let differences = |resolved: &crate::domain::layout::ResolvedLayout| -> Vec<String> {
         let all = compare(&resolved.targets, &node);
         all.iter().map(ToString::to_string).collect()
     };
@@ -179,7 +183,7 @@ fn what_differs_is_named_and_counted() {
     assert_eq!(differences(&resolved), expected);
     resolved.targets.devices[0].mig = None;
     assert_eq!(differences(&resolved), [""; 0]);
-    resolved = ours(
+    resolved = resolve_octavo(
         [
             partition(Selector::Rest, &[]),
             partition(index(&[(0, 0)]), &wanted),

@@ -5,19 +5,19 @@ use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Device, Inventory, Mig, MigMode, PciIds};
 use crate::domain::layout::tests_support::*;
 use crate::domain::layout::{
-    Criteria, DeviceFilter, Dialect, MigTarget, MigWish, Place, Resolved, Rule, RuleError,
-    Selector, Share, TimeSlicing, resolve,
+    Criteria, DeviceFilter, Dialect, MigSpec, MigTarget, ResolvedLayout, Rule, RuleError, Selector,
+    Share, SourcePosition, TimeSlicing, resolve,
 };
 use crate::domain::quantity::Mebibytes;
 
 pub(super) fn off(devices: Selector) -> Rule {
-    rule(devices, Some(MigWish::Disabled))
+    rule(devices, Some(MigSpec::Disabled))
 }
 
 pub(super) fn sliced(devices: Selector) -> Rule {
     Rule {
         time_slicing: Some(TimeSlicing {
-            place: Place::default(),
+            place: SourcePosition::default(),
             shares: vec![Share::everything(4)],
             slice: None,
         }),
@@ -41,7 +41,7 @@ fn filter(device: u16, subsystem: Option<(u16, u16)>) -> Selector {
 }
 
 /// The PCI addresses of the devices that have a target.
-pub(super) fn buses(resolved: &Resolved) -> Vec<PciAddress> {
+pub(super) fn buses(resolved: &ResolvedLayout) -> Vec<PciAddress> {
     let devices = resolved.targets.devices.iter();
     devices.map(|device| device.pci).collect()
 }
@@ -52,13 +52,13 @@ pub(super) fn bus(number: u8) -> PciAddress {
 
 #[track_caller]
 fn selects(rules: impl IntoIterator<Item = Rule>, node: &Inventory, indices: &[u8]) {
-    let resolved = ours(rules, node).unwrap();
+    let resolved = resolve_octavo(rules, node).unwrap();
     let expected: Vec<PciAddress> = indices.iter().map(|index| bus(index + 1)).collect();
     assert_eq!(buses(&resolved), expected);
 }
 
 #[track_caller]
-pub(super) fn says(errors: Result<Resolved, Vec<RuleError>>, expected: &[&str]) {
+pub(super) fn check_errors(errors: Result<ResolvedLayout, Vec<RuleError>>, expected: &[&str]) {
     let errors: Vec<String> = errors
         .unwrap_err()
         .iter()
@@ -70,7 +70,7 @@ pub(super) fn says(errors: Result<Resolved, Vec<RuleError>>, expected: &[&str]) 
 fn mig_parted(
     rules: impl IntoIterator<Item = Rule>,
     node: &Inventory,
-) -> Result<Resolved, Vec<RuleError>> {
+) -> Result<ResolvedLayout, Vec<RuleError>> {
     resolve(&layout(rules), Dialect::MigParted, node)
 }
 
@@ -91,7 +91,7 @@ fn mixed() -> Inventory {
 }
 
 #[test]
-fn all_that_partitions_leaves_out_what_cannot_be_partitioned() {
+fn partitioning_all_skips_incapable_devices() {
     selects(
         [partition(Selector::All, &[("1g.10gb", 1)])],
         &mixed(),
@@ -102,10 +102,10 @@ fn all_that_partitions_leaves_out_what_cannot_be_partitioned() {
 }
 
 #[test]
-fn rest_is_what_no_other_rule_selects_wherever_it_stands() {
+fn rest_selects_unselected_devices_in_any_position() {
     let a100 = || partition(index(&[(0, 0)]), &[("1g.10gb", 1)]);
     selects([sliced(Selector::Rest), a100()], &mixed(), &[0, 1, 2, 3]);
-    let resolved = ours([off(Selector::Rest), a100()], &mixed()).unwrap();
+    let resolved = resolve_octavo([off(Selector::Rest), a100()], &mixed()).unwrap();
     let found: Vec<_> = resolved
         .targets
         .devices
@@ -113,7 +113,7 @@ fn rest_is_what_no_other_rule_selects_wherever_it_stands() {
         .map(|device| device.rule.line)
         .collect();
     assert_eq!(found, [2, 1]);
-    let resolved = ours([sliced(Selector::All), off(Selector::Rest)], &mixed()).unwrap();
+    let resolved = resolve_octavo([sliced(Selector::All), off(Selector::Rest)], &mixed()).unwrap();
     assert_eq!(
         resolved.warnings[0].to_string(),
         "layout \"test\", rule 2: the rest is nothing: other rules select every device"
@@ -121,7 +121,7 @@ fn rest_is_what_no_other_rule_selects_wherever_it_stands() {
 }
 
 #[test]
-fn criteria_hold_together() {
+fn all_criteria_must_be_met() {
     let by = |criteria| [sliced(matching(criteria))];
     let capable = |is| Criteria {
         mig_capable: Some(is),
@@ -160,11 +160,11 @@ fn criteria_hold_together() {
 }
 
 #[test]
-fn an_index_counts_what_nvml_counts_and_has_to_be_there() {
+fn index_is_nvml_index_and_must_exist() {
     selects([sliced(index(&[(1, 2), (0, 0)]))], &mixed(), &[0, 1, 2]);
     for dialect in [Dialect::Octavo, Dialect::MigParted] {
         let rules = layout([sliced(index(&[(0, 1), (2, u32::MAX)]))]);
-        says(
+        check_errors(
             resolve(&rules, dialect, &node([t4(0), A30.gpu(1)])),
             &[
                 "layout \"test\", rule 1: there is no GPU with the index 2-4294967295; this node has \
@@ -176,13 +176,13 @@ fn an_index_counts_what_nvml_counts_and_has_to_be_there() {
 }
 
 #[test]
-fn a_rule_that_selects_nothing_says_what_there_is() {
+fn empty_rule_error_lists_existing_devices() {
     let typed = Criteria {
         type_name: Some(vec!["nvidia-b200-180gb".parse().unwrap()]),
         ..Criteria::default()
     };
-    says(
-        ours(
+    check_errors(
+        resolve_octavo(
             [off(matching(typed)), sliced(Selector::All)],
             &node([A30.gpu(0)]),
         ),
@@ -191,8 +191,8 @@ fn a_rule_that_selects_nothing_says_what_there_is() {
            GPU 0: nvidia-a30-24gb, 24576 MiB",
         ],
     );
-    says(
-        ours([partition(Selector::All, &[])], &node([])),
+    check_errors(
+        resolve_octavo([partition(Selector::All, &[])], &node([])),
         &[
             "layout \"test\", rule 1: it selects all (of those that can be partitioned), which is nothing here; \
            this node has no accelerator",
@@ -201,9 +201,9 @@ fn a_rule_that_selects_nothing_says_what_there_is() {
 }
 
 #[test]
-fn a_named_device_that_cannot_be_partitioned_is_an_error() {
-    says(
-        ours([partition(index(&[(0, 2)]), &[("1g.10gb", 1)])], &mixed()),
+fn explicit_incapable_device_is_an_error() {
+    check_errors(
+        resolve_octavo([partition(index(&[(0, 2)]), &[("1g.10gb", 1)])], &mixed()),
         &[
             "layout \"test\", rule 1: GPU 2 (0000:03:00.0): it cannot be partitioned; use `devices: all`, \
            which leaves such devices out, or name others",
@@ -213,9 +213,9 @@ fn a_named_device_that_cannot_be_partitioned_is_an_error() {
 }
 
 #[test]
-fn two_rules_for_one_device_are_a_conflict_in_our_dialect() {
-    says(
-        ours([off(Selector::All), sliced(index(&[(1, 1)]))], &mixed()),
+fn overlapping_rules_conflict_in_octavo_dialect() {
+    check_errors(
+        resolve_octavo([off(Selector::All), sliced(index(&[(1, 1)]))], &mixed()),
         &[
             "layout \"test\", rule 2: GPU 1 (0000:02:00.0): rule 1 (1:5) selects it as well; let each device \
            be selected by one rule",
@@ -224,7 +224,7 @@ fn two_rules_for_one_device_are_a_conflict_in_our_dialect() {
 }
 
 #[test]
-fn of_two_rules_for_one_device_the_last_counts_in_mig_parteds_dialect() {
+fn last_overlapping_rule_wins_in_mig_parted_dialect() {
     let rules = || {
         [
             off(Selector::All),
@@ -249,11 +249,11 @@ fn of_two_rules_for_one_device_the_last_counts_in_mig_parteds_dialect() {
 }
 
 #[test]
-fn device_filters_look_at_the_subsystem_only_where_they_name_it() {
+fn device_filter_checks_subsystem_only_if_given() {
     let on = |selector| mig_parted([off(selector)], &mixed()).map(|resolved| buses(&resolved));
     assert_eq!(on(filter(0x20b2, None)), Ok(vec![bus(1)]));
     assert_eq!(on(filter(0x20b2, Some((0x1463, 0x10de)))), Ok(vec![bus(1)]));
-    says(
+    check_errors(
         mig_parted(
             [off(filter(0x20b2, Some((0x1464, 0x10de))))],
             &node([A30.gpu(0)]),
@@ -266,7 +266,7 @@ fn device_filters_look_at_the_subsystem_only_where_they_name_it() {
 }
 
 #[test]
-fn a_device_filter_for_another_model_is_skipped_in_mig_parteds_dialect_only() {
+fn device_filter_for_other_models_is_skipped_in_mig_parted_dialect_only() {
     let rules = || {
         [
             partition(filter(0x20b0, None), &[("1g.5gb", 7)]),
@@ -274,7 +274,7 @@ fn a_device_filter_for_another_model_is_skipped_in_mig_parteds_dialect_only() {
         ]
     };
     assert_eq!(buses(&mig_parted(rules(), &mixed()).unwrap()), [bus(2)]);
-    let errors = ours(rules(), &mixed()).unwrap_err();
+    let errors = resolve_octavo(rules(), &mixed()).unwrap_err();
     assert_eq!(errors.len(), 1);
     assert!(
         errors[0]
@@ -286,10 +286,10 @@ fn a_device_filter_for_another_model_is_skipped_in_mig_parteds_dialect_only() {
 }
 
 #[test]
-fn a_profile_that_another_device_offers_is_named_with_it() {
+fn error_names_devices_that_offer_the_profile() {
     let node = node([A100_80.gpu(0), A30.gpu(1)]);
-    says(
-        ours([partition(Selector::All, &[("2g.12gb", 1)])], &node),
+    check_errors(
+        resolve_octavo([partition(Selector::All, &[("2g.12gb", 1)])], &node),
         &[
             "layout \"test\", rule 1: GPU 0 (0000:01:00.0): it does not offer 2g.12gb; it offers 2g.20gb, \
            1g.10gb, 1g.20gb, 3g.40gb, 1g.10gb+me, 4g.40gb, 7g.80gb (GPU 1 (0000:02:00.0) offers it; use a \
@@ -299,7 +299,7 @@ fn a_profile_that_another_device_offers_is_named_with_it() {
 }
 
 #[test]
-fn a_driver_that_tells_no_profiles_is_an_error_only_where_one_is_asked_for() {
+fn missing_profiles_are_an_error_only_if_requested() {
     let mut silent = A100_80.gpu(0);
     let Mig::Capable(state) = &mut silent.mig else {
         panic!()
@@ -308,8 +308,8 @@ fn a_driver_that_tells_no_profiles_is_an_error_only_where_one_is_asked_for() {
     state.current = MigMode::Disabled;
     let node = node([silent]);
     selects([partition(Selector::All, &[])], &node, &[0]);
-    says(
-        ours(
+    check_errors(
+        resolve_octavo(
             [partition(Selector::All, &[("1g.10gb", 1), ("2g.20gb", 1)])],
             &node,
         ),

@@ -1,14 +1,14 @@
 //! Selected devices whose state cannot be read.
 
-use super::select::{bus, buses, matching, off, says, sliced};
+use super::select::{bus, buses, check_errors, matching, off, sliced};
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Device};
 use crate::domain::layout::tests_support::*;
-use crate::domain::layout::{Criteria, Dialect, Resolved, Selector, resolve};
+use crate::domain::layout::{Criteria, Dialect, ResolvedLayout, Selector, resolve};
 use crate::domain::quantity::Mebibytes;
 
 /// The PCI addresses of selected devices whose state cannot be read.
-fn unverified(resolved: &Resolved) -> Vec<PciAddress> {
+fn unverified(resolved: &ResolvedLayout) -> Vec<PciAddress> {
     let devices = resolved.targets.unverified.iter();
     devices.map(|device| device.pci).collect()
 }
@@ -23,7 +23,7 @@ fn unnamed(number: u8) -> Device {
 }
 
 #[test]
-fn a_device_that_cannot_be_read_is_not_changed_and_is_reported_by_its_rule() {
+fn unreadable_device_is_unchanged_and_reported_with_its_rule() {
     let node = node([A100_80.gpu(0), failing(1)]);
     for dialect in [Dialect::Octavo, Dialect::MigParted] {
         let rules = layout([partition(Selector::All, &[("3g.40gb", 2)])]);
@@ -45,19 +45,19 @@ fn a_device_that_cannot_be_read_is_not_changed_and_is_reported_by_its_rule() {
         vec![off(index(&[(0, 0)])), sliced(Selector::Rest)],
         vec![off(index(&[(0, 0)])), off(index(&[(1, 1)]))],
     ] {
-        let resolved = ours(rules.clone(), &node).unwrap();
+        let resolved = resolve_octavo(rules.clone(), &node).unwrap();
         assert_eq!(
             (buses(&resolved), unverified(&resolved)),
             (vec![bus(1)], vec![bus(2)]),
             "{rules:?}"
         );
     }
-    let resolved = ours([off(index(&[(0, 0)]))], &node).unwrap();
+    let resolved = resolve_octavo([off(index(&[(0, 0)]))], &node).unwrap();
     assert_eq!(unverified(&resolved), [], "no rule selects it");
 }
 
 #[test]
-fn a_device_that_nvml_cannot_name_leaves_the_rules_of_all_other_devices_in_use() {
+fn unidentified_device_does_not_affect_other_rules() {
     let node = node([unnamed(0), A100_80.gpu(1), unnamed(2), A30.gpu(3)]);
     let uuids = |uuids: &[&str]| {
         matching(Criteria {
@@ -82,7 +82,7 @@ fn a_device_that_nvml_cannot_name_leaves_the_rules_of_all_other_devices_in_use()
         (vec![off(uuids(&[lost]))], vec![], vec![1, 3]),
         (vec![off(least)], vec![2], vec![1, 3]),
     ] {
-        let resolved = ours(rules.clone(), &node).unwrap();
+        let resolved = resolve_octavo(rules.clone(), &node).unwrap();
         let of = |numbers: Vec<u8>| -> Vec<PciAddress> { numbers.into_iter().map(bus).collect() };
         assert_eq!(
             (buses(&resolved), unverified(&resolved)),
@@ -90,8 +90,8 @@ fn a_device_that_nvml_cannot_name_leaves_the_rules_of_all_other_devices_in_use()
             "{rules:?}"
         );
     }
-    says(
-        ours([off(index(&[(4, 4)]))], &node),
+    check_errors(
+        resolve_octavo([off(index(&[(4, 4)]))], &node),
         &[
             "layout \"test\", rule 1: there is no GPU with the index 4; this node has GPU 0000:01:00.0,0000:03:00.0: \
            nvidia-a100-80gb, state cannot be read; GPU 1: nvidia-a100-80gb, 81920 MiB; GPU 3: nvidia-a30-24gb, 24576 MiB",
@@ -100,7 +100,7 @@ fn a_device_that_nvml_cannot_name_leaves_the_rules_of_all_other_devices_in_use()
 }
 
 #[test]
-fn rules_that_tell_devices_apart_by_capability_do_not_conflict_on_one_that_cannot_be_read() {
+fn capability_rules_do_not_conflict_on_unreadable_device() {
     let by = |capable| {
         matching(Criteria {
             mig_capable: Some(capable),
@@ -108,19 +108,19 @@ fn rules_that_tell_devices_apart_by_capability_do_not_conflict_on_one_that_canno
         })
     };
     let rules = || [off(by(true)), sliced(by(false))];
-    let resolved = ours(rules(), &node([A100_80.gpu(0), failing(1), t4(2)])).unwrap();
+    let resolved = resolve_octavo(rules(), &node([A100_80.gpu(0), failing(1), t4(2)])).unwrap();
     assert_eq!(buses(&resolved), [bus(1), bus(3)]);
     assert_eq!(unverified(&resolved), [bus(2)]);
 }
 
 #[test]
-fn a_device_that_virtual_machines_have_is_left_out() {
+fn passthrough_device_is_skipped() {
     let mut passed = failing(1);
     passed.condition = Condition::PciOnly {
         kernel_driver: Some("vfio-pci".to_owned()),
     };
     let node = node([A100_80.gpu(0), passed]);
-    let resolved = ours([off(Selector::All)], &node).unwrap();
+    let resolved = resolve_octavo([off(Selector::All)], &node).unwrap();
     assert_eq!(
         (buses(&resolved), unverified(&resolved)),
         (vec![bus(1)], vec![])

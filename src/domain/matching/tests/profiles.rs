@@ -6,10 +6,10 @@ use super::super::*;
 use super::{names, needs, offer, refusal};
 
 /// A profile in namespace `a` with this maximum that reaches these offers.
-fn profile(name: &str, max: Option<u64>, offers: Vec<Offer>) -> Through {
-    Through {
+fn profile(name: &str, max: Option<u64>, offers: Vec<Offer>) -> ProfileOffer {
+    ProfileOffer {
         name: format!("a/{name}"),
-        picked: Picked {
+        picked: ProfileInfo {
             namespace: "a".to_owned(),
             name: name.to_owned(),
             shown: name.to_uppercase(),
@@ -18,7 +18,7 @@ fn profile(name: &str, max: Option<u64>, offers: Vec<Offer>) -> Through {
         },
         resource: "nvidia.com/gpu".to_owned(),
         offers,
-        against: Vec::new(),
+        rejections: Vec::new(),
         notes: Vec::new(),
     }
 }
@@ -43,13 +43,13 @@ fn count(count: u32) -> Request {
 }
 
 #[test]
-fn profiles_that_reach_what_fits_come_first_and_what_no_profile_offers_after_them() {
+fn profiles_rank_before_offers_without_profile() {
     let offers = vec![a100(8), h200(8), v100()];
     let profiles = vec![
         profile("large", None, vec![a100(4)]),
         profile("small", None, vec![v100()]),
     ];
-    let found = answer_by_profiles(&needs("80GB"), offers, profiles);
+    let found = match_profiles(&needs("80GB"), offers, profiles);
     assert_eq!(names(&found), ["a/large", "nvidia-h200-141gb"]);
     assert_eq!(found.verdict, Verdict::FitsNow);
     assert_eq!(found.summary, "1 x a/large fits and is free");
@@ -62,7 +62,7 @@ fn profiles_that_reach_what_fits_come_first_and_what_no_profile_offers_after_the
     // Only the nodes of the profile count.
     assert_eq!(
         best.free,
-        Free::Known {
+        FreeUnits::Known {
             total: 4,
             on_one_node: 4
         }
@@ -80,13 +80,13 @@ fn profiles_that_reach_what_fits_come_first_and_what_no_profile_offers_after_the
 }
 
 #[test]
-fn a_profile_that_lets_people_ask_for_too_few_or_too_many_does_not_fit_and_says_so() {
+fn profile_bounds_must_include_the_count() {
     let profiles = || {
         let mut pair = profile("pair", Some(2), vec![h200(8)]);
         pair.picked.min = 2;
         vec![profile("few", Some(3), vec![h200(8)]), pair]
     };
-    let found = answer_by_profiles(&count(4), vec![h200(8)], profiles());
+    let found = match_profiles(&count(4), vec![h200(8)], profiles());
     assert_eq!(
         refusal(&found, "a/few"),
         "needs 4; people can ask it for 3 at most"
@@ -96,14 +96,14 @@ fn a_profile_that_lets_people_ask_for_too_few_or_too_many_does_not_fit_and_says_
         found.summary,
         "4 x nvidia-h200-141gb fits and is free; no profile that fits has it; what does not fit says why"
     );
-    let found = answer_by_profiles(&count(1), vec![h200(8)], profiles());
+    let found = match_profiles(&count(1), vec![h200(8)], profiles());
     assert_eq!(names(&found), ["a/few"]);
     assert_eq!(
         refusal(&found, "a/pair"),
         "needs 1; people can ask it for 2 at least"
     );
     // Without a requested count, the profile's minimum applies.
-    let found = answer_by_profiles(&needs("80GB"), vec![h200(8)], profiles());
+    let found = match_profiles(&needs("80GB"), vec![h200(8)], profiles());
     let counts: Vec<u32> = found.matches.iter().map(|one| one.count).collect();
     assert_eq!(
         (names(&found), counts),
@@ -112,9 +112,9 @@ fn a_profile_that_lets_people_ask_for_too_few_or_too_many_does_not_fit_and_says_
 }
 
 #[test]
-fn a_profile_of_several_types_fits_where_each_of_them_does() {
+fn profile_fits_only_if_all_its_types_fit() {
     let any = |offers| vec![profile("any", None, offers)];
-    let found = answer_by_profiles(&needs("80GB"), Vec::new(), any(vec![v100(), h200(8)]));
+    let found = match_profiles(&needs("80GB"), Vec::new(), any(vec![v100(), h200(8)]));
     assert_eq!(found.verdict, Verdict::NothingFits);
     assert_eq!(
         refusal(&found, "a/any"),
@@ -124,10 +124,10 @@ fn a_profile_of_several_types_fits_where_each_of_them_does() {
         memory_total: Some("300GB".parse().unwrap()),
         ..Request::default()
     };
-    let found = answer_by_profiles(&request, Vec::new(), any(vec![a100(2), h200(5)]));
+    let found = match_profiles(&request, Vec::new(), any(vec![a100(2), h200(5)]));
     let best = &found.matches[0];
     // The least capable type determines the count.
-    assert_eq!((best.count, best.standing), (4, Standing::Free));
+    assert_eq!((best.count, best.standing), (4, OfferAvailability::Free));
     assert_eq!(best.offer.others, ["nvidia-h200-141gb".parse().unwrap()]);
     assert_eq!(
         best.warnings,
@@ -138,12 +138,12 @@ fn a_profile_of_several_types_fits_where_each_of_them_does() {
 }
 
 #[test]
-fn a_preferred_type_that_only_a_profile_of_several_gives_is_here() {
+fn preferred_type_within_a_multi_type_profile_is_recognized() {
     let warnings = |preferred: &str| {
         let request = needs("80GB").with_preferred(preferred).unwrap();
         let both = profile("any", None, vec![a100(8), h200(8)]);
         let old = profile("old", None, vec![a100(8)]);
-        let found = answer_by_profiles(&request, vec![a100(8), h200(8)], vec![both, old]);
+        let found = match_profiles(&request, vec![a100(8), h200(8)], vec![both, old]);
         let first = |name: &str| {
             let one = found.matches.iter().find(|one| one.offer.name == name);
             one.unwrap().warnings.first().cloned()
@@ -167,9 +167,9 @@ fn a_preferred_type_that_only_a_profile_of_several_gives_is_here() {
 }
 
 #[test]
-fn what_no_profile_has_as_soon_is_told_of_and_the_verdict_is_that_of_the_first() {
+fn sooner_offer_without_profile_is_mentioned_and_verdict_follows_the_first() {
     let profiles = vec![profile("large", None, vec![h200(0)])];
-    let found = answer_by_profiles(&needs("80GB"), vec![h200(3)], profiles);
+    let found = match_profiles(&needs("80GB"), vec![h200(3)], profiles);
     assert_eq!(names(&found), ["a/large", "nvidia-h200-141gb"]);
     assert_eq!(found.verdict, Verdict::NothingFree);
     assert_eq!(
@@ -179,11 +179,11 @@ fn what_no_profile_has_as_soon_is_told_of_and_the_verdict_is_that_of_the_first()
 }
 
 #[test]
-fn a_profile_that_nobody_can_pick_or_that_reaches_nothing_is_refused_in_words() {
+fn unusable_or_empty_profile_is_refused_with_reason() {
     let mut disabled = profile("off", None, vec![h200(8)]);
-    disabled.against = vec!["it is disabled: nobody can pick it".to_owned()];
+    disabled.rejections = vec!["it is disabled: nobody can pick it".to_owned()];
     let nowhere = profile("nowhere", None, Vec::new());
-    let found = answer_by_profiles(&needs("80GB"), Vec::new(), vec![disabled, nowhere]);
+    let found = match_profiles(&needs("80GB"), Vec::new(), vec![disabled, nowhere]);
     assert_eq!(
         refusal(&found, "a/off"),
         "it is disabled: nobody can pick it"
@@ -196,7 +196,7 @@ fn a_profile_that_nobody_can_pick_or_that_reaches_nothing_is_refused_in_words() 
 }
 
 #[test]
-fn a_part_that_no_profile_offers_is_made_one_by_its_resource() {
+fn partition_without_profile_suggests_creating_one() {
     let part = Offer {
         name: "nvidia-a100-80gb/3g.40gb".to_owned(),
         shape: Shape::Mig("3g.40gb".to_owned()),
@@ -207,32 +207,32 @@ fn a_part_that_no_profile_offers_is_made_one_by_its_resource() {
         isolation: Isolation::Mig,
         ..needs("40GB")
     };
-    let found = answer_by_profiles(&request, vec![part.clone()], Vec::new());
+    let found = match_profiles(&request, vec![part.clone()], Vec::new());
     assert_eq!(
-        found.matches[0].offer.lacks_profile.as_deref(),
+        found.matches[0].offer.no_profile_reason.as_deref(),
         Some(
             "no profile offers it: octavo profiles create --type nvidia-a100-80gb --resource nvidia.com/mig-3g.40gb"
         )
     );
     // A request for whole devices does not list partitions as refused.
-    let found = answer_by_profiles(&needs("40GB"), vec![part], Vec::new());
+    let found = match_profiles(&needs("40GB"), vec![part], Vec::new());
     assert_eq!((found.matches.len(), found.refused.len()), (0, 0));
 }
 
 /// A generated profile: its number, then the type it reaches, the free units and the maximum per request.
-type Drawn = (usize, (usize, u32, Option<u64>));
+type GeneratedProfile = (usize, (usize, u32, Option<u64>));
 
 proptest! {
     #[test]
-    fn the_answer_does_not_depend_on_the_order_of_profiles_or_offers(
+    fn answer_is_independent_of_profile_and_offer_order(
         wanted in 1..9_u32,
         (profiles, shuffled) in prop::collection::vec((0..4_usize, 0..9_u32, prop::option::of(1..9_u64)), 0..8)
             .prop_flat_map(|all| {
-                let all: Vec<Drawn> = all.into_iter().enumerate().collect();
+                let all: Vec<GeneratedProfile> = all.into_iter().enumerate().collect();
                 (Just(all.clone()), Just(all).prop_shuffle())
             }),
     ) {
-        let made = |all: &[Drawn]| -> Vec<Through> {
+        let made = |all: &[GeneratedProfile]| -> Vec<ProfileOffer> {
             let all = all.iter().map(|(at, (kind, free, max))| {
                 let leads = match kind {
                     0 => vec![a100(*free)],
@@ -245,16 +245,16 @@ proptest! {
             all.collect()
         };
         let mut offers = vec![a100(3), h200(1), v100()];
-        let one = answer_by_profiles(&count(wanted), offers.clone(), made(&profiles));
+        let one = match_profiles(&count(wanted), offers.clone(), made(&profiles));
         offers.reverse();
-        let other = answer_by_profiles(&count(wanted), offers, made(&shuffled));
+        let other = match_profiles(&count(wanted), offers, made(&shuffled));
         prop_assert_eq!(&one, &other);
         let is_type: Vec<bool> = one.matches.iter().map(|one| one.offer.profile.is_none()).collect();
         prop_assert!(is_type.is_sorted());
         for one in &one.matches {
             let max = one.offer.profile.as_ref().and_then(|picked| picked.max);
             prop_assert!(max.is_none_or(|max| u64::from(one.count) <= max));
-            prop_assert_eq!(one.offer.profile.is_none(), one.offer.lacks_profile.is_some());
+            prop_assert_eq!(one.offer.profile.is_none(), one.offer.no_profile_reason.is_some());
         }
         let told = one.matches.iter().filter(|one| one.offer.profile.is_some()).count();
         let refused = one.refused.iter().filter(|one| one.name.starts_with("a/")).count();

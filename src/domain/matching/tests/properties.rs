@@ -27,7 +27,7 @@ fn any_offer() -> impl Strategy<Value = Offer> {
         |(name, shape, memory, free, price, most)| Offer {
             name: format!("{name}/{shape:?}/{memory:?}/{free:?}/{price:?}/{most}"),
             memory: memory.map(|gib| Bytes::new(gib * GIB)),
-            free: free.map_or(Free::Unknown, |free| Free::Known {
+            free: free.map_or(FreeUnits::Unknown, |free| FreeUnits::Known {
                 total: free.into(),
                 on_one_node: free.min(most),
             }),
@@ -36,7 +36,7 @@ fn any_offer() -> impl Strategy<Value = Offer> {
                 per_hour: price.to_string().parse().unwrap(),
                 currency: "EUR".parse().unwrap(),
             }),
-            could_become: (most % 3 == 0).then(|| Change {
+            after_change: (most % 3 == 0).then(|| AvailabilityChange {
                 on_one_node: most,
                 how: "by waiting".to_owned(),
             }),
@@ -74,7 +74,7 @@ fn any_request() -> impl Strategy<Value = Request> {
                     memory_total: total.map(|gib| Bytes::new(gib * GIB)),
                     interconnect,
                     isolation,
-                    ceiling: ceiling.map(|price| price.to_string().parse().unwrap()),
+                    max_price: ceiling.map(|price| price.to_string().parse().unwrap()),
                     compute_capability: capable.then_some(ComputeCapability { major: 8, minor: 0 }),
                     ..Request::default()
                 };
@@ -93,7 +93,7 @@ fn any_request() -> impl Strategy<Value = Request> {
 
 proptest! {
     #[test]
-    fn the_answer_does_not_depend_on_the_order_of_offers(
+    fn answer_is_independent_of_offer_order(
         request in any_request(),
         (offers, shuffled) in prop::collection::vec(any_offer(), 0..12)
             .prop_flat_map(|offers| (Just(offers.clone()), Just(offers).prop_shuffle())),
@@ -102,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_is_unfit_is_ever_matched_and_nothing_is_lost(
+    fn every_offer_is_either_a_fitting_match_or_a_refusal(
         request in any_request(),
         offers in prop::collection::vec(any_offer(), 0..12),
     ) {
@@ -114,12 +114,12 @@ proptest! {
         prop_assert!(found.refused.iter().all(|one| !one.why.is_empty()));
         for one in &found.matches {
             let (offer, count) = (&one.offer, one.count);
-            prop_assert!(count >= 1 && count <= offer.most_on_a_node);
+            prop_assert!(count >= 1 && count <= offer.max_per_node);
             prop_assert!(request.count.is_none_or(|asked| asked == count));
             let has = offer.memory.map_or(0, Bytes::get);
             prop_assert!(request.memory_each.is_none_or(|needed| has >= needed.get()));
             prop_assert!(request.memory_total.is_none_or(|needed| has * u64::from(count) >= needed.get()));
-            prop_assert!(request.ceiling.is_none_or(|most| one.per_hour.is_some_and(|price| price <= most)));
+            prop_assert!(request.max_price.is_none_or(|most| one.per_hour.is_some_and(|price| price <= most)));
             prop_assert!(offer.shape == Shape::Whole || request.isolation != Isolation::Exclusive);
             prop_assert!(offer.shape != Shape::Shared || request.isolation == Isolation::Shared);
             if let Some(asked) = request.compute_capability {
@@ -129,10 +129,10 @@ proptest! {
                 let has = generation(offer.traits.architecture.as_deref().unwrap()).unwrap();
                 prop_assert!(has.line == asked.line && has.step >= asked.step);
             }
-            let free = matches!(offer.free, Free::Known { on_one_node, .. } if on_one_node >= count);
-            prop_assert_eq!(one.standing == Standing::Free, free);
+            let free = matches!(offer.free, FreeUnits::Known { on_one_node, .. } if on_one_node >= count);
+            prop_assert_eq!(one.standing == OfferAvailability::Free, free);
         }
-        let standings: Vec<Standing> = found.matches.iter().map(|one| one.standing).collect();
+        let standings: Vec<OfferAvailability> = found.matches.iter().map(|one| one.standing).collect();
         prop_assert!(standings.is_sorted());
     }
 }

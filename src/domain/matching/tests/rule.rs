@@ -4,13 +4,13 @@ use super::super::*;
 use super::{GIB, needs, offer};
 use crate::domain::price::{Price, PurchaseOption};
 
-fn through(name: &str, offers: Vec<Offer>) -> Through {
-    Through {
+fn through(name: &str, offers: Vec<Offer>) -> ProfileOffer {
+    ProfileOffer {
         name: name.to_owned(),
-        picked: Picked::default(),
+        picked: ProfileInfo::default(),
         resource: String::new(),
         offers,
-        against: Vec::new(),
+        rejections: Vec::new(),
         notes: Vec::new(),
     }
 }
@@ -34,14 +34,14 @@ fn priced(name: &str, price: &str) -> Offer {
     }
 }
 
-fn free(on_one_node: u32) -> Free {
-    Free::Known {
+fn free(on_one_node: u32) -> FreeUnits {
+    FreeUnits::Known {
         total: 8,
         on_one_node,
     }
 }
 
-fn standing(name: &str, free: Free) -> Offer {
+fn standing(name: &str, free: FreeUnits) -> Offer {
     Offer {
         free,
         ..named(name, "nvidia-h200-141gb")
@@ -49,10 +49,10 @@ fn standing(name: &str, free: Free) -> Offer {
 }
 
 #[test]
-fn each_line_of_the_rule_decides_among_what_the_lines_before_find_alike() {
+fn each_criterion_breaks_ties_of_the_previous_ones() {
     let later = |name: &str| Offer {
         free: free(0),
-        could_become: Some(Change {
+        after_change: Some(AvailabilityChange {
             on_one_node: 8,
             how: String::new(),
         }),
@@ -74,14 +74,11 @@ fn each_line_of_the_rule_decides_among_what_the_lines_before_find_alike() {
             .unwrap()
     };
     let kind = |name: &str| Shape::Mig(name.to_owned());
+    let unknown = || FreeUnits::Unknown;
     for (line, first, second) in [
         ("free", standing("z", free(8)), later("a")),
-        ("could become", later("z"), standing("a", Free::Unknown)),
-        (
-            "unknown",
-            standing("z", Free::Unknown),
-            standing("a", free(0)),
-        ),
+        ("could become", later("z"), standing("a", unknown())),
+        ("unknown", standing("z", unknown()), standing("a", free(0))),
         (
             "liked best",
             named("z", "nvidia-a100-80gb"),
@@ -122,15 +119,15 @@ fn each_line_of_the_rule_decides_among_what_the_lines_before_find_alike() {
 }
 
 #[test]
-fn profiles_come_before_all_else_and_of_several_types_the_least_speaks() {
+fn profiles_rank_first_by_their_least_favorable_type() {
     let taken = Offer {
-        free: Free::Known {
+        free: FreeUnits::Known {
             total: 0,
             on_one_node: 0,
         },
         ..named("x", "acme-x-80gb")
     };
-    let found = answer_by_profiles(
+    let found = match_profiles(
         &needs("80GB"),
         vec![named("a", "nvidia-h200-141gb")],
         vec![through("z", vec![taken])],
@@ -145,7 +142,7 @@ fn profiles_come_before_all_else_and_of_several_types_the_least_speaks() {
         named("h", "nvidia-h200-141gb"),
         named("o", "nvidia-a100-80gb"),
     ];
-    let found = answer_by_profiles(
+    let found = match_profiles(
         &needs("80GB"),
         Vec::new(),
         vec![

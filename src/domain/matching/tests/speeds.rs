@@ -2,18 +2,18 @@
 
 use super::super::*;
 use super::{needs, offer};
-use crate::domain::accelerators::Catalogue;
+use crate::domain::accelerators::Catalog;
 
-fn speeds(rows: &[(&str, u32, f64)]) -> Speeds {
-    let rows: Vec<Measured> = rows
+fn speeds(rows: &[(&str, u32, f64)]) -> ThroughputTable {
+    let rows: Vec<Measurement> = rows
         .iter()
-        .map(|(hardware, count, tokens_per_second)| Measured {
+        .map(|(hardware, count, tokens_per_second)| Measurement {
             hardware: (*hardware).to_owned(),
             count: *count,
             tokens_per_second: *tokens_per_second,
         })
         .collect();
-    Speeds::of(&rows, &Catalogue::built_in())
+    ThroughputTable::from_rows(&rows, &Catalog::built_in())
 }
 
 fn found(rows: &[(&str, u32, f64)]) -> Answer {
@@ -22,14 +22,14 @@ fn found(rows: &[(&str, u32, f64)]) -> Answer {
         offer("nvidia-h200-141gb", 140, 8, 0),
     ];
     let request = Request {
-        speeds: speeds(rows),
+        throughput: speeds(rows),
         ..needs("80GB").with_preferred("nvidia-h200-141gb").unwrap()
     };
     answer(&request, fleet)
 }
 
 #[test]
-fn a_fallback_says_which_speed_to_expect_and_whose_word_that_is() {
+fn fallback_warning_has_expected_throughput_and_source() {
     let found = found(&[("A100 80GB", 1, 75.0), ("H200", 1, 120.0)]);
     let best = &found.matches[0];
     assert_eq!(
@@ -48,11 +48,14 @@ fn a_fallback_says_which_speed_to_expect_and_whose_word_that_is() {
         "{:?}",
         best.reasons
     );
-    assert_eq!(best.speed.as_ref().map(Speed::tenths), Some((750, 750)));
+    assert_eq!(
+        best.speed.as_ref().map(Throughput::tenths),
+        Some((750, 750))
+    );
 }
 
 #[test]
-fn without_a_row_for_just_as_many_of_both_nothing_is_said_of_speed() {
+fn throughput_requires_rows_for_both_types_and_counts() {
     for rows in [
         &[][..],
         &[("A100 80GB", 1, 75.0)],
@@ -67,13 +70,13 @@ fn without_a_row_for_just_as_many_of_both_nothing_is_said_of_speed() {
 }
 
 #[test]
-fn a_newer_chip_that_is_not_free_is_compared_too_where_nothing_is_preferred() {
+fn newer_unavailable_chip_is_compared_without_preferences() {
     let fleet = vec![
         offer("nvidia-a100-80gb", 80, 8, 8),
         offer("nvidia-h200-141gb", 140, 8, 0),
     ];
     let request = Request {
-        speeds: speeds(&[("A100 80GB", 1, 74.96), ("H200", 1, 120.04)]),
+        throughput: speeds(&[("A100 80GB", 1, 74.96), ("H200", 1, 120.04)]),
         ..needs("80GB")
     };
     let warnings = answer(&request, fleet).matches[0].warnings.clone();
@@ -86,8 +89,7 @@ fn a_newer_chip_that_is_not_free_is_compared_too_where_nothing_is_preferred() {
 }
 
 #[test]
-fn several_rows_are_a_range_and_one_that_names_the_type_alone_counts_before_all_that_leave_it_open()
-{
+fn rows_form_a_range_and_unambiguous_rows_take_precedence() {
     let h100: crate::domain::id::TypeName = "nvidia-h100-80gb".parse().unwrap();
     let open = speeds(&[("H100", 1, 100.0)]);
     assert_eq!(

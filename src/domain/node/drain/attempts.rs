@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::outcome::Waiting;
-use super::sight::is_yet_to_be_evicted;
-use super::words;
+use super::blockers::is_yet_to_be_evicted;
+use super::messages;
+use super::outcome::Blocker;
 use crate::domain::id::PciAddress;
-use crate::domain::reconcile::Status;
+use crate::domain::reconcile::NodeLayoutStatus;
 
 /// Lower bound of the first backoff after an attempt. The backoff is also at least as long as an attempt, so that a
 /// node is tainted for no more than half of the time.
@@ -36,7 +36,7 @@ pub(super) struct Attempts {
     /// When the latest attempt gave up before or at its deadline.
     pub(super) gave_up: Option<Duration>,
     /// The blockers at that time, with the reasons that the API server gave.
-    blockers: Vec<Waiting>,
+    blockers: Vec<Blocker>,
     /// The devices that pods were evicted for.
     pub(super) devices: BTreeSet<PciAddress>,
 }
@@ -68,17 +68,20 @@ impl Attempts {
     }
 
     /// Records that the latest attempt gave up with these blockers.
-    pub(super) fn give_up(&mut self, now: Duration, blockers: Vec<Waiting>) {
+    pub(super) fn give_up(&mut self, now: Duration, blockers: Vec<Blocker>) {
         self.gave_up = Some(now);
         self.blockers = blockers;
     }
 
     /// Returns `waits` with the reasons recorded when the latest attempt gave up: between attempts, the API server is
     /// not asked to evict.
-    pub(super) fn with_reasons(&self, mut waits: Vec<Waiting>) -> Vec<Waiting> {
+    pub(super) fn with_reasons(&self, mut waits: Vec<Blocker>) -> Vec<Blocker> {
         for waiting in waits.iter_mut().filter(|one| is_yet_to_be_evicted(one)) {
-            let known = self.blockers.iter().find(|known| known.who == waiting.who);
-            let reason = known.map_or(words::NEXT_ATTEMPT, |known| known.reason.as_str());
+            let known = self
+                .blockers
+                .iter()
+                .find(|known| known.name == waiting.name);
+            let reason = known.map_or(messages::NEXT_ATTEMPT, |known| known.reason.as_str());
             reason.clone_into(&mut waiting.reason);
         }
         waits
@@ -86,11 +89,11 @@ impl Attempts {
 }
 
 impl Choice {
-    pub(super) fn of(status: &Status) -> Self {
+    pub(super) fn of(status: &NodeLayoutStatus) -> Self {
         Self {
             generation: status.generation,
             layout: status.layout.clone(),
-            meaning: status.meaning,
+            meaning: status.target_generation,
         }
     }
 }

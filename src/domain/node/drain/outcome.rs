@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::facts::Scope;
+use super::inputs::Scope;
 use super::pod::PodId;
 use crate::domain::id::PciAddress;
 
 /// Requests for the component that accesses the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Orders {
+pub struct PodRequests {
     /// Interval of listing the node's pods; `None` if not needed.
     pub list: Option<Duration>,
     /// Pods to evict.
@@ -18,11 +18,11 @@ pub struct Orders {
 
 /// Desired state and results of a drain.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Outcome {
+pub struct DrainOutcome {
     /// True if the Node must have the taint.
     pub is_tainted: bool,
     /// Requests for the API server.
-    pub orders: Orders,
+    pub pod_requests: PodRequests,
     /// True if pods must go before operands are paused.
     pub waits_for_pods: bool,
     /// Latest time of the next reconciliation.
@@ -30,22 +30,22 @@ pub struct Outcome {
     /// Devices that pods were evicted for, for the current choice of a layout.
     pub devices: BTreeSet<PciAddress>,
     /// Events that just happened.
-    pub news: Vec<News>,
+    pub events: Vec<DrainEvent>,
     /// Status of the drain; `None` while there is none.
-    pub standing: Option<Standing>,
+    pub standing: Option<DrainStatus>,
 }
 
 /// Stage of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// Listing the pods that block devices.
-    Looking,
+    Listing,
     /// Evicting nothing.
     Refused,
     /// Waiting for the taint.
     Tainting,
     /// Evicting pods.
-    Emptying,
+    Evicting,
     /// The deadline has passed; retried after a backoff.
     GaveUp,
     /// The latest attempt did not give up; another one follows after a backoff.
@@ -56,30 +56,30 @@ impl Stage {
     /// Returns the stage as written in the annotation.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Looking => "looking",
+            Self::Listing => "looking",
             Self::Refused => "refused",
             Self::Tainting => "tainting",
-            Self::Emptying => "emptying",
+            Self::Evicting => "emptying",
             Self::GaveUp => "gave-up",
             Self::Waiting => "waiting",
         }
     }
 }
 
-impl Standing {
+impl DrainStatus {
     /// Returns the status without processes, which change with every scan.
     #[must_use]
-    pub fn steady(&self) -> Self {
+    pub fn without_processes(&self) -> Self {
         let mut steady = self.clone();
-        let comes_and_goes = |who: &Name| matches!(who, Name::Process(_));
-        steady.waits_for.retain(|one| !comes_and_goes(&one.who));
+        let comes_and_goes = |who: &BlockerName| matches!(who, BlockerName::Process(_));
+        steady.waits_for.retain(|one| !comes_and_goes(&one.name));
         steady
     }
 }
 
 /// Status of a drain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct DrainStatus {
     /// `affected` or `node`.
     pub policy: &'static str,
     /// Stage of the drain.
@@ -87,21 +87,21 @@ pub struct Standing {
     /// An error that no pod causes.
     pub message: Option<String>,
     /// The remaining blockers.
-    pub waits_for: Vec<Waiting>,
+    pub waits_for: Vec<Blocker>,
 }
 
 /// A blocker that the drain waits for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Waiting {
+pub struct Blocker {
     /// The blocker.
-    pub who: Name,
+    pub name: BlockerName,
     /// Reason why it still exists.
     pub reason: String,
 }
 
 /// Name of a blocker.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Name {
+pub enum BlockerName {
     /// A pod, as `namespace/name`, or by its UID if nothing else is known.
     Pod(String),
     /// A process outside any pod.
@@ -110,7 +110,7 @@ pub enum Name {
 
 /// Something to report as an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum News {
+pub enum DrainEvent {
     /// The pods that block these devices will be evicted.
     Began {
         /// Scope of the evictions.
@@ -133,12 +133,12 @@ pub enum News {
         /// The backoff before the next attempt.
         retry: Duration,
         /// The remaining blockers.
-        waits_for: Vec<Waiting>,
+        waits_for: Vec<Blocker>,
     },
     /// No further pods are evicted because of these blockers.
     Refused {
         /// The blockers that stay.
-        waits_for: Vec<Waiting>,
+        waits_for: Vec<Blocker>,
     },
     /// The agent lacks the permission to list or evict pods.
     Forbidden,

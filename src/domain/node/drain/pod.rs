@@ -37,7 +37,7 @@ pub struct PodId {
 
 /// Reason why a pod is never evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
+pub enum EvictionExemption {
     /// Kubelet creates it from a file and evicts it itself.
     Static,
     /// Its `DaemonSet` would recreate it immediately, regardless of taints.
@@ -45,7 +45,7 @@ pub enum Kept {
     /// The cluster or the node depends on it.
     Critical,
     /// No controller would recreate it.
-    Alone,
+    Unmanaged,
     /// It tolerates the drain's taint and may return to the node.
     Tolerates,
 }
@@ -63,18 +63,18 @@ impl PodId {
 
 impl Pod {
     /// Returns the reason why the pod is never evicted; `None` if it may be. A mirror pod has an owner too: its Node.
-    pub fn kept(&self) -> Option<Kept> {
+    pub fn eviction_exemption(&self) -> Option<EvictionExemption> {
         let class = self.priority_class.as_deref().unwrap_or_default();
         if self.mirrors.is_some() {
-            Some(Kept::Static)
+            Some(EvictionExemption::Static)
         } else if self.controller.as_deref() == Some("DaemonSet") {
-            Some(Kept::DaemonSet)
+            Some(EvictionExemption::DaemonSet)
         } else if self.priority >= CRITICAL || CRITICAL_CLASSES.contains(&class) {
-            Some(Kept::Critical)
+            Some(EvictionExemption::Critical)
         } else if self.controller.is_none() {
-            Some(Kept::Alone)
+            Some(EvictionExemption::Unmanaged)
         } else if self.tolerates {
-            Some(Kept::Tolerates)
+            Some(EvictionExemption::Tolerates)
         } else {
             None
         }
@@ -82,24 +82,26 @@ impl Pod {
 
     /// Returns the reason why the pod stays; `None` if it may be evicted, or terminates and is not recreated on this
     /// node.
-    pub(super) fn stays(&self) -> Option<Kept> {
-        let comes_back = |kept: &Kept| match kept {
-            Kept::Static | Kept::DaemonSet | Kept::Tolerates => true,
-            Kept::Critical | Kept::Alone => false,
+    pub(super) fn stay_reason(&self) -> Option<EvictionExemption> {
+        let comes_back = |kept: &EvictionExemption| match kept {
+            EvictionExemption::Static
+            | EvictionExemption::DaemonSet
+            | EvictionExemption::Tolerates => true,
+            EvictionExemption::Critical | EvictionExemption::Unmanaged => false,
         };
-        self.kept()
+        self.eviction_exemption()
             .filter(|kept| !self.is_ending || comes_back(kept))
     }
 }
 
-impl Kept {
+impl EvictionExemption {
     /// Returns the reason as text.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Static => "it is a static pod, which is never evicted",
             Self::DaemonSet => "it is of a DaemonSet, whose pods are never evicted",
             Self::Critical => "it is critical for the cluster and never evicted",
-            Self::Alone => "nothing would make it again, so it is never evicted",
+            Self::Unmanaged => "nothing would make it again, so it is never evicted",
             Self::Tolerates => {
                 "it tolerates the taint octavo.dev/repartitioning and might be back at once, so it is never evicted"
             }
@@ -109,7 +111,7 @@ impl Kept {
 
 /// The pod that a holder belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found<'a> {
+pub(super) enum HolderPod<'a> {
     /// This pod.
     Pod(&'a Pod),
     /// A pod that the API server does not list: just created, or already deleted there.
@@ -120,9 +122,9 @@ pub(super) enum Found<'a> {
 
 /// Finds the pod of a holder. Kubelet reports pod names; the control group of a process contains the UID, which
 /// distinguishes a pod from a later one with the same name.
-pub(super) fn find<'a>(pods: &'a [Pod], holder: &Holder) -> Found<'a> {
-    let Some(known) = &holder.who.pod else {
-        return Found::Process;
+pub(super) fn find_pod<'a>(pods: &'a [Pod], holder: &Holder) -> HolderPod<'a> {
+    let Some(known) = &holder.details.pod else {
+        return HolderPod::Process;
     };
     let is = |pod: &&Pod| match (&known.namespace, &known.name, &known.uid) {
         (_, _, Some(uid)) => pod.id.uid == *uid || pod.mirrors.as_ref() == Some(uid),
@@ -131,5 +133,7 @@ pub(super) fn find<'a>(pods: &'a [Pod], holder: &Holder) -> Found<'a> {
         }
         (_, _, None) => false,
     };
-    pods.iter().find(is).map_or(Found::Unlisted, Found::Pod)
+    pods.iter()
+        .find(is)
+        .map_or(HolderPod::Unlisted, HolderPod::Pod)
 }

@@ -5,11 +5,11 @@ mod ends;
 mod random;
 
 use super::*;
-use crate::domain::holder::{self, Holder, Who};
+use crate::domain::holder::{self, Holder, HolderDetails};
 use crate::domain::id::PciAddress;
-use crate::domain::node::telling::Event;
-use crate::domain::reason::Kind;
-use crate::domain::reconcile::{DeviceStatus, State, Status};
+use crate::domain::node::event_deduplicator::Event;
+use crate::domain::reason::Severity;
+use crate::domain::reconcile::{ApplyState, DeviceStatus, NodeLayoutStatus};
 
 const DEADLINE: Duration = Duration::from_mins(10);
 
@@ -41,51 +41,51 @@ fn of(name: &str, controller: &str) -> Pod {
     }
 }
 
-fn holder(who: Who) -> Holder {
+fn holder(who: HolderDetails) -> Holder {
     Holder {
         device: PciAddress::new(0, 7, 0, 0).unwrap(),
         gpu_instance: None,
         compute_instance: None,
-        who,
+        details: who,
     }
 }
 
 /// A holder identified by kubelet.
 fn held_by(name: &str) -> Holder {
-    holder(Who {
+    holder(HolderDetails {
         pod: Some(holder::Pod {
             namespace: Some("team-a".to_owned()),
             name: Some(name.to_owned()),
             ..holder::Pod::default()
         }),
-        ..Who::default()
+        ..HolderDetails::default()
     })
 }
 
 /// A holder identified by its control group.
 fn held_by_uid(uid: &str) -> Holder {
-    holder(Who {
+    holder(HolderDetails {
         pid: Some(7),
         pod: Some(holder::Pod {
             uid: Some(uid.to_owned()),
             ..holder::Pod::default()
         }),
-        ..Who::default()
+        ..HolderDetails::default()
     })
 }
 
 /// A holder identified by its control group and kubelet.
 fn held_by_both(name: &str, uid: &str) -> Holder {
     let mut holder = held_by(name);
-    holder.who.pid = Some(7);
-    holder.who.pod.as_mut().unwrap().uid = Some(uid.to_owned());
+    holder.details.pid = Some(7);
+    holder.details.pod.as_mut().unwrap().uid = Some(uid.to_owned());
     holder
 }
 
 fn held_by_process() -> Holder {
-    holder(Who {
+    holder(HolderDetails {
         pid: Some(7),
-        ..Who::default()
+        ..HolderDetails::default()
     })
 }
 
@@ -102,30 +102,30 @@ fn device(state: &'static str, holders: Vec<Holder>) -> DeviceStatus {
     }
 }
 
-fn status(devices: Vec<DeviceStatus>) -> Status {
-    let gravity = |word: &str| State::WORDS.iter().position(|known| *known == word);
+fn status(devices: Vec<DeviceStatus>) -> NodeLayoutStatus {
+    let gravity = |word: &str| ApplyState::WORDS.iter().position(|known| *known == word);
     let words = devices.iter().map(|device| device.state);
-    Status {
+    NodeLayoutStatus {
         layout: Some("night".to_owned()),
         generation: 1,
         state: words.max_by_key(|word| gravity(word)),
         devices,
-        ..Status::default()
+        ..NodeLayoutStatus::default()
     }
 }
 
-fn blocked(holders: Vec<Holder>) -> Status {
+fn blocked(holders: Vec<Holder>) -> NodeLayoutStatus {
     status(vec![device("blocked", holders)])
 }
 
-fn applied() -> Status {
+fn applied() -> NodeLayoutStatus {
     status(vec![device("applied", Vec::new())])
 }
 
-fn heard(pods: &[Pod]) -> Heard {
-    Heard {
+fn heard(pods: &[Pod]) -> PodObservations {
+    PodObservations {
         pods: Some(pods.to_vec()),
-        ..Heard::default()
+        ..PodObservations::default()
     }
 }
 
@@ -141,49 +141,59 @@ fn drain(scope: Scope) -> Drain {
     Drain::new(policy)
 }
 
-fn facts<'a>(status: &'a Status, heard: &'a Heard, is_tainted: bool) -> Facts<'a> {
-    Facts {
+fn facts<'a>(
+    status: &'a NodeLayoutStatus,
+    heard: &'a PodObservations,
+    is_tainted: bool,
+) -> DrainInputs<'a> {
+    DrainInputs {
         status,
         is_current: true,
-        heard,
+        pod_observations: heard,
         pauses_operands: false,
         is_tainted,
     }
 }
 
-fn look(drain: &mut Drain, now: u64, status: &Status, heard: &Heard, is_tainted: bool) -> Outcome {
-    drain.look(at(now), &facts(status, heard, is_tainted))
+fn look(
+    drain: &mut Drain,
+    now: u64,
+    status: &NodeLayoutStatus,
+    heard: &PodObservations,
+    is_tainted: bool,
+) -> DrainOutcome {
+    drain.reconcile(at(now), &facts(status, heard, is_tainted))
 }
 
 /// Advances a drain on a node whose operands can be paused.
-fn look_too(
+fn reconcile_with_operands(
     drain: &mut Drain,
     now: u64,
-    status: &Status,
-    heard: &Heard,
+    status: &NodeLayoutStatus,
+    heard: &PodObservations,
     is_tainted: bool,
-) -> Outcome {
-    let facts = Facts {
+) -> DrainOutcome {
+    let facts = DrainInputs {
         pauses_operands: true,
         ..facts(status, heard, is_tainted)
     };
-    drain.look(at(now), &facts)
+    drain.reconcile(at(now), &facts)
 }
 
-fn phase(outcome: &Outcome) -> &'static str {
+fn phase(outcome: &DrainOutcome) -> &'static str {
     outcome
         .standing
         .as_ref()
         .map_or("", |standing| standing.phase.as_str())
 }
 
-fn waits(outcome: &Outcome) -> Vec<String> {
+fn waits(outcome: &DrainOutcome) -> Vec<String> {
     let all = outcome.standing.iter().flat_map(|one| &one.waits_for);
-    all.map(Waiting::to_string).collect()
+    all.map(Blocker::to_string).collect()
 }
 
-fn told(outcome: &Outcome) -> Vec<(Kind, &'static str, String)> {
-    let events = outcome.news.iter().cloned().map(Event::from);
+fn told(outcome: &DrainOutcome) -> Vec<(Severity, &'static str, String)> {
+    let events = outcome.events.iter().cloned().map(Event::from);
     events
         .map(|event| {
             (
@@ -195,7 +205,7 @@ fn told(outcome: &Outcome) -> Vec<(Kind, &'static str, String)> {
         .collect()
 }
 
-fn reasons(outcome: &Outcome) -> Vec<&'static str> {
+fn reasons(outcome: &DrainOutcome) -> Vec<&'static str> {
     told(outcome)
         .into_iter()
         .map(|(_, reason, _)| reason)
@@ -203,10 +213,10 @@ fn reasons(outcome: &Outcome) -> Vec<&'static str> {
 }
 
 /// A drain that evicts only `notebook`, with its inputs.
-fn emptying(scope: Scope, pods: &[Pod]) -> (Drain, Status, Heard) {
+fn emptying(scope: Scope, pods: &[Pod]) -> (Drain, NodeLayoutStatus, PodObservations) {
     let mut drain = drain(scope);
     let (status, heard) = (blocked(vec![held_by("notebook")]), heard(pods));
-    look(&mut drain, 0, &status, &Heard::default(), false);
+    look(&mut drain, 0, &status, &PodObservations::default(), false);
     look(&mut drain, 1, &status, &heard, false);
     let outcome = look(&mut drain, 2, &status, &heard, true);
     assert_eq!(phase(&outcome), "emptying");
@@ -214,26 +224,26 @@ fn emptying(scope: Scope, pods: &[Pod]) -> (Drain, Status, Heard) {
 }
 
 #[test]
-fn a_drain_looks_then_taints_then_evicts_and_ends_when_the_device_has_what_it_shall_have() {
+fn drain_lists_taints_evicts_and_ends_when_layout_is_applied() {
     let mut drain = affected();
     let status = blocked(vec![held_by("notebook")]);
     let pods = heard(&[pod("notebook"), pod("other")]);
-    let looking = look(&mut drain, 0, &status, &Heard::default(), false);
+    let looking = look(&mut drain, 0, &status, &PodObservations::default(), false);
     assert_eq!((phase(&looking), looking.is_tainted), ("looking", false));
-    assert_eq!(looking.orders.list, Some(LIST));
+    assert_eq!(looking.pod_requests.list, Some(LIST_INTERVAL));
     let tainting = look(&mut drain, 1, &status, &pods, false);
     assert_eq!((phase(&tainting), tainting.is_tainted), ("tainting", true));
-    assert_eq!(tainting.orders.evict, []);
+    assert_eq!(tainting.pod_requests.evict, []);
     assert_eq!(
         told(&tainting),
         [(
-            Kind::Normal,
+            Severity::Normal,
             "DrainBegan",
             "GPU 0: the pods in the way are evicted: team-a/notebook".to_owned()
         )]
     );
     let emptying = look(&mut drain, 2, &status, &pods, true);
-    assert_eq!(emptying.orders.evict, [id("notebook")]);
+    assert_eq!(emptying.pod_requests.evict, [id("notebook")]);
     assert_eq!(waits(&emptying), ["pod team-a/notebook: is to be evicted"]);
     assert!(emptying.again <= Some(at(4)) && emptying.is_tainted);
     let mut ending = pods.clone();
@@ -243,17 +253,20 @@ fn a_drain_looks_then_taints_then_evicts_and_ends_when_the_device_has_what_it_sh
     let mut busy = super::tests::status(vec![device("applying", Vec::new())]);
     busy.state = Some("applying");
     let changing = look(&mut drain, 4, &busy, &heard(&[pod("other")]), true);
-    assert!(changing.is_tainted && changing.orders.evict.is_empty());
+    assert!(changing.is_tainted && changing.pod_requests.evict.is_empty());
     let done = look(&mut drain, 5, &applied(), &heard(&[pod("other")]), true);
     assert_eq!(
         (done.is_tainted, reasons(&done)),
         (false, vec!["DrainEnded"])
     );
-    assert_eq!((done.standing, done.orders), (None, Orders::default()));
+    assert_eq!(
+        (done.standing, done.pod_requests),
+        (None, PodRequests::default())
+    );
 }
 
 #[test]
-fn what_is_free_and_between_two_steps_keeps_the_taint_for_a_moment_and_not_for_ever() {
+fn taint_remains_briefly_between_two_steps() {
     let (mut drain, ..) = emptying(Scope::Affected, &[pod("notebook")]);
     let between = super::tests::status(vec![device("needs-reset", Vec::new())]);
     for second in 3..7 {
@@ -268,14 +281,14 @@ fn what_is_free_and_between_two_steps_keeps_the_taint_for_a_moment_and_not_for_e
 }
 
 #[test]
-fn what_a_change_leaves_between_two_steps_is_waited_for_as_long_after_the_deadline_as_before_it() {
+fn settle_timeout_also_applies_after_the_deadline() {
     let (mut drain, ..) = emptying(Scope::Affected, &[pod("notebook")]);
     let mut busy = super::tests::status(vec![device("applying", Vec::new())]);
     busy.state = Some("applying");
     let between = super::tests::status(vec![device("needs-reset", Vec::new())]);
     let late = DEADLINE.as_secs() + 10;
     look(&mut drain, late, &busy, &heard(&[]), true);
-    let calm = CALM.as_secs();
+    let calm = SETTLE_TIMEOUT.as_secs();
     for (now, is_tainted) in [(late + calm - 1, true), (late + calm, false)] {
         let outcome = look(&mut drain, now, &between, &heard(&[]), true);
         assert_eq!(outcome.is_tainted, is_tainted, "{now}");
@@ -283,7 +296,7 @@ fn what_a_change_leaves_between_two_steps_is_waited_for_as_long_after_the_deadli
 }
 
 #[test]
-fn a_holder_is_found_by_name_by_its_uid_and_by_the_uid_of_the_static_pod_that_it_is() {
+fn holder_is_found_by_name_uid_or_static_pod_uid() {
     for (holder, is_evicted) in [
         (held_by("notebook"), true),
         (held_by_uid("uid-notebook"), true),
@@ -304,14 +317,17 @@ fn a_holder_is_found_by_name_by_its_uid_and_by_the_uid_of_the_static_pod_that_it
         let status = blocked(vec![holder.clone()]);
         look(&mut drain, 1, &status, &pods, false);
         let outcome = look(&mut drain, 2, &status, &pods, true);
-        assert_eq!(!outcome.orders.evict.is_empty(), is_evicted, "{holder:?}");
+        assert_eq!(
+            !outcome.pod_requests.evict.is_empty(),
+            is_evicted,
+            "{holder:?}"
+        );
         assert_eq!(outcome.is_tainted, is_evicted, "{holder:?}");
     }
 }
 
 #[test]
-fn a_kind_of_pod_that_is_kept_is_named_with_the_reason_and_nothing_else_is_evicted_for_its_device()
-{
+fn exempt_pod_is_reported_and_its_device_is_not_drained() {
     let kept = [
         (
             of("a", "DaemonSet"),
@@ -362,9 +378,12 @@ fn a_kind_of_pod_that_is_kept_is_named_with_the_reason_and_nothing_else_is_evict
             let refused = look(&mut drain, 1, &status, &pods, true);
             assert_eq!(phase(&refused), "refused", "{kept:?}");
             assert_eq!(waits(&refused), [format!("pod team-a/a: {reason}")]);
-            assert_eq!((refused.is_tainted, refused.orders.evict.len()), (false, 0));
+            assert_eq!(
+                (refused.is_tainted, refused.pod_requests.evict.len()),
+                (false, 0)
+            );
             let (kind, word, message) = told(&refused).remove(0);
-            assert_eq!((kind, word), (Kind::Warning, "DrainRefused"));
+            assert_eq!((kind, word), (Severity::Warning, "DrainRefused"));
             assert!(message.contains(reason), "{message}");
             let again = look(&mut drain, 2, &status, &pods, true);
             assert_eq!((reasons(&again), phase(&again)), (vec![], "refused"));
@@ -373,7 +392,7 @@ fn a_kind_of_pod_that_is_kept_is_named_with_the_reason_and_nothing_else_is_evict
 }
 
 #[test]
-fn one_device_that_stays_held_does_not_keep_another_from_being_freed() {
+fn permanently_held_device_does_not_prevent_draining_another() {
     let mut drain = affected();
     let status = status(vec![
         device("blocked", vec![held_by("notebook"), held_by("both")]),
@@ -385,7 +404,7 @@ fn one_device_that_stays_held_does_not_keep_another_from_being_freed() {
     let pods = heard(&[pod("notebook"), pod("both"), pod("vain")]);
     look(&mut drain, 1, &status, &pods, false);
     let outcome = look(&mut drain, 2, &status, &pods, true);
-    assert_eq!(outcome.orders.evict, [id("both"), id("notebook")]);
+    assert_eq!(outcome.pod_requests.evict, [id("both"), id("notebook")]);
     assert!(
         waits(&outcome).contains(&"pid 7: it is no pod's process".to_owned()),
         "{:?}",

@@ -4,12 +4,14 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::inventory::NvmlState;
-use crate::domain::node::budget::{BURST, LONGEST};
-use crate::domain::node::telling::{Change, Scene, Subject, Telling};
-use crate::domain::reconcile::{DeviceStatus, Status};
+use crate::domain::node::event_deduplicator::{
+    Change, EventDeduplicator, NodeObservation, Subject,
+};
+use crate::domain::node::rate_limit::{BURST, MAX_MESSAGE_BYTES};
+use crate::domain::reconcile::{DeviceStatus, NodeLayoutStatus};
 use crate::domain::sharing::ResourceName;
 use crate::domain::sharing::SharingStatus;
-use crate::domain::sharing::status::{Mode, ResourceStatus};
+use crate::domain::sharing::status::{ResourceStatus, SharingMode};
 
 fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -34,7 +36,7 @@ fn accept_all(queue: &mut EventQueue<Subject>, now: Duration) -> Vec<Event> {
 }
 
 #[test]
-fn events_are_sent_in_their_order_as_long_as_there_is_budget() {
+fn events_are_sent_in_order_within_budget() {
     let mut queue = EventQueue::limited();
     let all = [
         event(Reason::Pending, "a"),
@@ -50,7 +52,7 @@ fn events_are_sent_in_their_order_as_long_as_there_is_budget() {
 }
 
 #[test]
-fn an_event_that_another_one_follows_takes_no_budget_of_the_one_that_follows() {
+fn transient_events_use_a_separate_budget() {
     let mut queue = EventQueue::limited();
     let burst = usize::try_from(BURST).unwrap();
     for turn in 0..200 {
@@ -84,7 +86,7 @@ fn an_event_that_another_one_follows_takes_no_budget_of_the_one_that_follows() {
 }
 
 #[test]
-fn an_event_that_is_not_accepted_is_sent_again_unless_it_holds_no_longer() {
+fn rejected_event_is_resent_unless_obsolete() {
     let mut queue = EventQueue::limited();
     let lost = event(Reason::NvmlLost, "unloaded");
     queue.push(at(0), Subject::Driver, lost.clone());
@@ -118,7 +120,7 @@ fn an_event_that_is_not_accepted_is_sent_again_unless_it_holds_no_longer() {
 }
 
 #[test]
-fn i10_no_more_events_wait_than_there_is_room_for_and_old_ones_of_pods_are_dropped() {
+fn i10_queue_is_bounded_and_old_pod_events_are_dropped() {
     let mut queue = EventQueue::unlimited(at(3600));
     for unit in 0..5_000 {
         let subject = Subject::Unit(unit.to_string());
@@ -130,12 +132,12 @@ fn i10_no_more_events_wait_than_there_is_room_for_and_old_ones_of_pods_are_dropp
 }
 
 #[test]
-fn a_message_is_as_long_as_an_event_may_be_and_stays_text() {
+fn message_is_truncated_to_the_event_limit() {
     let mut queue = EventQueue::limited();
     let long = event(Reason::Blocked, &"ä".repeat(900));
     queue.push(at(0), Subject::Layout, long);
     let message = queue.next(at(0)).unwrap().event.message;
-    assert!(message.len() <= LONGEST && message.ends_with('…'));
+    assert!(message.len() <= MAX_MESSAGE_BYTES && message.ends_with('…'));
 }
 
 /// A change on the node or of its API server.
@@ -193,9 +195,9 @@ fn step() -> impl Strategy<Value = Step> {
 /// A node, its agent, and its API server.
 struct Model {
     now: Duration,
-    status: Status,
+    status: NodeLayoutStatus,
     nvml: NvmlState,
-    telling: Telling,
+    telling: EventDeduplicator,
     queue: EventQueue<Subject>,
     server: Server,
     /// Sent without a response.
@@ -209,9 +211,9 @@ impl Model {
     fn new() -> Self {
         Self {
             now: Duration::ZERO,
-            status: Status::default(),
+            status: NodeLayoutStatus::default(),
             nvml: driver(true),
-            telling: Telling::default(),
+            telling: EventDeduplicator::default(),
             queue: EventQueue::limited(),
             server: Server::Accepts,
             hanging: None,
@@ -245,12 +247,12 @@ impl Model {
     }
 
     fn look(&mut self) {
-        let scene = Scene {
+        let scene = NodeObservation {
             status: Some(&self.status),
             nvml: &self.nvml,
             yielded: &[],
         };
-        for Change { subject, event } in self.telling.look(self.now, &scene) {
+        for Change { subject, event } in self.telling.changes(self.now, &scene) {
             match event {
                 Some(event) => {
                     self.reported.insert(subject.clone());
@@ -296,14 +298,14 @@ impl Model {
             && self.reported.contains(&Subject::Layout)
         {
             let last = self.last(&Subject::Layout).unwrap();
-            assert_eq!(last.reason.word(), state);
+            assert_eq!(last.reason.as_str(), state);
             assert!(
                 last.message.starts_with(&format!("layout {layout}: ")),
                 "{last:?}"
             );
         }
         let sharing = self.status.sharing.as_ref();
-        let sharing = sharing.and_then(|sharing| Reason::of(sharing.state));
+        let sharing = sharing.and_then(|sharing| Reason::parse(sharing.state));
         if let Some(reason) = sharing.filter(|reason| reason.event().is_some())
             && let Some(last) = self.last(&Subject::Sharing)
         {
@@ -346,8 +348,8 @@ fn device(state: &'static str) -> DeviceStatus {
 
 fn sharing(reason: Reason) -> SharingStatus {
     SharingStatus {
-        mode: Mode::Embedded,
-        state: reason.word(),
+        mode: SharingMode::Embedded,
+        state: reason.as_str(),
         message: None,
         resources: vec![ResourceStatus {
             name: ResourceName::gpu(),
@@ -355,7 +357,7 @@ fn sharing(reason: Reason) -> SharingStatus {
             allocatable: Some(2),
             units: Vec::new(),
         }],
-        kept: Vec::new(),
+        retained: Vec::new(),
         hand_off: None,
         named: None,
     }
@@ -363,7 +365,7 @@ fn sharing(reason: Reason) -> SharingStatus {
 
 proptest! {
     #[test]
-    fn the_last_event_agrees_with_the_state_once_the_api_server_accepts_events_again(
+    fn last_event_agrees_with_state_after_api_server_recovers(
         steps in prop::collection::vec(step(), 1..300),
     ) {
         let mut model = Model::new();

@@ -22,10 +22,10 @@ fn view(labels: &[(&str, &str)], allocatable: &[(&str, u64)]) -> View {
     }
 }
 
-fn facts(view: &View) -> Facts<'_> {
-    Facts {
+fn facts(view: &View) -> OperandInputs<'_> {
+    OperandInputs {
         view,
-        in_the_way: false,
+        is_device_held: false,
         busy: false,
         changes: 0,
         choice: 0,
@@ -36,240 +36,260 @@ fn facts(view: &View) -> Facts<'_> {
 const DCGM: &str = "nvidia.com/gpu.deploy.dcgm";
 
 #[test]
-fn clients_are_paused_while_one_is_in_the_way_and_restored_when_the_change_is_done() {
-    let view = view(&[(PLUGIN, RUNNING), (DCGM, RUNNING)], &[]);
-    let blocked = Facts {
-        in_the_way: true,
+fn clients_are_paused_while_blocking_and_restored_after_the_change() {
+    let view = view(&[(PLUGIN_LABEL, RUNNING), (DCGM, RUNNING)], &[]);
+    let blocked = OperandInputs {
+        is_device_held: true,
         ..facts(&view)
     };
-    let mut operands = Operands::default();
-    assert_eq!(operands.look(at(0), &facts(&view)).paused, BTreeSet::new());
-    let paused = operands.look(at(1), &blocked);
-    assert_eq!(paused.paused, [PLUGIN.to_owned(), DCGM.to_owned()].into());
-    assert_eq!(paused.news, Some(News::Paused));
-    let changing = Facts {
+    let mut operands = OperandPauser::default();
+    assert_eq!(
+        operands.reconcile(at(0), &facts(&view)).paused,
+        BTreeSet::new()
+    );
+    let paused = operands.reconcile(at(1), &blocked);
+    assert_eq!(
+        paused.paused,
+        [PLUGIN_LABEL.to_owned(), DCGM.to_owned()].into()
+    );
+    assert_eq!(paused.event, Some(OperandEvent::Paused));
+    let changing = OperandInputs {
         busy: true,
         ..facts(&view)
     };
-    assert_eq!(operands.look(at(5), &changing).paused.len(), 2);
-    let done = Facts {
+    assert_eq!(operands.reconcile(at(5), &changing).paused.len(), 2);
+    let done = OperandInputs {
         changes: 1,
         ..facts(&view)
     };
-    let restored = operands.look(at(6), &done);
+    let restored = operands.reconcile(at(6), &done);
     assert_eq!(
-        (restored.paused.len(), restored.news),
-        (0, Some(News::Restored))
+        (restored.paused.len(), restored.event),
+        (0, Some(OperandEvent::Restored))
     );
     // The plugin has restarted with the other operands, so it is not restarted again.
-    let after = operands.look(at(7), &done);
-    assert_eq!((after.paused.len(), after.news), (0, None));
-    assert_eq!(operands.look(at(8), &done), Outcome::default());
+    let after = operands.reconcile(at(7), &done);
+    assert_eq!((after.paused.len(), after.event), (0, None));
+    assert_eq!(operands.reconcile(at(8), &done), OperandOutcome::default());
 }
 
 #[test]
-fn who_is_still_in_the_way_after_the_pause_is_not_paused_for_again_before_something_else_is_asked()
-{
+fn operands_are_paused_once_per_choice() {
     let view = view(&[(DCGM, RUNNING)], &[]);
-    let blocked = |choice| Facts {
-        in_the_way: true,
+    let blocked = |choice| OperandInputs {
+        is_device_held: true,
         choice,
         ..facts(&view)
     };
-    let mut operands = Operands::default();
-    assert_eq!(operands.look(at(0), &blocked(1)).paused.len(), 1);
-    assert_eq!(operands.look(at(119), &blocked(1)).paused.len(), 1);
-    let ended = operands.look(at(120), &blocked(1));
+    let mut operands = OperandPauser::default();
+    assert_eq!(operands.reconcile(at(0), &blocked(1)).paused.len(), 1);
+    assert_eq!(operands.reconcile(at(119), &blocked(1)).paused.len(), 1);
+    let ended = operands.reconcile(at(120), &blocked(1));
     assert_eq!(
-        (ended.paused.len(), ended.news),
-        (0, Some(News::StillInTheWay))
+        (ended.paused.len(), ended.event),
+        (0, Some(OperandEvent::StillBlocked))
     );
     for second in 121..1000 {
-        assert_eq!(operands.look(at(second), &blocked(1)).paused.len(), 0);
+        assert_eq!(operands.reconcile(at(second), &blocked(1)).paused.len(), 0);
     }
-    assert_eq!(operands.look(at(1000), &blocked(2)).paused.len(), 1);
+    assert_eq!(operands.reconcile(at(1000), &blocked(2)).paused.len(), 1);
 }
 
 #[test]
-fn where_no_operand_runs_nothing_is_paused() {
+fn nothing_is_paused_without_running_operands() {
     let view = view(
-        &[(DCGM, "false"), (PLUGIN, "paused-for-driver-upgrade")],
+        &[(DCGM, "false"), (PLUGIN_LABEL, "paused-for-driver-upgrade")],
         &[],
     );
-    let blocked = Facts {
-        in_the_way: true,
+    let blocked = OperandInputs {
+        is_device_held: true,
         changes: 3,
         ..facts(&view)
     };
-    let mut operands = Operands::default();
+    let mut operands = OperandPauser::default();
     for second in 0..10 {
-        assert_eq!(operands.look(at(second), &blocked), Outcome::default());
+        assert_eq!(
+            operands.reconcile(at(second), &blocked),
+            OperandOutcome::default()
+        );
     }
 }
 
 #[test]
-fn new_partitions_take_the_plugin_off_until_kubelet_has_seen_it_go_and_then_on() {
+fn new_partitions_restart_the_plugin() {
     let one = |key: &str| [(key.to_owned(), 2)].into();
     let (small, large): (BTreeMap<_, _>, BTreeMap<_, _>) =
         (one("nvidia.com/mig-1g.5gb"), one("nvidia.com/mig-2g.10gb"));
-    let mut operands = Operands::default();
-    let before = view(&[(PLUGIN, RUNNING)], &[("nvidia.com/mig-1g.5gb", 2)]);
-    let old = Facts {
+    let mut operands = OperandPauser::default();
+    let before = view(&[(PLUGIN_LABEL, RUNNING)], &[("nvidia.com/mig-1g.5gb", 2)]);
+    let old = OperandInputs {
         partitions: Some(&small),
         ..facts(&before)
     };
-    assert_eq!(operands.look(at(0), &old), Outcome::default());
-    let new = |view, busy| Facts {
+    assert_eq!(operands.reconcile(at(0), &old), OperandOutcome::default());
+    let new = |view, busy| OperandInputs {
         changes: 1,
         busy,
         partitions: Some(&large),
         ..facts(view)
     };
     assert_eq!(
-        operands.look(at(1), &new(&before, true)),
-        Outcome::default()
+        operands.reconcile(at(1), &new(&before, true)),
+        OperandOutcome::default()
     );
     assert_eq!(
-        operands.look(at(2), &new(&before, false)).paused,
-        [PLUGIN.to_owned()].into()
+        operands.reconcile(at(2), &new(&before, false)).paused,
+        [PLUGIN_LABEL.to_owned()].into()
     );
-    let off = view(&[(PLUGIN, PAUSED)], &[("nvidia.com/mig-1g.5gb", 2)]);
-    assert_eq!(operands.look(at(3), &new(&off, false)).paused.len(), 1);
-    let gone = view(&[(PLUGIN, PAUSED)], &[("nvidia.com/mig-1g.5gb", 0)]);
-    let on = operands.look(at(4), &new(&gone, false));
-    assert_eq!((on.paused.len(), on.news), (0, Some(News::Refreshed)));
-    assert_eq!(operands.look(at(5), &new(&gone, false)).news, None);
+    let off = view(&[(PLUGIN_LABEL, PAUSED)], &[("nvidia.com/mig-1g.5gb", 2)]);
+    assert_eq!(operands.reconcile(at(3), &new(&off, false)).paused.len(), 1);
+    let gone = view(&[(PLUGIN_LABEL, PAUSED)], &[("nvidia.com/mig-1g.5gb", 0)]);
+    let on = operands.reconcile(at(4), &new(&gone, false));
+    assert_eq!(
+        (on.paused.len(), on.event),
+        (0, Some(OperandEvent::Refreshed))
+    );
+    assert_eq!(operands.reconcile(at(5), &new(&gone, false)).event, None);
     // Three replicas each.
     let offers = view(
-        &[(PLUGIN, RUNNING)],
+        &[(PLUGIN_LABEL, RUNNING)],
         &[("nvidia.com/mig-2g.10gb", 6), ("nvidia.com/mig-1g.5gb", 0)],
     );
     assert_eq!(
-        operands.look(at(6), &new(&offers, false)).news,
-        Some(News::Offered)
+        operands.reconcile(at(6), &new(&offers, false)).event,
+        Some(OperandEvent::Offered)
     );
     assert_eq!(
-        operands.look(at(7), &new(&offers, false)),
-        Outcome::default()
+        operands.reconcile(at(7), &new(&offers, false)),
+        OperandOutcome::default()
     );
 }
 
 #[test]
-fn i11_what_an_agent_before_us_left_half_done_is_gone_on_with() {
+fn i11_interrupted_pause_is_continued_after_restart() {
     let paused = view(&[(DCGM, PAUSED)], &[]);
-    let mut operands = Operands::default();
-    let busy = Facts {
+    let mut operands = OperandPauser::default();
+    let busy = OperandInputs {
         busy: true,
         ..facts(&paused)
     };
-    assert_eq!(operands.look(at(0), &busy).paused.len(), 1);
-    assert_eq!(operands.look(at(1), &facts(&paused)).paused.len(), 0);
+    assert_eq!(operands.reconcile(at(0), &busy).paused.len(), 1);
+    assert_eq!(operands.reconcile(at(1), &facts(&paused)).paused.len(), 0);
     // Kubelet still offers partitions that no longer exist.
     let partitions: BTreeMap<_, _> = [("nvidia.com/mig-1g.5gb".to_owned(), 7)].into();
-    let offers = view(&[(PLUGIN, RUNNING)], &[("nvidia.com/mig-3g.20gb", 2)]);
-    let mut operands = Operands::default();
-    let stale = Facts {
+    let offers = view(&[(PLUGIN_LABEL, RUNNING)], &[("nvidia.com/mig-3g.20gb", 2)]);
+    let mut operands = OperandPauser::default();
+    let stale = OperandInputs {
         partitions: Some(&partitions),
         ..facts(&offers)
     };
     assert_eq!(
-        operands.look(at(0), &stale).paused,
-        [PLUGIN.to_owned()].into()
+        operands.reconcile(at(0), &stale).paused,
+        [PLUGIN_LABEL.to_owned()].into()
     );
     // A partition that is not offered yet is waited for.
-    let late = view(&[(PLUGIN, RUNNING)], &[]);
-    let mut operands = Operands::default();
-    let waiting = Facts {
+    let late = view(&[(PLUGIN_LABEL, RUNNING)], &[]);
+    let mut operands = OperandPauser::default();
+    let waiting = OperandInputs {
         partitions: Some(&partitions),
         ..facts(&late)
     };
-    assert_eq!(operands.look(at(0), &waiting), Outcome::default());
+    assert_eq!(
+        operands.reconcile(at(0), &waiting),
+        OperandOutcome::default()
+    );
 }
 
 #[test]
-fn a_plugin_that_never_offers_the_partitions_is_told_once() {
+fn plugin_that_never_offers_partitions_is_reported_once() {
     let partitions: BTreeMap<_, _> = [("nvidia.com/mig-1g.5gb".to_owned(), 2)].into();
-    let view = view(&[(PLUGIN, PAUSED)], &[]);
-    let mut operands = Operands {
+    let view = view(&[(PLUGIN_LABEL, PAUSED)], &[]);
+    let mut operands = OperandPauser {
         phase: Phase::PluginOff { since: at(0) },
         seen: Some(1),
-        ..Operands::default()
+        ..OperandPauser::default()
     };
-    let facts = Facts {
+    let facts = OperandInputs {
         changes: 1,
         partitions: Some(&partitions),
         ..facts(&view)
     };
     let news: Vec<_> = (0..400)
-        .filter_map(|second| operands.look(at(second), &facts).news)
+        .filter_map(|second| operands.reconcile(at(second), &facts).event)
         .collect();
     let lacking = Mismatch {
         resource: "nvidia.com/mig-1g.5gb".to_owned(),
-        there: 2,
+        actual: 2,
         offered: 0,
     };
-    assert_eq!(news, [News::Refreshed, News::NotOffered(vec![lacking])]);
+    assert_eq!(
+        news,
+        [
+            OperandEvent::Refreshed,
+            OperandEvent::NotOffered(vec![lacking])
+        ]
+    );
 }
 
 #[test]
-fn where_config_manager_runs_another_name_of_the_configuration_is_enough() {
+fn config_manager_switches_configuration_instead_of_pausing() {
     let configs = Some(("a".to_owned(), "b".to_owned()));
-    let mut operands = Operands::new(configs);
-    let view = view(&[(PLUGIN, RUNNING), (PLUGIN_CONFIG, "b")], &[]);
-    operands.look(at(0), &facts(&view));
-    let new = operands.look(
+    let mut operands = OperandPauser::new(configs);
+    let view = view(&[(PLUGIN_LABEL, RUNNING), (PLUGIN_CONFIG_LABEL, "b")], &[]);
+    operands.reconcile(at(0), &facts(&view));
+    let new = operands.reconcile(
         at(1),
-        &Facts {
+        &OperandInputs {
             changes: 1,
             ..facts(&view)
         },
     );
     assert_eq!(new.paused.len(), 0);
     assert_eq!(new.plugin_config, Some(("b".to_owned(), "a".to_owned())));
-    assert_eq!(new.news, Some(News::Refreshed));
+    assert_eq!(new.event, Some(OperandEvent::Refreshed));
     // The switch is requested until it is done.
-    let changed = Facts {
+    let changed = OperandInputs {
         changes: 1,
         ..facts(&view)
     };
     assert_eq!(
-        operands.look(at(2), &changed).plugin_config,
+        operands.reconcile(at(2), &changed).plugin_config,
         new.plugin_config
     );
     let mut written = view.clone();
     written
         .labels
-        .insert(PLUGIN_CONFIG.to_owned(), "a".to_owned());
-    let there = Facts {
+        .insert(PLUGIN_CONFIG_LABEL.to_owned(), "a".to_owned());
+    let there = OperandInputs {
         changes: 1,
         ..facts(&written)
     };
-    assert_eq!(operands.look(at(3), &there), Outcome::default());
+    assert_eq!(operands.reconcile(at(3), &there), OperandOutcome::default());
 }
 
 proptest! {
     /// I11: in any sequence, no operand stays paused for more than a few minutes after the last reason to pause.
     #[test]
-    fn i11_nothing_stays_paused(
+    fn i11_no_operand_stays_paused(
         steps in prop::collection::vec((0_u64..90, any::<bool>(), any::<bool>(), 0_u64..3, 0_u64..3), 1..60),
         running in any::<bool>(),
     ) {
         let label = if running { RUNNING } else { "false" };
-        let mut view = view(&[(PLUGIN, label), (DCGM, label)], &[("nvidia.com/gpu", 8)]);
-        let mut operands = Operands::default();
+        let mut view = view(&[(PLUGIN_LABEL, label), (DCGM, label)], &[("nvidia.com/gpu", 8)]);
+        let mut operands = OperandPauser::default();
         let (mut now, mut changes, mut choice) = (0, 0, 0);
         for (wait, in_the_way, busy, more, other) in steps {
             (now, changes, choice) = (now + wait, changes + more, choice + other);
-            let outcome = operands.look(at(now), &Facts { in_the_way, busy, changes, choice, ..facts(&view) });
+            let outcome = operands.reconcile(at(now), &OperandInputs { is_device_held: in_the_way, busy, changes, choice, ..facts(&view) });
             prop_assert!(running || outcome.paused.is_empty());
-            for key in [PLUGIN, DCGM] {
+            for key in [PLUGIN_LABEL, DCGM] {
                 let value = if outcome.paused.contains(key) { PAUSED } else { label };
                 view.labels.insert(key.to_owned(), value.to_owned());
             }
         }
         let mut paused = BTreeSet::new();
         for second in 0..600 {
-            paused = operands.look(at(now + second), &Facts { changes, choice, ..facts(&view) }).paused;
+            paused = operands.reconcile(at(now + second), &OperandInputs { changes, choice, ..facts(&view) }).paused;
         }
         prop_assert_eq!(paused, BTreeSet::new());
     }

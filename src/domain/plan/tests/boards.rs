@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::{NodePlan, Policy, Question, Refusal, Verdict, plan};
+use super::super::{NodePlan, PlanInput, Policy, RefusedPlacement, Verdict, plan};
 use crate::domain::catalog::{
     ComputeInstanceProfile, GpuInstanceProfile, InstanceResources, Placement, ProfileCatalog,
 };
@@ -13,7 +13,7 @@ use crate::domain::inventory::{
     Completeness, ComputeInstance, Device, GpuInstance, Inventory, Machine, Mig, MigMode, MigState,
     NvmlState,
 };
-use crate::domain::layout::{DeviceTarget, InstanceTarget, MigTarget, Place, Targets};
+use crate::domain::layout::{DeviceTarget, InstanceTarget, MigTarget, SourcePosition, Targets};
 use crate::domain::quantity::{ComputeCapability, Mebibytes};
 
 /// Profile id, name, index, GPU slices, maximum count, size of a placement, placement starts.
@@ -159,7 +159,7 @@ pub(super) fn targets(device: &Device, mig: MigTarget) -> Targets {
     Targets {
         devices: vec![DeviceTarget {
             pci: device.pci,
-            rule: Place::default(),
+            rule: SourcePosition::default(),
             mig: Some(mig),
             time_slicing: None,
         }],
@@ -172,11 +172,11 @@ pub(super) fn planned(
     mig: MigTarget,
     holders: &[Holder],
     policy: Policy,
-    refused: &BTreeSet<Refusal>,
+    refused: &BTreeSet<RefusedPlacement>,
 ) -> Verdict {
     let inventory = node(vec![device.clone()]);
     let targets = targets(device, mig);
-    let NodePlan { mut devices } = plan(&Question {
+    let NodePlan { mut devices } = plan(&PlanInput {
         inventory: &inventory,
         targets: &targets,
         holders,

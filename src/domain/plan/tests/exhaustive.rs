@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{Change, Verdict};
+use super::super::{DeviceChange, Verdict};
 use super::boards::{A30, A100, RTX_PRO, Row, device, instance, row, simply, state, whole};
 use super::oracle::{Best, Oracle, State, multiset};
 use crate::domain::inventory::Device;
@@ -30,8 +30,8 @@ fn found(there: &State, verdict: &Verdict, room: usize) -> Best {
             after: there.clone(),
         },
         Verdict::Change(change) => Best {
-            destroyed: change.tally().destroyed,
-            created: change.tally().created,
+            destroyed: change.summary().destroyed,
+            created: change.summary().created,
             room: usize::try_from(change.room).unwrap(),
             after: after(change),
         },
@@ -39,7 +39,7 @@ fn found(there: &State, verdict: &Verdict, room: usize) -> Best {
     }
 }
 
-pub(super) fn after(change: &Change) -> State {
+pub(super) fn after(change: &DeviceChange) -> State {
     let all = change.after.iter();
     all.map(|one| (one.placement.start, one.placement.size, one.profile_id))
         .collect()
@@ -47,7 +47,7 @@ pub(super) fn after(change: &Change) -> State {
 
 /// Totals of a comparison, calculated independently by the oracle and the planner.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Figures {
+struct Totals {
     /// Pairs of a state and a different multiset of profiles.
     pairs: usize,
     /// Instances that the oracle destroys in all pairs.
@@ -67,14 +67,14 @@ struct Figures {
 }
 
 /// Compares every `step`th state with every multiset.
-fn compare(rows: &'static [Row], among: &[u32], step: usize) -> Figures {
+fn compare(rows: &'static [Row], among: &[u32], step: usize) -> Totals {
     let oracle = Oracle::new(rows, among);
     let mut ways: BTreeMap<Vec<u32>, Vec<(State, usize)>> = BTreeMap::new();
     for state in &oracle.states {
         let same = ways.entry(multiset(state)).or_default();
         same.push((state.clone(), oracle.room(state)));
     }
-    let mut figures = Figures::default();
+    let mut figures = Totals::default();
     for there in oracle.states.iter().step_by(step) {
         let device = with(rows, there);
         let has = multiset(there);

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::super::memo::Memo;
-use super::super::{Cause, Feasible, NodePlan, Policy, Question, Verdict, device, feasible, plan};
+use super::super::cache::PlanCache;
+use super::super::{
+    Cause, Feasibility, NodePlan, PlanInput, Policy, Verdict, device, feasible, plan,
+};
 use super::boards::{device as board, instance, node, state, targets};
 use crate::domain::catalog::{GpuInstanceProfile, InstanceResources, Placement, ProfileCatalog};
 use crate::domain::inventory::Device;
@@ -55,7 +57,7 @@ fn planned(devices: Vec<Device>, target: &MigTarget) -> NodePlan {
         devices: list.collect(),
         ..Targets::default()
     };
-    plan(&Question {
+    plan(&PlanInput {
         inventory: &node(devices),
         targets: &targets,
         holders: &[],
@@ -65,7 +67,7 @@ fn planned(devices: Vec<Device>, target: &MigTarget) -> NodePlan {
 }
 
 #[test]
-fn a_table_with_too_many_arrangements_is_said_to_be_one() {
+fn table_with_too_many_arrangements_is_reported() {
     for count in [20, 30, 31] {
         let instances = wanted(count);
         let verdict = planned(vec![hostile()], &MigTarget::Enabled(instances.clone()));
@@ -73,25 +75,25 @@ fn a_table_with_too_many_arrangements_is_said_to_be_one() {
             panic!("{verdict:?}");
         };
         assert!(
-            matches!(&blocked.causes[..], [Cause::Untold { reason }] if reason.contains("compared"))
+            matches!(&blocked.causes[..], [Cause::StateUnknown { reason }] if reason.contains("compared"))
         );
         // Feasibility may be known or unknown, but is never wrong.
         if count == 20 {
-            assert_ne!(feasible(&hostile(), &instances), Ok(Feasible::Untold));
+            assert_ne!(feasible(&hostile(), &instances), Ok(Feasibility::Unknown));
         }
     }
 }
 
 #[test]
-fn what_would_fit_instead_is_not_looked_for_for_ever() {
+fn search_for_alternatives_is_bounded() {
     let Err(infeasible) = feasible(&hostile(), &wanted(63)) else {
         panic!("32 of two slices fill 64");
     };
-    assert!(infeasible.nearest.len() <= 3);
+    assert!(infeasible.alternatives.len() <= 3);
 }
 
 #[test]
-fn partitions_that_overlap_are_no_state() {
+fn overlapping_partitions_are_an_invalid_state() {
     let mut device = hostile();
     let row = (0, "1g.5gb", 0, 1, 1, 2, &[0][..]);
     state(&mut device).gpu_instances = (0..1000).map(|id| instance(id, &row, 1, &[1])).collect();
@@ -114,14 +116,14 @@ fn sixteen_equal_devices_cost_little_more_than_one() {
         let devices = devices[..many].to_vec();
         let inventory = node(devices.clone());
         let empty = Targets::default();
-        let question = Question {
+        let question = PlanInput {
             inventory: &inventory,
             targets: &empty,
             holders: &[],
             policy: &Policy::default(),
             refused: &BTreeSet::new(),
         };
-        let mut memo = Memo::new();
+        let mut memo = PlanCache::new();
         for one in &devices {
             let verdict = device::verdict(&question, one.pci, &target, &mut memo);
             assert!(matches!(verdict, Verdict::Change(_)), "{verdict:?}");

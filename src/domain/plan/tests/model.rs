@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{Change, InstanceRef, Step};
+use super::super::{DeviceChange, InstanceRef, Step};
 use super::boards::{Row, instance};
 use super::oracle::State;
 use crate::domain::catalog::Placement;
@@ -44,7 +44,7 @@ impl Model {
     }
 
     /// Executes all steps. Returns the placement of the first one that the board refuses, which then has no effect.
-    pub(super) fn run(&mut self, change: &Change) -> Result<(), (u32, Placement)> {
+    pub(super) fn run(&mut self, change: &DeviceChange) -> Result<(), (u32, Placement)> {
         let mut planned = BTreeMap::new();
         for step in &change.steps {
             match step {

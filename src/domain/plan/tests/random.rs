@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::super::{Cause, Change, Policy, Refusal, Step, Verdict};
+use super::super::{Cause, DeviceChange, Policy, RefusedPlacement, Step, Verdict};
 use super::boards::{A100, RTX_PRO, Row, instance, planned, row, simply, state, whole};
 use super::exhaustive::{after, with};
 use super::model::Model;
 use super::oracle::{Oracle, State, multiset};
-use crate::domain::holder::{Holder, Who};
+use crate::domain::holder::{Holder, HolderDetails};
 use crate::domain::inventory::{Device, MigState};
 use crate::domain::layout::{InstanceTarget, MigTarget};
 
@@ -46,7 +46,7 @@ fn held(device: &Device, gpu_instance: u32) -> Holder {
         device: device.pci,
         gpu_instance: Some(gpu_instance),
         compute_instance: None,
-        who: Who::default(),
+        details: HolderDetails::default(),
     }
 }
 
@@ -99,13 +99,13 @@ fn in_use(cause: &Cause, pinned: &BTreeMap<u32, (u32, u32, u32)>) -> (u32, u32, 
         Cause::InstanceInUse { gpu_instance, .. } => pinned[gpu_instance],
         Cause::DeviceInUse { .. }
         | Cause::NotAllowed { .. }
-        | Cause::Untold { .. }
-        | Cause::Refused => panic!("{cause:?}"),
+        | Cause::StateUnknown { .. }
+        | Cause::HardwareRefused => panic!("{cause:?}"),
     }
 }
 
 /// Executes the steps on a board, then checks that nothing is left to do.
-fn run(rows: &'static [Row], mut device: Device, wanted: &[u32], change: &Change) {
+fn run(rows: &'static [Row], mut device: Device, wanted: &[u32], change: &DeviceChange) {
     let mut model = Model::new(rows, &there(&mut device).gpu_instances);
     model.run(change).unwrap();
     assert_eq!(model.state(), after(change));
@@ -114,7 +114,7 @@ fn run(rows: &'static [Row], mut device: Device, wanted: &[u32], change: &Change
 }
 
 #[test]
-fn nothing_in_use_is_ever_destroyed_and_the_rest_is_optimal() {
+fn instances_in_use_are_never_destroyed_and_the_plan_is_optimal() {
     let boards = [
         space(A100, &[19, 20, 15, 14, 9, 5, 0]),
         space(RTX_PRO, &[14, 21, 67, 5, 0]),
@@ -127,7 +127,7 @@ fn nothing_in_use_is_ever_destroyed_and_the_rest_is_optimal() {
 
 /// Plans, executes, and plans again after each refusal, as the executor of plans does.
 #[test]
-fn a_board_with_defects_gets_what_it_can_give_or_a_word() {
+fn defective_board_gets_a_feasible_plan_or_is_blocked() {
     let space = space(A100, &[19, 14, 9, 5, 0]);
     let defect = (prop::sample::select(vec![19, 14, 9, 5, 0]), 0..7_u32);
     let given = (any::<usize>(), prop::collection::vec(defect, 0..10));
@@ -147,7 +147,7 @@ fn a_board_with_defects_gets_what_it_can_give_or_a_word() {
                     return Ok(());
                 }
                 Verdict::Blocked(blocked) => {
-                    prop_assert!(!possible && blocked.causes == [Cause::Refused]);
+                    prop_assert!(!possible && blocked.causes == [Cause::HardwareRefused]);
                     return Ok(());
                 }
                 Verdict::Infeasible(_) => panic!("{wanted:?} fits"),
@@ -155,7 +155,7 @@ fn a_board_with_defects_gets_what_it_can_give_or_a_word() {
             let mut model = Model::new(A100, &there(&mut device).gpu_instances);
             model.defects.clone_from(&defects);
             if let Err((profile_id, placement)) = model.run(&change) {
-                let refusal = Refusal { device: device.pci, profile_id, placement };
+                let refusal = RefusedPlacement { device: device.pci, profile_id, placement };
                 prop_assert!(refused.insert(refusal), "it was refused before");
             }
             state(&mut device).gpu_instances = model.instances();
@@ -227,7 +227,7 @@ fn least(from: &[Split], to: &State, wanted: &[InstanceTarget]) -> Counts {
 }
 
 #[test]
-fn splits_lose_the_fewest_partitions() {
+fn splits_destroy_the_fewest_partitions() {
     let space = space(A100, &[14, 9, 5]);
     let given = (any::<usize>(), any::<usize>(), any::<[u8; 8]>());
     proptest!(ProptestConfig::with_cases(400), |((from, to, dice) in given)| {

@@ -3,18 +3,18 @@
 use std::collections::BTreeSet;
 
 use super::super::{
-    Blocked, Cause, Change, Disruption, Feasible, HardwareRule, Infeasible, Policy, Refusal, Step,
-    Verdict, feasible,
+    Blocked, Cause, DeviceChange, Disruption, Feasibility, HardwareRule, Infeasible, Policy,
+    RefusedPlacement, Step, Verdict, feasible,
 };
 use super::boards::{A100, device, instance, planned, row, simply, state, whole};
 use crate::domain::catalog::{Placement, ProfileCatalog};
-use crate::domain::holder::{Holder, Who};
+use crate::domain::holder::{Holder, HolderDetails};
 use crate::domain::inventory::tests_support::process;
 use crate::domain::inventory::{Device, Mig, MigMode};
 use crate::domain::layout::{InstanceTarget, MigTarget};
 
 #[track_caller]
-fn change(verdict: Verdict) -> Change {
+fn change(verdict: Verdict) -> DeviceChange {
     match verdict {
         Verdict::Change(change) => change,
         Verdict::Unchanged | Verdict::Blocked(_) | Verdict::Infeasible(_) => panic!("{verdict:?}"),
@@ -37,7 +37,7 @@ fn moded(current: MigMode, pending: MigMode) -> Device {
 }
 
 #[test]
-fn an_instance_in_use_is_never_destroyed_and_the_plan_says_which() {
+fn instance_in_use_is_never_destroyed_and_is_named() {
     let mut device = device(A100);
     state(&mut device).gpu_instances = vec![instance(1, row(A100, 9), 0, &[3])];
     device.processes = vec![process(7, Some(1), Some(0))];
@@ -45,12 +45,12 @@ fn an_instance_in_use_is_never_destroyed_and_the_plan_says_which() {
     assert!(
         matches!(&blocked[..], [Cause::InstanceInUse { gpu_instance: 1, holders, .. }] if holders.len() == 1)
     );
-    let tally = change(simply(&device, whole(A100, &[9, 9]))).tally();
+    let tally = change(simply(&device, whole(A100, &[9, 9]))).summary();
     assert_eq!((tally.destroyed, tally.created), (0, 1));
 }
 
 #[test]
-fn a_process_that_does_not_say_where_it_runs_may_be_in_any_instance() {
+fn process_in_unknown_instance_pins_every_instance() {
     let mut device = device(A100);
     state(&mut device).gpu_instances = vec![
         instance(1, row(A100, 9), 0, &[3]),
@@ -72,7 +72,7 @@ fn a_process_that_does_not_say_where_it_runs_may_be_in_any_instance() {
         device: device.pci,
         gpu_instance: None,
         compute_instance: None,
-        who: Who::default(),
+        details: HolderDetails::default(),
     };
     let target = whole(A100, &[0]);
     let policy = Policy::default();
@@ -80,14 +80,14 @@ fn a_process_that_does_not_say_where_it_runs_may_be_in_any_instance() {
 }
 
 #[test]
-fn a_holder_that_the_driver_does_not_name_counts_as_well() {
+fn holder_unknown_to_the_driver_counts() {
     let mut device = device(A100);
     state(&mut device).gpu_instances = vec![instance(1, row(A100, 9), 0, &[1, 1, 1])];
     let holder = Holder {
         device: device.pci,
         gpu_instance: Some(1),
         compute_instance: Some(2),
-        who: Who::default(),
+        details: HolderDetails::default(),
     };
     let resplit = |compute: Vec<u32>| {
         let target = MigTarget::Enabled(vec![InstanceTarget {
@@ -104,7 +104,7 @@ fn a_holder_that_the_driver_does_not_name_counts_as_well() {
         )
     };
     let mixed = change(resplit(vec![2, 1]));
-    let tally = mixed.tally();
+    let tally = mixed.summary();
     assert_eq!((tally.compute_destroyed, tally.compute_created), (2, 1));
     assert_eq!((tally.destroyed, tally.created), (0, 0));
     assert_eq!(mixed.after[0].compute[0].kept, Some(2));
@@ -117,16 +117,16 @@ fn a_holder_that_the_driver_does_not_name_counts_as_well() {
 }
 
 #[test]
-fn who_is_let_through_a_gpu_instance_into_a_part_of_it_is_in_that_part() {
+fn process_with_both_device_nodes_uses_the_compute_instance() {
     let mut device = device(A100);
     state(&mut device).gpu_instances = vec![instance(1, row(A100, 9), 0, &[1, 1, 1])];
     let open = |pid, compute_instance| Holder {
         device: device.pci,
         gpu_instance: Some(1),
         compute_instance,
-        who: Who {
+        details: HolderDetails {
             pid: Some(pid),
-            ..Who::default()
+            ..HolderDetails::default()
         },
     };
     let resplit = |holders: &[Holder]| {
@@ -157,7 +157,7 @@ fn who_is_let_through_a_gpu_instance_into_a_part_of_it_is_in_that_part() {
 }
 
 #[test]
-fn a_context_that_may_be_anywhere_is_not_forgotten_because_its_process_has_the_device_open() {
+fn unlocated_context_counts_even_if_the_device_is_open() {
     let mut device = device(A100);
     state(&mut device).gpu_instances = vec![instance(1, row(A100, 9), 0, &[3])];
     device.processes = vec![process(5, None, None)];
@@ -165,9 +165,9 @@ fn a_context_that_may_be_anywhere_is_not_forgotten_because_its_process_has_the_d
         device: device.pci,
         gpu_instance: None,
         compute_instance: None,
-        who: Who {
+        details: HolderDetails {
             pid: Some(5),
-            ..Who::default()
+            ..HolderDetails::default()
         },
     };
     let target = whole(A100, &[0]);
@@ -188,7 +188,7 @@ fn a_context_that_may_be_anywhere_is_not_forgotten_because_its_process_has_the_d
 }
 
 #[test]
-fn a_gpu_instance_without_compute_instances_is_given_some_or_goes() {
+fn empty_gpu_instance_gets_compute_instances_or_is_destroyed() {
     let mut device = device(A100);
     state(&mut device).gpu_instances = vec![instance(1, row(A100, 9), 4, &[])];
     let adopted = change(simply(&device, whole(A100, &[9])));
@@ -197,12 +197,12 @@ fn a_gpu_instance_without_compute_instances_is_given_some_or_goes() {
         [Step::CreateComputeInstance { slices: 3, .. }]
     ));
     let cleared = change(simply(&device, whole(A100, &[0])));
-    let tally = cleared.tally();
+    let tally = cleared.summary();
     assert_eq!((tally.destroyed, tally.created), (1, 1));
 }
 
 #[test]
-fn modes_change_only_where_they_must() {
+fn modes_change_only_if_required() {
     use MigMode::{Disabled, Enabled};
     let none = || MigTarget::Enabled(Vec::new());
     let steps = |device: &Device, target| match simply(device, target) {
@@ -235,11 +235,11 @@ fn modes_change_only_where_they_must() {
 }
 
 #[test]
-fn a_mode_change_waits_for_clients_and_for_leave() {
+fn mode_change_requires_no_clients_and_permission() {
     let mut device = moded(MigMode::Disabled, MigMode::Disabled);
     device.processes = vec![process(7, None, None)];
     let strict = Policy {
-        most_disruption: Disruption::ClientsBounce,
+        max_disruption: Disruption::ClientsBounce,
     };
     let verdict = planned(&device, whole(A100, &[0]), &[], strict, &BTreeSet::new());
     assert!(matches!(
@@ -254,24 +254,27 @@ fn a_mode_change_waits_for_clients_and_for_leave() {
 }
 
 #[test]
-fn what_is_not_told_is_not_guessed() {
+fn unreported_state_is_never_guessed() {
     let mut silent = device(A100);
     silent.mig = Mig::Unknown;
     let mut listless = moded(MigMode::Disabled, MigMode::Disabled);
     state(&mut listless).catalog = ProfileCatalog::default();
     for device in [silent, listless] {
         let causes = causes(simply(&device, whole(A100, &[0])));
-        assert!(matches!(&causes[..], [Cause::Untold { .. }]), "{causes:?}");
+        assert!(
+            matches!(&causes[..], [Cause::StateUnknown { .. }]),
+            "{causes:?}"
+        );
     }
 }
 
 #[test]
-fn the_rule_that_forbids_is_named_with_what_would_fit() {
+fn violated_rule_is_named_with_alternatives() {
     let ask = |ids: &[u32]| match whole(A100, ids) {
         MigTarget::Enabled(instances) => feasible(&device(A100), &instances),
-        MigTarget::Disabled => Ok(Feasible::Untold),
+        MigTarget::Disabled => Ok(Feasibility::Unknown),
     };
-    assert_eq!(ask(&[9, 5]), Ok(Feasible::Yes));
+    assert_eq!(ask(&[9, 5]), Ok(Feasibility::Feasible));
     let rule = |ids: &[u32]| ask(ids).unwrap_err().rule;
     let exclusive = HardwareRule::Exclusive {
         profile_id: 20,
@@ -289,7 +292,10 @@ fn the_rule_that_forbids_is_named_with_what_would_fit() {
     let memory = HardwareRule::MemorySlices { asked: 9, most: 8 };
     assert_eq!(rule(&[9, 9, 19]), memory);
     assert_eq!(rule(&[5, 14, 14]), slices);
-    let Infeasible { nearest, .. } = ask(&[9, 9, 9]).unwrap_err();
+    let Infeasible {
+        alternatives: nearest,
+        ..
+    } = ask(&[9, 9, 9]).unwrap_err();
     let MigTarget::Enabled(two) = whole(A100, &[9, 9]) else {
         return;
     };
@@ -297,17 +303,17 @@ fn the_rule_that_forbids_is_named_with_what_would_fit() {
 }
 
 #[test]
-fn refusals_end_with_another_place_or_with_a_word() {
+fn refusals_lead_to_another_placement_or_blocked() {
     let device = device(A100);
     let mut refused = BTreeSet::new();
     for left in [true, true, false] {
         let verdict = planned(&device, whole(A100, &[9]), &[], Policy::default(), &refused);
         if !left {
-            assert_eq!(causes(verdict), [Cause::Refused]);
+            assert_eq!(causes(verdict), [Cause::HardwareRefused]);
             return;
         }
         let placement = change(verdict).after[0].placement;
-        let new = refused.insert(Refusal {
+        let new = refused.insert(RefusedPlacement {
             device: device.pci,
             profile_id: 9,
             placement,

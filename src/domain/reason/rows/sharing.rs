@@ -1,18 +1,18 @@
 //! Descriptions of the reasons about sharing, device health and memory usage.
 
-use super::Kind::{Normal, Warning};
-use super::{NOTHING, Row, told, untold};
+use super::Severity::{Normal, Warning};
+use super::{NO_ACTION, Row, with_event, without_event};
 
-pub(in crate::domain::reason) const SHARING_IN_FORCE: Row = told(
+pub(in crate::domain::reason) const SHARING_IN_FORCE: Row = with_event(
     "sharing-in-force",
     "SharingInForce",
     Normal,
     (
         "The Node offers to pods what its layout says, replica by replica.",
-        NOTHING,
+        NO_ACTION,
     ),
 );
-pub(in crate::domain::reason) const SHARING_PENDING: Row = untold(
+pub(in crate::domain::reason) const SHARING_PENDING: Row = without_event(
     "sharing-pending",
     Normal,
     (
@@ -20,7 +20,7 @@ pub(in crate::domain::reason) const SHARING_PENDING: Row = untold(
         "Nothing; where it lasts, the status says what it waits for.",
     ),
 );
-pub(in crate::domain::reason) const SHARING_HELD: Row = told(
+pub(in crate::domain::reason) const SHARING_HELD: Row = with_event(
     "sharing-held",
     "SharingHeld",
     Warning,
@@ -29,7 +29,7 @@ pub(in crate::domain::reason) const SHARING_HELD: Row = told(
         "End the pods that the message or the state of the layout names, or wait: it goes on by itself.",
     ),
 );
-pub(in crate::domain::reason) const SHARING_NOT_IN_FORCE: Row = told(
+pub(in crate::domain::reason) const SHARING_NOT_IN_FORCE: Row = with_event(
     "sharing-not-in-force",
     "SharingNotInForce",
     Warning,
@@ -38,7 +38,7 @@ pub(in crate::domain::reason) const SHARING_NOT_IN_FORCE: Row = told(
         "The message names the cause and the check that found it.",
     ),
 );
-pub(in crate::domain::reason) const SHARING_REFUSED: Row = told(
+pub(in crate::domain::reason) const SHARING_REFUSED: Row = with_event(
     "sharing-refused",
     "SharingRefused",
     Warning,
@@ -47,7 +47,7 @@ pub(in crate::domain::reason) const SHARING_REFUSED: Row = told(
         "Change the layout as the message says, or let the agent give devices out: `--sharing embedded`.",
     ),
 );
-pub(in crate::domain::reason) const DEVICE_PLUGIN_CONFLICT: Row = told(
+pub(in crate::domain::reason) const DEVICE_PLUGIN_CONFLICT: Row = with_event(
     "device-plugin-conflict",
     "DevicePluginConflict",
     Warning,
@@ -56,7 +56,7 @@ pub(in crate::domain::reason) const DEVICE_PLUGIN_CONFLICT: Row = told(
         "Stop one of the two: `--sharing hand-off` leaves it to NVIDIA's plugin.",
     ),
 );
-pub(in crate::domain::reason) const DEVICE_UNHEALTHY: Row = told(
+pub(in crate::domain::reason) const DEVICE_UNHEALTHY: Row = with_event(
     "device-unhealthy",
     "DeviceUnhealthy",
     Warning,
@@ -65,16 +65,16 @@ pub(in crate::domain::reason) const DEVICE_UNHEALTHY: Row = told(
         "The message says why, and what brings it back.",
     ),
 );
-pub(in crate::domain::reason) const DEVICE_HEALTHY: Row = told(
+pub(in crate::domain::reason) const DEVICE_HEALTHY: Row = with_event(
     "device-healthy",
     "DeviceHealthy",
     Normal,
     (
         "A device or partition that was not fit is given out again.",
-        NOTHING,
+        NO_ACTION,
     ),
 );
-pub(in crate::domain::reason) const MEMORY_OVER_SHARE: Row = told(
+pub(in crate::domain::reason) const MEMORY_OVER_SHARE: Row = with_event(
     "memory-over-share",
     "MemoryOverShare",
     Warning,
@@ -83,16 +83,16 @@ pub(in crate::domain::reason) const MEMORY_OVER_SHARE: Row = told(
         "Give it a device or partition of its own, or let it use less; the others may fail for want of memory.",
     ),
 );
-pub(in crate::domain::reason) const MEMORY_WITHIN_SHARE: Row = told(
+pub(in crate::domain::reason) const MEMORY_WITHIN_SHARE: Row = with_event(
     "memory-within-share",
     "MemoryWithinShare",
     Normal,
     (
         "A container that was over its share is within it again.",
-        NOTHING,
+        NO_ACTION,
     ),
 );
-pub(in crate::domain::reason) const MEMORY_NEARLY_EXHAUSTED: Row = told(
+pub(in crate::domain::reason) const MEMORY_NEARLY_EXHAUSTED: Row = with_event(
     "memory-nearly-exhausted",
     "MemoryNearlyExhausted",
     Warning,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::domain::call::{Call, Done, Failure, FailureKind};
+use crate::domain::call::{CallFailure, CallResult, DriverCall, FailureKind};
 use crate::domain::catalog::Placement;
 use crate::domain::holder::Holder;
 use crate::domain::inventory::{
@@ -13,42 +13,44 @@ use crate::domain::inventory::{
     ProcessKind,
 };
 use crate::domain::layout::tests_support::{A100_40, node};
-use crate::domain::layout::{DeviceTarget, MigTarget, Place, standing};
+use crate::domain::layout::{DeviceTarget, MigTarget, SourcePosition, standing};
 use crate::domain::plan::Policy;
-use crate::domain::reconcile::{Action, Answer, Ending, Job, Limits, Transaction, Users};
+use crate::domain::reconcile::{
+    Answer, ChangeOutcome, ChangeRequest, DeviceUsers, Limits, NextAction, Transaction,
+};
 
 /// A fault injected once, at the call with a given number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum Fault {
     /// The call fails without effect.
     Fails(FailureKind),
     /// The call fails but takes effect.
     FailsLate(FailureKind),
     /// The call reports success but has no effect.
-    Lies,
+    FalseSuccess,
     /// A GPU instance is created at another placement.
-    Elsewhere,
+    OtherPlacement,
     /// A process starts using the last instance before the query that precedes the call.
-    Appears,
+    UserAppears,
     /// Another process destroys an idle instance before the call.
     Foreign,
     /// The users cannot be determined.
-    Blind,
+    UsersUnknown,
 }
 
 pub(super) struct Hardware {
     pub(super) device: Device,
-    pub(super) troubles: Vec<(usize, Trouble)>,
+    pub(super) troubles: Vec<(usize, Fault)>,
     /// Number of destroying calls that fail with "in use".
-    pub(super) stubborn: usize,
+    pub(super) in_use_failures: usize,
     /// Placements that the device refuses: profile and start.
     pub(super) defects: BTreeSet<(u32, u32)>,
     pub(super) holders: Vec<Holder>,
     /// Number of readings that lack all instances.
     pub(super) partial_readings: usize,
-    pub(super) calls: Vec<Call>,
+    pub(super) calls: Vec<DriverCall>,
     /// Instances destroyed while in use: must stay empty.
-    pub(super) crimes: Vec<String>,
+    pub(super) violations: Vec<String>,
     next: u32,
 }
 
@@ -63,12 +65,12 @@ impl Hardware {
             next: ids.max().unwrap_or(0),
             device,
             troubles: Vec::new(),
-            stubborn: 0,
+            in_use_failures: 0,
             defects: BTreeSet::new(),
             holders: Vec::new(),
             partial_readings: 0,
             calls: Vec::new(),
-            crimes: Vec::new(),
+            violations: Vec::new(),
         }
     }
 
@@ -109,7 +111,7 @@ impl Hardware {
         all
     }
 
-    pub(super) fn job(&self, target: MigTarget) -> Job {
+    pub(super) fn job(&self, target: MigTarget) -> ChangeRequest {
         let inventory: Arc<Inventory> = Arc::new(Inventory {
             nvml: crate::domain::inventory::NvmlState::Ready(crate::domain::inventory::Driver {
                 version: "570.133.20".parse().unwrap(),
@@ -117,11 +119,11 @@ impl Hardware {
             }),
             ..node([self.device.clone()])
         });
-        Job {
+        ChangeRequest {
             inventory,
             target: DeviceTarget {
                 pci: self.device.pci,
-                rule: Place::default(),
+                rule: SourcePosition::default(),
                 mig: Some(target),
                 time_slicing: None,
             },
@@ -134,28 +136,32 @@ impl Hardware {
     }
 
     /// Runs a job to its end, or until this number of calls, as if the agent were killed then.
-    pub(super) fn run(&mut self, job: Job, kill_after: Option<usize>) -> Option<Ending> {
+    pub(super) fn run(
+        &mut self,
+        job: ChangeRequest,
+        kill_after: Option<usize>,
+    ) -> Option<ChangeOutcome> {
         let limits = job.limits;
         let mut transaction = Transaction::new(job).unwrap();
         let mut now = Duration::ZERO;
-        let mut answer = Answer::Begin;
+        let mut answer = Answer::Start;
         for _ in 0..10_000 {
             let action = transaction.next(now, answer);
             now += Duration::from_millis(10);
-            assert!(now < limits.whole * 3, "I5: it does not end");
+            assert!(now < limits.change_timeout * 3, "I5: it does not end");
             answer = match action {
-                Action::End(ending) => return Some(ending),
-                Action::Wait(wait) => {
+                NextAction::End(ending) => return Some(ending),
+                NextAction::Wait(wait) => {
                     now += wait;
                     Answer::Waited
                 }
-                Action::Look => Answer::Looked(self.look()),
-                Action::Read => Answer::Read(Ok(Box::new(self.read()))),
-                Action::Call(call) => {
+                NextAction::FindUsers => Answer::UsersFound(self.look()),
+                NextAction::Read => Answer::Read(Ok(Box::new(self.read()))),
+                NextAction::Call(call) => {
                     if kill_after == Some(self.calls.len()) {
                         return None;
                     }
-                    Answer::Called(self.obey(call))
+                    Answer::Called(self.call(call))
                 }
             };
         }
@@ -172,8 +178,8 @@ impl Hardware {
         device
     }
 
-    fn look(&mut self) -> Result<Users, String> {
-        if self.trouble(Trouble::Appears)
+    fn look(&mut self) -> Result<DeviceUsers, String> {
+        if self.trouble(Fault::UserAppears)
             && let Some((id, part)) = self.last_usable()
         {
             self.device.processes.push(Process {
@@ -184,10 +190,10 @@ impl Hardware {
                 memory: None,
             });
         }
-        if self.trouble(Trouble::Blind) {
+        if self.trouble(Fault::UsersUnknown) {
             return Err("nobody tells".to_owned());
         }
-        Ok(Users {
+        Ok(DeviceUsers {
             processes: self.device.processes.clone(),
             holders: self.holders.clone(),
         })
@@ -199,7 +205,7 @@ impl Hardware {
     }
 
     /// Returns whether this fault is due at the next call; consumes it.
-    fn trouble(&mut self, which: Trouble) -> bool {
+    fn trouble(&mut self, which: Fault) -> bool {
         let now = self.calls.len();
         let due = self
             .troubles
@@ -208,8 +214,8 @@ impl Hardware {
         due.map(|at| self.troubles.remove(at)).is_some()
     }
 
-    fn obey(&mut self, call: Call) -> Result<Done, Failure> {
-        if self.trouble(Trouble::Foreign) {
+    fn call(&mut self, call: DriverCall) -> Result<CallResult, CallFailure> {
+        if self.trouble(Fault::Foreign) {
             let used: BTreeSet<u32> = self
                 .device
                 .processes
@@ -229,44 +235,44 @@ impl Hardware {
         let due = self.troubles.iter().position(|(at, _)| *at == now);
         let trouble = due.map(|at| self.troubles.remove(at).1);
         self.calls.push(call);
-        let failure = |kind| Failure {
+        let failure = |kind| CallFailure {
             kind,
             what: format!("{call:?}: {kind:?}"),
         };
         match trouble {
-            Some(Trouble::Fails(kind)) => return Err(failure(kind)),
-            Some(Trouble::FailsLate(kind)) => {
-                let _done = self.really(call);
+            Some(Fault::Fails(kind)) => return Err(failure(kind)),
+            Some(Fault::FailsLate(kind)) => {
+                let _done = self.execute(call);
                 return Err(failure(kind));
             }
-            Some(Trouble::Lies) => {
+            Some(Fault::FalseSuccess) => {
                 return Ok(match call {
-                    Call::CreateGpuInstance { placement, .. } => {
-                        Done::Created { id: 77, placement }
+                    DriverCall::CreateGpuInstance { placement, .. } => {
+                        CallResult::Created { id: 77, placement }
                     }
-                    Call::DestroyComputeInstance { .. }
-                    | Call::DestroyGpuInstance { .. }
-                    | Call::CreateComputeInstance { .. }
-                    | Call::SetMigMode { .. } => Done::AsAsked,
+                    DriverCall::DestroyComputeInstance { .. }
+                    | DriverCall::DestroyGpuInstance { .. }
+                    | DriverCall::CreateComputeInstance { .. }
+                    | DriverCall::SetMigMode { .. } => CallResult::Completed,
                 });
             }
-            Some(Trouble::Elsewhere) => {
-                if let Call::CreateGpuInstance { profile_id, .. } = call
+            Some(Fault::OtherPlacement) => {
+                if let DriverCall::CreateGpuInstance { profile_id, .. } = call
                     && let Some(placement) = self.free(profile_id)
                 {
-                    return self.really(Call::CreateGpuInstance {
+                    return self.execute(DriverCall::CreateGpuInstance {
                         profile_id,
                         placement,
                     });
                 }
             }
-            Some(Trouble::Appears | Trouble::Foreign | Trouble::Blind) | None => {}
+            Some(Fault::UserAppears | Fault::Foreign | Fault::UsersUnknown) | None => {}
         }
-        if call.destroys() && self.stubborn > 0 {
-            self.stubborn -= 1;
+        if call.destroys() && self.in_use_failures > 0 {
+            self.in_use_failures -= 1;
             return Err(failure(FailureKind::InUse));
         }
-        self.really(call)
+        self.execute(call)
     }
 
     /// The last free placement for the profile.
@@ -275,74 +281,79 @@ impl Hardware {
         let profile = state.catalog.by_id(profile_id)?;
         let free = |place: &&Placement| {
             let mut all = state.gpu_instances.iter();
-            all.all(|one| apart(one.placement, **place))
+            all.all(|one| is_disjoint(one.placement, **place))
         };
         profile.placements.iter().rev().find(free).copied()
     }
 
-    fn really(&mut self, call: Call) -> Result<Done, Failure> {
+    fn execute(&mut self, call: DriverCall) -> Result<CallResult, CallFailure> {
         let done = match call {
-            Call::DestroyComputeInstance {
+            DriverCall::DestroyComputeInstance {
                 gpu_instance,
                 compute_instance,
             } => self.destroy_compute(call, gpu_instance, compute_instance),
-            Call::DestroyGpuInstance { gpu_instance } => self.destroy(call, gpu_instance),
-            Call::CreateGpuInstance {
+            DriverCall::DestroyGpuInstance { gpu_instance } => self.destroy(call, gpu_instance),
+            DriverCall::CreateGpuInstance {
                 profile_id,
                 placement,
             } => self.create(profile_id, placement),
-            Call::CreateComputeInstance {
+            DriverCall::CreateComputeInstance {
                 gpu_instance,
                 slices,
             } => self.create_compute(gpu_instance, slices),
-            Call::SetMigMode { to } => Ok(self.set_mode(to)),
+            DriverCall::SetMigMode { to } => Ok(self.set_mode(to)),
         };
-        done.map_err(|kind| Failure {
+        done.map_err(|kind| CallFailure {
             kind,
             what: format!("{call:?}: {kind:?}"),
         })
     }
 
     /// Records an invariant violation if a call destroys an instance that is in use.
-    fn accuse(&mut self, call: Call, gi: u32, ci: Option<u32>) {
+    fn check_unused(&mut self, call: DriverCall, gi: u32, ci: Option<u32>) {
         let used = self.device.processes.iter().any(|process| {
             process.gpu_instance == Some(gi) && (ci.is_none() || process.compute_instance == ci)
         });
         if used {
-            self.crimes.push(format!("{call:?}"));
+            self.violations.push(format!("{call:?}"));
         }
     }
 
     fn find(&mut self, gi: u32) -> Result<&mut GpuInstance, FailureKind> {
         let mut all = self.state().gpu_instances.iter_mut();
-        all.find(|one| one.id == gi).ok_or(FailureKind::Gone)
+        all.find(|one| one.id == gi).ok_or(FailureKind::NotFound)
     }
 
-    fn destroy_compute(&mut self, call: Call, gi: u32, ci: u32) -> Result<Done, FailureKind> {
-        self.accuse(call, gi, Some(ci));
+    fn destroy_compute(
+        &mut self,
+        call: DriverCall,
+        gi: u32,
+        ci: u32,
+    ) -> Result<CallResult, FailureKind> {
+        self.check_unused(call, gi, Some(ci));
         self.find(gi)?
             .compute_instances
             .retain(|part| part.id != ci);
-        Ok(Done::AsAsked)
+        Ok(CallResult::Completed)
     }
 
-    fn destroy(&mut self, call: Call, gi: u32) -> Result<Done, FailureKind> {
-        self.accuse(call, gi, None);
+    fn destroy(&mut self, call: DriverCall, gi: u32) -> Result<CallResult, FailureKind> {
+        self.check_unused(call, gi, None);
         if !self.find(gi)?.compute_instances.is_empty() {
             return Err(FailureKind::InUse);
         }
         self.state().gpu_instances.retain(|one| one.id != gi);
-        Ok(Done::AsAsked)
+        Ok(CallResult::Completed)
     }
 
-    fn create(&mut self, profile_id: u32, placement: Placement) -> Result<Done, FailureKind> {
+    fn create(&mut self, profile_id: u32, placement: Placement) -> Result<CallResult, FailureKind> {
         let defect = self.defects.contains(&(profile_id, placement.start));
         self.next += 1;
         let id = self.next;
         let state = self.state();
         let mut all = state.gpu_instances.iter();
-        if defect || !all.all(|one| apart(one.placement, placement)) {
-            return Err(FailureKind::NoRoom);
+        if defect || !all.all(|one| is_disjoint(one.placement, placement)) {
+            return Err(FailureKind::InsufficientResources);
         }
         state.gpu_instances.push(GpuInstance {
             id,
@@ -350,30 +361,30 @@ impl Hardware {
             placement,
             compute_instances: Vec::new(),
         });
-        Ok(Done::Created { id, placement })
+        Ok(CallResult::Created { id, placement })
     }
 
-    fn create_compute(&mut self, gi: u32, slices: u32) -> Result<Done, FailureKind> {
+    fn create_compute(&mut self, gi: u32, slices: u32) -> Result<CallResult, FailureKind> {
         let parts = &mut self.find(gi)?.compute_instances;
         let free = |id: &u32| parts.iter().all(|part| part.id != *id);
         let id = (0..8).find(free).unwrap();
         parts.push(compute(id, slices));
-        Ok(Done::AsAsked)
+        Ok(CallResult::Completed)
     }
 
-    fn set_mode(&mut self, to: MigMode) -> Done {
+    fn set_mode(&mut self, to: MigMode) -> CallResult {
         let clients = !self.device.processes.is_empty();
         let state = self.state();
         state.pending = to;
         if state.current == to {
-            return Done::AsAsked;
+            return CallResult::Completed;
         }
         let why = if clients {
             "in use (19)"
         } else {
             "reset required (16)"
         };
-        Done::Pending(why.to_owned())
+        CallResult::Pending(why.to_owned())
     }
 }
 
@@ -391,7 +402,7 @@ fn compute(id: u32, slices: u32) -> ComputeInstance {
     }
 }
 
-fn apart(one: Placement, other: Placement) -> bool {
+fn is_disjoint(one: Placement, other: Placement) -> bool {
     one.start + one.size <= other.start || other.start + other.size <= one.start
 }
 

@@ -10,21 +10,23 @@ use crate::domain::inventory::{
     Condition, Device, Driver, Inventory, Mig, MigMode, NvmlState, Process, ProcessKind,
 };
 use crate::domain::layout::tests_support::{A100_40, failing, node, t4};
-use crate::domain::layout::{DeviceTarget, MigTarget, Place, Targets, UnverifiedDevice};
+use crate::domain::layout::{DeviceTarget, MigTarget, SourcePosition, Targets, UnverifiedDevice};
 use crate::domain::plan::Policy;
-use crate::domain::plan::words::Words;
-use crate::domain::reconcile::node::UNTOLD_INTERVAL;
-use crate::domain::reconcile::{Decision, Drift, Ending, Node, State, View};
+use crate::domain::plan::messages::PlanFormatter;
+use crate::domain::reconcile::node::HOLDER_QUERY_INTERVAL;
+use crate::domain::reconcile::{
+    ApplyState, ChangeOutcome, Decision, DriftPolicy, NodeReconciler, View,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 struct Case {
     inventory: Inventory,
     targets: Targets,
-    drift: Drift,
+    drift: DriftPolicy,
     unfinished: BTreeSet<PciAddress>,
     untold: Option<&'static str>,
-    node: Node,
+    node: NodeReconciler,
 }
 
 impl Case {
@@ -44,29 +46,29 @@ impl Case {
                 devices: targets
                     .map(|(pci, mig)| DeviceTarget {
                         pci,
-                        rule: Place::default(),
+                        rule: SourcePosition::default(),
                         mig: Some(mig),
                         time_slicing: None,
                     })
                     .collect(),
                 ..Targets::default()
             },
-            drift: Drift::Repair,
+            drift: DriftPolicy::Repair,
             unfinished: BTreeSet::new(),
             untold: None,
-            node: Node::default(),
+            node: NodeReconciler::default(),
         }
     }
 
     fn look(&mut self, now: Duration) -> Decision {
         let policy = Policy::default();
-        self.node.look(
+        self.node.reconcile(
             now,
             &View {
                 inventory: &self.inventory,
                 targets: &self.targets,
                 holders: &[],
-                untold: self.untold,
+                holders_unknown: self.untold,
                 policy: &policy,
                 drift: self.drift,
                 unfinished: &self.unfinished,
@@ -75,7 +77,7 @@ impl Case {
         )
     }
 
-    fn ended(&mut self, now: Duration, pci: PciAddress, ending: Ending) {
+    fn ended(&mut self, now: Duration, pci: PciAddress, ending: ChangeOutcome) {
         let after = (&self.inventory, &[][..]);
         self.node.ended(now, after, pci, ending);
     }
@@ -85,7 +87,7 @@ impl Case {
         self.inventory.devices[0] = A100_40.with(0, instances);
     }
 
-    fn state(&self) -> &State {
+    fn state(&self) -> &ApplyState {
         self.node.states().next().unwrap().1
     }
 }
@@ -95,15 +97,15 @@ fn at(number: usize) -> PciAddress {
 }
 
 #[test]
-fn what_is_as_it_shall_be_is_applied_and_left_alone() {
+fn device_at_target_is_applied_and_unchanged() {
     let mut case = Case::new(vec![A100_40.with(0, &[(9, 0, &[3])])], vec![wants(&[9])]);
     assert_eq!(case.look(SECOND), Decision::default());
-    assert_eq!(case.state(), &State::Applied);
-    assert_eq!(case.node.worst(), Some(&State::Applied));
+    assert_eq!(case.state(), &ApplyState::Applied);
+    assert_eq!(case.node.worst(), Some(&ApplyState::Applied));
 }
 
 #[test]
-fn i4_one_device_that_can_never_have_its_part_keeps_all_from_being_changed() {
+fn i4_infeasible_device_prevents_all_changes() {
     let mut case = Case::new(vec![A100_40.gpu(0), t4(1)], vec![wants(&[9]), wants(&[9])]);
     assert_eq!(case.look(SECOND), Decision::default());
     let states: Vec<&str> = case
@@ -116,8 +118,7 @@ fn i4_one_device_that_can_never_have_its_part_keeps_all_from_being_changed() {
 }
 
 #[test]
-fn unknown_holders_block_what_would_be_destroyed_without_an_attempt_and_nothing_that_is_only_created()
- {
+fn unknown_holders_block_destroying_but_not_creating() {
     let full = A100_40.with(0, &[(9, 0, &[3])]);
     let mut case = Case::new(
         vec![full, A100_40.with(1, &[])],
@@ -126,14 +127,16 @@ fn unknown_holders_block_what_would_be_destroyed_without_an_attempt_and_nothing_
     case.untold = Some("kubelet was started just now");
     let decision = case.look(SECOND);
     assert_eq!(decision.change, [at(1)]);
-    assert_eq!(decision.again, Some(SECOND + UNTOLD_INTERVAL));
-    let message = case.state().message(&Words::new(&case.inventory, at(0)));
+    assert_eq!(decision.again, Some(SECOND + HOLDER_QUERY_INTERVAL));
+    let message = case
+        .state()
+        .message(&PlanFormatter::new(&case.inventory, at(0)));
     assert_eq!(case.state().as_str(), "blocked");
     assert!(
         message.contains("kubelet was started just now"),
         "{message}"
     );
-    case.ended(SECOND, at(1), Ending::Applied);
+    case.ended(SECOND, at(1), ChangeOutcome::Applied);
     // While holders are unknown, no attempt is made, so no backoff is due afterwards.
     for second in 2..60 {
         assert_eq!(case.look(SECOND * second).change, [at(1)]);
@@ -143,7 +146,7 @@ fn unknown_holders_block_what_would_be_destroyed_without_an_attempt_and_nothing_
 }
 
 #[test]
-fn one_device_that_is_in_use_stops_no_other() {
+fn device_in_use_does_not_block_others() {
     let busy = Hardware::new(&[(9, 0, &[3])]).used_by(1, 0).device;
     let mut case = Case::new(vec![busy, A100_40.gpu(1)], vec![wants(&[0]), wants(&[0])]);
     assert_eq!(case.look(SECOND).change, [at(1)]);
@@ -154,16 +157,16 @@ fn one_device_that_is_in_use_stops_no_other() {
 }
 
 #[test]
-fn i5_what_ended_badly_is_tried_again_later_each_time_and_at_once_when_something_changed() {
-    let failed = || Ending::RolledBack {
+fn i5_failed_change_is_retried_with_backoff_or_after_device_change() {
+    let failed = || ChangeOutcome::RolledBack {
         reason: "no".to_owned(),
     };
     let mut case = Case::new(vec![A100_40.gpu(0)], vec![wants(&[9])]);
     let mut now = SECOND;
     for wait in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300] {
         assert_eq!(case.look(now).change, [at(0)], "after {wait}");
-        case.node.began(at(0));
-        assert_eq!(case.state(), &State::Applying);
+        case.node.change_started(at(0));
+        assert_eq!(case.state(), &ApplyState::Applying);
         case.ended(now, at(0), failed());
         assert_eq!(case.state().as_str(), "rolled-back");
         let soon = case.look(now + SECOND / 2);
@@ -198,7 +201,7 @@ fn i5_what_ended_badly_is_tried_again_later_each_time_and_at_once_when_something
     assert_eq!(case.look(now).change, [at(0)]);
     // A successful change resets the failure count.
     case.becomes(&[(9, 0, &[3])]);
-    case.ended(now, at(0), Ending::Applied);
+    case.ended(now, at(0), ChangeOutcome::Applied);
     case.becomes(&[]);
     assert_eq!(case.look(now).change, [at(0)]);
     case.ended(now, at(0), failed());
@@ -206,8 +209,11 @@ fn i5_what_ended_badly_is_tried_again_later_each_time_and_at_once_when_something
 }
 
 #[test]
-fn a_change_by_somebody_else_is_repaired_or_reported_by_policy() {
-    for (drift, change) in [(Drift::Repair, vec![at(0)]), (Drift::Report, vec![])] {
+fn drift_is_repaired_or_reported_by_policy() {
+    for (drift, change) in [
+        (DriftPolicy::Repair, vec![at(0)]),
+        (DriftPolicy::Report, vec![]),
+    ] {
         let mut case = Case::new(vec![A100_40.with(0, &[(9, 0, &[3])])], vec![wants(&[9])]);
         case.drift = drift;
         assert_eq!(case.look(SECOND), Decision::default());
@@ -215,14 +221,14 @@ fn a_change_by_somebody_else_is_repaired_or_reported_by_policy() {
         let decision = case.look(SECOND * 2);
         assert_eq!(decision.change, change);
         assert_eq!(decision.drifted, change);
-        if drift == Drift::Report {
-            assert_eq!(case.state(), &State::Drifted);
+        if drift == DriftPolicy::Report {
+            assert_eq!(case.state(), &ApplyState::Drifted);
         }
     }
 }
 
 #[test]
-fn drift_that_is_in_use_is_reported_under_either_policy() {
+fn drift_in_use_is_reported_under_both_policies() {
     let mut case = Case::new(vec![A100_40.with(0, &[(9, 0, &[3])])], vec![wants(&[9])]);
     assert_eq!(case.look(SECOND), Decision::default());
     case.inventory.devices[0] = Hardware::new(&[(0, 0, &[7])]).used_by(1, 0).device;
@@ -231,7 +237,7 @@ fn drift_that_is_in_use_is_reported_under_either_policy() {
 }
 
 #[test]
-fn what_a_reset_or_reboot_took_is_made_again_under_either_policy_and_is_no_drift() {
+fn instances_lost_by_reset_are_recreated_and_are_not_drift() {
     let mut lost = A100_40.gpu(0);
     if let Mig::Capable(state) = &mut lost.mig {
         state.current = MigMode::Disabled;
@@ -239,7 +245,7 @@ fn what_a_reset_or_reboot_took_is_made_again_under_either_policy_and_is_no_drift
     }
     for after in [A100_40.gpu(0), lost] {
         let mut case = Case::new(vec![A100_40.with(0, &[(9, 0, &[3])])], vec![wants(&[9])]);
-        case.drift = Drift::Report;
+        case.drift = DriftPolicy::Report;
         assert_eq!(case.look(SECOND), Decision::default());
         case.inventory.devices[0] = after;
         let decision = case.look(SECOND * 2);
@@ -248,7 +254,7 @@ fn what_a_reset_or_reboot_took_is_made_again_under_either_policy_and_is_no_drift
 }
 
 #[test]
-fn i2_a_device_that_nothing_is_asked_of_any_more_is_forgotten() {
+fn i2_device_without_target_is_forgotten() {
     let mut case = Case::new(vec![A100_40.gpu(0)], vec![wants(&[9])]);
     assert_eq!(case.look(SECOND).change, [at(0)]);
     case.targets.devices.clear();
@@ -258,10 +264,10 @@ fn i2_a_device_that_nothing_is_asked_of_any_more_is_forgotten() {
 }
 
 #[test]
-fn a_device_that_goes_away_during_its_change_is_failed_with_the_cause_and_not_blocked() {
+fn device_lost_during_change_is_failed_with_cause() {
     let mut case = Case::new(vec![A100_40.gpu(0)], vec![wants(&[9])]);
     assert_eq!(case.look(SECOND).change, [at(0)]);
-    let failed = Ending::Failed {
+    let failed = ChangeOutcome::Failed {
         reason: "driver not loaded (9)".to_owned(),
         rollback: None,
     };
@@ -274,21 +280,21 @@ fn a_device_that_goes_away_during_its_change_is_failed_with_the_cause_and_not_bl
         targets: &case.targets,
         holders: &[],
         policy: &policy,
-        drift: Drift::Repair,
+        drift: DriftPolicy::Repair,
         unfinished: &nothing,
         absent: &absent,
-        untold: None,
+        holders_unknown: None,
     };
-    case.node.look(SECOND * 9, &view);
-    assert_eq!(case.node.worst(), Some(&State::from(failed)));
+    case.node.reconcile(SECOND * 9, &view);
+    assert_eq!(case.node.worst(), Some(&ApplyState::from(failed)));
     // A new process knows that the change is unfinished, but not why.
-    let mut node = Node::default();
-    node.look(SECOND, &view);
-    assert_eq!(node.worst().map(State::as_str), Some("failed"));
+    let mut node = NodeReconciler::default();
+    node.reconcile(SECOND, &view);
+    assert_eq!(node.worst().map(ApplyState::as_str), Some("failed"));
 }
 
 #[test]
-fn i3_what_was_begun_and_is_blocked_now_is_taken_up_to_be_brought_back() {
+fn i3_blocked_interrupted_change_is_rolled_back() {
     let hardware = Hardware::new(&[(19, 0, &[1]), (19, 1, &[])]).used_by(1, 0);
     let job = hardware.job(wants(&[5, 14]));
     let targets = Targets {
@@ -302,21 +308,21 @@ fn i3_what_was_begun_and_is_blocked_now_is_taken_up_to_be_brought_back() {
         inventory: &job.inventory,
         targets: &targets,
         holders: &[],
-        untold: None,
+        holders_unknown: None,
         policy: &policy,
-        drift: Drift::Repair,
+        drift: DriftPolicy::Repair,
         unfinished,
         absent: &nothing_absent,
     };
-    let mut node = Node::default();
-    let decision = node.look(Duration::ZERO, &view(&nothing));
+    let mut node = NodeReconciler::default();
+    let decision = node.reconcile(Duration::ZERO, &view(&nothing));
     assert!(decision.change.is_empty(), "it has what it had");
     let blocked = node.worst().cloned();
     assert!(
-        matches!(blocked, Some(State::Blocked { .. })),
+        matches!(blocked, Some(ApplyState::Blocked { .. })),
         "{blocked:?}"
     );
-    let decision = node.look(Duration::ZERO, &view(&begun));
+    let decision = node.reconcile(Duration::ZERO, &view(&begun));
     assert_eq!(decision.change, [job.target.pci]);
     assert_eq!(
         decision.finish,
@@ -324,53 +330,53 @@ fn i3_what_was_begun_and_is_blocked_now_is_taken_up_to_be_brought_back() {
         "as it was begun, or back"
     );
     // If the rollback failed too, it is retried, but not immediately.
-    let failed = Ending::Failed {
+    let failed = ChangeOutcome::Failed {
         reason: "it is in use".to_owned(),
         rollback: Some("and it is stuck".to_owned()),
     };
     let after = (&*job.inventory, &[][..]);
     node.ended(Duration::ZERO, after, job.target.pci, failed);
-    let decision = node.look(Duration::ZERO, &view(&begun));
+    let decision = node.reconcile(Duration::ZERO, &view(&begun));
     assert!(decision.change.is_empty());
     let again = decision.again.unwrap();
     assert!(again > Duration::ZERO);
-    assert_eq!(node.worst().map(State::as_str), Some("failed"));
-    let decision = node.look(again, &view(&begun));
+    assert_eq!(node.worst().map(ApplyState::as_str), Some("failed"));
+    let decision = node.reconcile(again, &view(&begun));
     assert_eq!(decision.change, [job.target.pci]);
 }
 
 #[test]
-fn i5_a_user_who_grows_or_a_monitor_that_looks_in_is_no_reason_to_try_again() {
+fn i5_memory_growth_or_monitor_does_not_trigger_retry() {
     let mut busy = Hardware::new(&[(9, 0, &[3])]).used_by(1, 0).device;
     busy.processes[0].memory = None;
     let mut case = Case::new(vec![busy], vec![wants(&[9, 9])]);
     assert_eq!(case.look(SECOND).change, [at(0)]);
     let reason = "no".to_owned();
-    case.ended(SECOND, at(0), Ending::RolledBack { reason });
+    case.ended(SECOND, at(0), ChangeOutcome::RolledBack { reason });
     let memory = crate::domain::quantity::Mebibytes::new(7);
     case.inventory.devices[0].processes[0].memory = Some(memory);
     assert!(case.look(SECOND + SECOND / 2).change.is_empty());
 }
 
 #[test]
-fn a_device_that_was_reset_is_tried_at_once_but_not_twice_in_a_row() {
+fn reset_device_is_retried_immediately_but_only_once() {
     let mut case = Case::new(vec![A100_40.gpu(0)], vec![wants(&[9])]);
     for again in [vec![at(0)], vec![]] {
         let _decided = case.look(SECOND);
         let reason = "no".to_owned();
-        case.ended(SECOND, at(0), Ending::RolledBack { reason });
+        case.ended(SECOND, at(0), ChangeOutcome::RolledBack { reason });
         case.node.was_reset(at(0));
         assert_eq!(case.look(SECOND).change, again);
     }
 }
 
 #[test]
-fn a_device_that_the_layout_selects_and_that_is_lost_has_failed_and_the_others_are_changed() {
+fn lost_selected_device_is_failed_and_others_are_changed() {
     let mut case = Case::new(vec![A100_40.gpu(0), failing(1)], vec![wants(&[0])]);
     let lost = case.inventory.devices[1].pci;
     case.targets.unverified.push(UnverifiedDevice {
         pci: lost,
-        rule: Place::default(),
+        rule: SourcePosition::default(),
         reason: "failing: GPU is lost".to_owned(),
     });
     let here = case.inventory.devices[0].pci;
@@ -383,9 +389,9 @@ fn a_device_that_the_layout_selects_and_that_is_lost_has_failed_and_the_others_a
         .map(|(pci, state)| (pci, state.as_str()))
         .collect();
     assert_eq!(states, [(here, "applied"), (lost, "failed")]);
-    assert_eq!(case.node.worst().map(State::as_str), Some("failed"));
+    assert_eq!(case.node.worst().map(ApplyState::as_str), Some("failed"));
     // The driver responds again, but the device's state is not known yet.
     case.inventory.devices[1].condition = Condition::Working;
     case.look(SECOND);
-    assert_eq!(case.node.worst().map(State::as_str), Some("blocked"));
+    assert_eq!(case.node.worst().map(ApplyState::as_str), Some("blocked"));
 }

@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::hardware::{Hardware, Trouble};
+use super::hardware::{Fault, Hardware};
 use super::wants;
 use crate::domain::call::FailureKind;
-use crate::domain::reconcile::{Ending, Job};
+use crate::domain::reconcile::{ChangeOutcome, ChangeRequest};
 
 type Geometry = &'static [(u32, u32, &'static [u32])];
 
@@ -35,23 +35,23 @@ const TARGETS: &[&[u32]] = &[
     &[15, 15, 14],
 ];
 
-fn trouble() -> impl Strategy<Value = Trouble> {
+fn trouble() -> impl Strategy<Value = Fault> {
     let kind = prop_oneof![
         Just(FailureKind::InUse),
-        Just(FailureKind::NoRoom),
-        Just(FailureKind::Gone),
-        Just(FailureKind::Again),
-        Just(FailureKind::Refused),
+        Just(FailureKind::InsufficientResources),
+        Just(FailureKind::NotFound),
+        Just(FailureKind::Temporary),
+        Just(FailureKind::Rejected),
         Just(FailureKind::DeviceLost),
     ];
     prop_oneof![
-        kind.clone().prop_map(Trouble::Fails),
-        kind.prop_map(Trouble::FailsLate),
-        Just(Trouble::Lies),
-        Just(Trouble::Elsewhere),
-        Just(Trouble::Appears),
-        Just(Trouble::Foreign),
-        Just(Trouble::Blind),
+        kind.clone().prop_map(Fault::Fails),
+        kind.prop_map(Fault::FailsLate),
+        Just(Fault::FalseSuccess),
+        Just(Fault::OtherPlacement),
+        Just(Fault::UserAppears),
+        Just(Fault::Foreign),
+        Just(Fault::UsersUnknown),
     ]
 }
 
@@ -59,7 +59,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
     #[test]
-    fn i1_i3_i5_i7_hold_under_any_troubles_and_two_kills(
+    fn i1_i3_i5_i7_hold_under_any_faults_and_two_kills(
         start in 0..STARTS.len(),
         target in 0..TARGETS.len(),
         users in proptest::collection::vec(1_u32..8, 0..3),
@@ -77,7 +77,7 @@ proptest! {
             }
         }
         hardware.troubles = troubles;
-        hardware.stubborn = stubborn;
+        hardware.in_use_failures = stubborn;
         let before: Vec<_> = {
             let mut all = hardware.geometry();
             all.retain(|one| !one.2.is_empty());
@@ -87,31 +87,31 @@ proptest! {
         let previous = hardware.job(target.clone()).previous;
         let mut resumed = false;
         for kill in kills {
-            let job = Job { previous: previous.clone(), resumed, ..hardware.job(target.clone()) };
+            let job = ChangeRequest { previous: previous.clone(), resumed, ..hardware.job(target.clone()) };
             resumed |= hardware.run(job, Some(hardware.calls.len() + kill)).is_none();
         }
         // Once faults have passed and new users have left, one more attempt succeeds.
-        let job = Job { previous: previous.clone(), resumed, ..hardware.job(target.clone()) };
+        let job = ChangeRequest { previous: previous.clone(), resumed, ..hardware.job(target.clone()) };
         let ending = hardware.run(job, None).unwrap();
-        prop_assert!(hardware.crimes.is_empty(), "I1: {:?}", hardware.crimes);
+        prop_assert!(hardware.violations.is_empty(), "I1: {:?}", hardware.violations);
         match &ending {
-            Ending::Blocked { rolled_back: true, .. } | Ending::RolledBack { .. } => {
+            ChangeOutcome::Blocked { rolled_back: true, .. } | ChangeOutcome::RolledBack { .. } => {
                 let mut now = hardware.geometry();
                 now.retain(|one| !one.2.is_empty());
                 prop_assert_eq!(now, before, "I3: {:?}", &ending);
             }
-            Ending::Blocked { .. } | Ending::Applied | Ending::Failed { .. } | Ending::Yielded { .. } => {}
-            Ending::Infeasible(_) | Ending::NeedsReset { .. } => prop_assert!(false, "{:?}", ending),
+            ChangeOutcome::Blocked { .. } | ChangeOutcome::Applied | ChangeOutcome::Failed { .. } | ChangeOutcome::Yielded { .. } => {}
+            ChangeOutcome::Infeasible(_) | ChangeOutcome::NeedsReset { .. } => prop_assert!(false, "{:?}", ending),
         }
         hardware.troubles.clear();
-        hardware.stubborn = 0;
+        hardware.in_use_failures = 0;
         hardware.device.processes.clear();
         let settled = ending.is_settled();
-        let job = Job {
+        let job = ChangeRequest {
             previous: if settled { hardware.job(target.clone()).previous } else { previous },
             resumed: !settled,
             ..hardware.job(target)
         };
-        prop_assert_eq!(hardware.run(job, None), Some(Ending::Applied), "after {:?}", ending);
+        prop_assert_eq!(hardware.run(job, None), Some(ChangeOutcome::Applied), "after {:?}", ending);
     }
 }

@@ -9,7 +9,7 @@ use crate::domain::layout::{Targets, standing};
 use crate::domain::plan::Policy;
 use crate::domain::reconcile::tests::hardware::Hardware;
 use crate::domain::reconcile::tests::wants;
-use crate::domain::reconcile::{Drift, Entry, Node, State, View};
+use crate::domain::reconcile::{ApplyRecordEntry, ApplyState, DriftPolicy, NodeReconciler, View};
 
 fn inventory(hardware: &Hardware) -> Inventory {
     Inventory {
@@ -21,8 +21,8 @@ fn inventory(hardware: &Hardware) -> Inventory {
     }
 }
 
-fn entry(hardware: &mut Hardware) -> Entry {
-    Entry {
+fn entry(hardware: &mut Hardware) -> ApplyRecordEntry {
+    ApplyRecordEntry {
         pci: hardware.device.pci,
         uuid: None,
         plan: "p".to_owned(),
@@ -44,7 +44,7 @@ fn a_device_that_was_never_touched_is_at_its_previous_geometry() {
 }
 
 #[test]
-fn i3_traces_of_a_change_and_doubts_keep_the_entry() {
+fn i3_partial_change_or_unknown_state_keeps_entry() {
     let mut hardware = Hardware::new(&[(19, 0, &[1])]);
     let entry = entry(&mut hardware);
     let half_created = Hardware::new(&[(19, 0, &[1]), (19, 1, &[])]);
@@ -67,7 +67,7 @@ fn i3_traces_of_a_change_and_doubts_keep_the_entry() {
         ..inventory(&hardware)
     };
     assert!(!entry.is_at_previous(&lost));
-    let unknown = Entry {
+    let unknown = ApplyRecordEntry {
         previous: None,
         ..entry
     };
@@ -86,7 +86,7 @@ fn i2_a_device_is_at_its_target_only_with_the_instances_of_the_interrupted_chang
 }
 
 #[test]
-fn i2_a_device_that_went_away_during_its_change_is_failed_also_if_no_rule_selects_it() {
+fn i2_device_lost_during_change_is_failed_even_if_unselected() {
     let hardware = Hardware::new(&[]);
     let (inventory, targets, policy) = (node(vec![]), Targets::default(), Policy::default());
     let (absent, nothing) = (BTreeSet::from([hardware.device.pci]), BTreeSet::new());
@@ -94,27 +94,27 @@ fn i2_a_device_that_went_away_during_its_change_is_failed_also_if_no_rule_select
         inventory: &inventory,
         targets: &targets,
         holders: &[],
-        untold: None,
+        holders_unknown: None,
         policy: &policy,
-        drift: Drift::Repair,
+        drift: DriftPolicy::Repair,
         unfinished: &nothing,
         absent: &absent,
     };
-    let mut node = Node::default();
+    let mut node = NodeReconciler::default();
     for _ in 0..2 {
-        node.look(Duration::ZERO, &view);
-        assert_eq!(node.worst().map(State::as_str), Some("failed"));
+        node.reconcile(Duration::ZERO, &view);
+        assert_eq!(node.worst().map(ApplyState::as_str), Some("failed"));
     }
     let view = View {
         absent: &nothing,
         ..view
     };
-    node.look(Duration::ZERO, &view);
+    node.reconcile(Duration::ZERO, &view);
     assert_eq!(node.worst(), None, "the journal no longer has it");
 }
 
 #[test]
-fn i3_an_interrupted_change_is_taken_up_even_if_holders_are_unknown() {
+fn i3_interrupted_change_resumes_even_if_holders_are_unknown() {
     let hardware = Hardware::new(&[(9, 0, &[3])]);
     let job = hardware.job(wants(&[0]));
     let targets = Targets {
@@ -128,13 +128,13 @@ fn i3_an_interrupted_change_is_taken_up_even_if_holders_are_unknown() {
             inventory: &job.inventory,
             targets: &targets,
             holders: &[],
-            untold: Some("kubelet was started just now"),
+            holders_unknown: Some("kubelet was started just now"),
             policy: &policy,
-            drift: Drift::Repair,
+            drift: DriftPolicy::Repair,
             unfinished,
             absent: &nothing,
         };
-        let decision = Node::default().look(Duration::ZERO, &view);
+        let decision = NodeReconciler::default().reconcile(Duration::ZERO, &view);
         assert_eq!(decision.change, change, "it is between two states");
     }
 }

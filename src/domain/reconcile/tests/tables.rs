@@ -1,13 +1,13 @@
 //! Each fault and its expected outcome.
 
-use super::hardware::{Hardware, Trouble, state_of};
+use super::hardware::{Fault, Hardware, state_of};
 use super::wants;
-use crate::domain::call::{Call, FailureKind};
-use crate::domain::holder::{Holder, Who};
+use crate::domain::call::{DriverCall, FailureKind};
+use crate::domain::holder::{Holder, HolderDetails};
 use crate::domain::inventory::MigMode;
 use crate::domain::layout::{InstanceTarget, MigTarget};
 use crate::domain::plan::Cause;
-use crate::domain::reconcile::{Ending, Job};
+use crate::domain::reconcile::{ChangeOutcome, ChangeRequest};
 
 const SEVEN: &[(u32, u32, &[u32])] = &[
     (19, 0, &[1]),
@@ -27,23 +27,23 @@ fn reshaped() -> (Hardware, MigTarget) {
 }
 
 #[test]
-fn i7_what_is_asked_for_is_made_and_read_before_it_is_said() {
+fn i7_change_is_read_back_before_success() {
     let mut hardware = Hardware::new(SEVEN);
     let job = hardware.job(wants(&[9, 9]));
-    assert_eq!(hardware.run(job, None), Some(Ending::Applied));
+    assert_eq!(hardware.run(job, None), Some(ChangeOutcome::Applied));
     assert_eq!(hardware.geometry(), [(9, 0, vec![3]), (9, 4, vec![3])]);
     assert_eq!(hardware.calls.len(), 7 + 7 + 2 + 2, "no call twice");
     let job = hardware.job(wants(&[9, 9]));
     hardware.calls.clear();
-    assert_eq!(hardware.run(job, None), Some(Ending::Applied));
+    assert_eq!(hardware.run(job, None), Some(ChangeOutcome::Applied));
     assert!(hardware.calls.is_empty(), "nothing to do is nothing done");
 }
 
 #[test]
-fn i1_what_is_in_use_from_the_start_blocks_and_nothing_is_called() {
+fn i1_instance_in_use_blocks_before_any_call() {
     let mut hardware = Hardware::new(SEVEN).used_by(3, 0);
     let job = hardware.job(wants(&[9, 9]));
-    let Some(Ending::Blocked {
+    let Some(ChangeOutcome::Blocked {
         causes,
         rolled_back: false,
     }) = hardware.run(job, None)
@@ -61,15 +61,15 @@ fn i1_what_is_in_use_from_the_start_blocks_and_nothing_is_called() {
 }
 
 #[test]
-fn i1_who_comes_between_plan_and_call_is_seen_and_all_is_brought_back() {
+fn i1_user_appearing_before_call_causes_rollback() {
     let (mut hardware, target) = reshaped();
     let before = hardware.geometry();
     // A process enters the first instance while the second is being destroyed.
-    hardware.troubles = vec![(1, Trouble::Appears)];
+    hardware.troubles = vec![(1, Fault::UserAppears)];
     let job = hardware.job(target);
     let ending = hardware.run(job, None);
-    assert!(hardware.crimes.is_empty(), "{:?}", hardware.crimes);
-    let Some(Ending::Blocked { rolled_back, .. }) = ending else {
+    assert!(hardware.violations.is_empty(), "{:?}", hardware.violations);
+    let Some(ChangeOutcome::Blocked { rolled_back, .. }) = ending else {
         panic!("{ending:?}");
     };
     assert!(rolled_back);
@@ -77,85 +77,93 @@ fn i1_who_comes_between_plan_and_call_is_seen_and_all_is_brought_back() {
 }
 
 #[test]
-fn i1_unknown_counts_as_in_use_and_is_asked_again_before_that_is_the_end() {
+fn i1_unknown_users_count_as_in_use_after_retries() {
     let (mut hardware, target) = reshaped();
-    hardware.troubles = vec![(0, Trouble::Blind); 3];
+    hardware.troubles = vec![(0, Fault::UsersUnknown); 3];
     let job = hardware.job(target.clone());
-    assert_eq!(hardware.run(job, None), Some(Ending::Applied));
+    assert_eq!(hardware.run(job, None), Some(ChangeOutcome::Applied));
     let (mut hardware, _) = reshaped();
-    hardware.troubles = vec![(0, Trouble::Blind); 1000];
+    hardware.troubles = vec![(0, Fault::UsersUnknown); 1000];
     let job = hardware.job(target);
     let ending = hardware.run(job, None);
     assert!(
-        matches!(&ending, Some(Ending::Blocked { causes, rolled_back: false })
-            if matches!(causes.as_slice(), [Cause::Untold { .. }])),
+        matches!(&ending, Some(ChangeOutcome::Blocked { causes, rolled_back: false })
+            if matches!(causes.as_slice(), [Cause::StateUnknown { .. }])),
         "{ending:?}"
     );
     assert!(hardware.calls.is_empty());
 }
 
 #[test]
-fn who_is_seen_right_before_a_call_is_gone_around_where_there_is_another_way() {
+fn late_holder_is_avoided_by_replanning() {
     for held in [1, 2] {
         let mut hardware = Hardware::new(&[(14, 0, &[2]), (14, 4, &[2])]);
         hardware.holders = vec![Holder {
             device: hardware.device.pci,
             gpu_instance: Some(held),
             compute_instance: Some(0),
-            who: Who::default(),
+            details: HolderDetails::default(),
         }];
         let job = hardware.job(wants(&[9, 14]));
-        assert_eq!(hardware.run(job, None), Some(Ending::Applied), "{held}");
+        assert_eq!(
+            hardware.run(job, None),
+            Some(ChangeOutcome::Applied),
+            "{held}"
+        );
         let there = state_of(&hardware.device).gpu_instances.iter();
         assert!(there.map(|one| one.id).any(|id| id == held), "{held}");
     }
 }
 
 #[test]
-fn i3_a_reading_that_lacks_something_is_not_taken_for_somebodys_doing() {
+fn i3_incomplete_reading_is_not_a_foreign_change() {
     let (mut hardware, target) = reshaped();
     hardware.partial_readings = 3;
     let job = hardware.job(target);
-    assert_eq!(hardware.run(job, None), Some(Ending::Applied));
+    assert_eq!(hardware.run(job, None), Some(ChangeOutcome::Applied));
 }
 
 #[test]
-fn in_use_that_passes_is_waited_for_and_one_that_does_not_is_told() {
+fn temporary_in_use_is_retried_and_persistent_one_reported() {
     let (mut hardware, target) = reshaped();
-    hardware.stubborn = 4;
+    hardware.in_use_failures = 4;
     let job = hardware.job(target.clone());
-    assert_eq!(hardware.run(job, None), Some(Ending::Applied));
+    assert_eq!(hardware.run(job, None), Some(ChangeOutcome::Applied));
     let (mut hardware, _) = reshaped();
     let before = hardware.geometry();
-    hardware.stubborn = 1000;
+    hardware.in_use_failures = 1000;
     let job = hardware.job(target);
     let ending = hardware.run(job, None);
     assert!(
-        matches!(&ending, Some(Ending::Blocked { causes, .. })
-            if matches!(causes.as_slice(), [Cause::Untold { reason }] if reason.contains("leaked a handle"))),
+        matches!(&ending, Some(ChangeOutcome::Blocked { causes, .. })
+            if matches!(causes.as_slice(), [Cause::StateUnknown { reason }] if reason.contains("leaked a handle"))),
         "{ending:?}"
     );
     assert_eq!(hardware.geometry(), before);
 }
 
 #[test]
-fn a_destroy_that_lies_is_made_again() {
+fn destroy_without_effect_is_retried() {
     for at in 0..4 {
         let (mut hardware, target) = reshaped();
-        hardware.troubles = vec![(at, Trouble::Lies)];
+        hardware.troubles = vec![(at, Fault::FalseSuccess)];
         let job = hardware.job(target);
-        assert_eq!(hardware.run(job, None), Some(Ending::Applied), "{at}");
+        assert_eq!(
+            hardware.run(job, None),
+            Some(ChangeOutcome::Applied),
+            "{at}"
+        );
         let ids = hardware.geometry().into_iter().map(|one| one.0);
         assert_eq!(ids.collect::<Vec<_>>(), [5, 14, 19], "{at}");
     }
 }
 
 #[test]
-fn a_place_that_the_board_does_not_give_is_replaced_by_another() {
+fn rejected_placement_is_replaced() {
     let mut hardware = Hardware::new(&[]);
     hardware.defects.insert((9, 0));
     let job = hardware.job(wants(&[9]));
-    assert_eq!(hardware.run(job, None), Some(Ending::Applied));
+    assert_eq!(hardware.run(job, None), Some(ChangeOutcome::Applied));
     assert_eq!(hardware.geometry(), [(9, 4, vec![3])]);
     // If there is no other placement, the previous instances are restored.
     let mut hardware = Hardware::new(&[(14, 0, &[2])]);
@@ -164,52 +172,56 @@ fn a_place_that_the_board_does_not_give_is_replaced_by_another() {
     let job = hardware.job(wants(&[9, 9]));
     let ending = hardware.run(job, None);
     assert!(
-        matches!(&ending, Some(Ending::Blocked { causes, rolled_back: true })
-            if *causes == [Cause::Refused]),
+        matches!(&ending, Some(ChangeOutcome::Blocked { causes, rolled_back: true })
+            if *causes == [Cause::HardwareRefused]),
         "{ending:?}"
     );
     assert_eq!(hardware.geometry(), before);
 }
 
 #[test]
-fn an_instance_that_lands_elsewhere_is_not_kept_there() {
+fn instance_at_other_placement_is_not_kept() {
     let mut hardware = Hardware::new(&[]);
-    hardware.troubles = vec![(0, Trouble::Elsewhere)];
+    hardware.troubles = vec![(0, Fault::OtherPlacement)];
     let job = hardware.job(wants(&[5, 9]));
     let ending = hardware.run(job, None);
-    assert_eq!(ending, Some(Ending::Applied));
+    assert_eq!(ending, Some(ChangeOutcome::Applied));
     let ids: Vec<u32> = hardware.geometry().iter().map(|one| one.0).collect();
     assert_eq!(ids, [5, 9]);
 }
 
 #[test]
-fn a_gpu_instance_whose_compute_instance_fails_does_not_stay() {
+fn gpu_instance_without_compute_instance_is_removed() {
     let mut hardware = Hardware::new(&[(14, 0, &[2])]);
     let before = hardware.geometry();
-    hardware.troubles = vec![(1, Trouble::Fails(FailureKind::Refused))];
+    hardware.troubles = vec![(1, Fault::Fails(FailureKind::Rejected))];
     let job = hardware.job(wants(&[14, 9]));
     let ending = hardware.run(job, None);
     assert!(
-        matches!(&ending, Some(Ending::RolledBack { reason }) if reason.contains("Compute")),
+        matches!(&ending, Some(ChangeOutcome::RolledBack { reason }) if reason.contains("Compute")),
         "{ending:?}"
     );
     assert_eq!(hardware.geometry(), before);
 }
 
 #[test]
-fn what_failed_although_it_was_done_is_taken_as_it_is() {
+fn effects_of_failed_calls_are_accepted() {
     for at in 0..5 {
-        for kind in [FailureKind::Gone, FailureKind::Again, FailureKind::NoRoom] {
+        for kind in [
+            FailureKind::NotFound,
+            FailureKind::Temporary,
+            FailureKind::InsufficientResources,
+        ] {
             let (mut hardware, target) = reshaped();
             let before = hardware.geometry();
-            hardware.troubles = vec![(at, Trouble::FailsLate(kind))];
+            hardware.troubles = vec![(at, Fault::FailsLate(kind))];
             let job = hardware.job(target);
             let ending = hardware.run(job, None).unwrap();
             let now = hardware.geometry();
-            if ending == Ending::Applied {
+            if ending == ChangeOutcome::Applied {
                 assert_eq!(now.len(), 3, "{at} {kind:?}");
             } else {
-                let back = matches!(ending, Ending::RolledBack { .. });
+                let back = matches!(ending, ChangeOutcome::RolledBack { .. });
                 assert!(back, "{at} {kind:?}: {ending:?}");
                 assert_eq!(now, before, "{at} {kind:?}");
             }
@@ -218,39 +230,39 @@ fn what_failed_although_it_was_done_is_taken_as_it_is() {
 }
 
 #[test]
-fn somebody_else_at_work_is_yielded_to() {
+fn foreign_change_ends_as_yielded() {
     let (mut hardware, target) = reshaped();
-    hardware.troubles = vec![(1, Trouble::Foreign)];
+    hardware.troubles = vec![(1, Fault::Foreign)];
     // Another process destroys the second instance while the transaction destroys the first.
     let job = hardware.job(wants(&[9, 14]));
     let _ = target;
     let ending = hardware.run(job, None);
     assert!(
-        matches!(&ending, Some(Ending::Yielded { reason }) if reason.contains("somebody else")),
+        matches!(&ending, Some(ChangeOutcome::Yielded { reason }) if reason.contains("somebody else")),
         "{ending:?}"
     );
 }
 
 #[test]
-fn a_lost_device_ends_at_once_and_says_so() {
+fn lost_device_ends_change_immediately() {
     let (mut hardware, target) = reshaped();
-    hardware.troubles = vec![(2, Trouble::Fails(FailureKind::DeviceLost))];
+    hardware.troubles = vec![(2, Fault::Fails(FailureKind::DeviceLost))];
     let job = hardware.job(target);
     let ending = hardware.run(job, None);
     assert!(
-        matches!(&ending, Some(Ending::Failed { rollback: None, .. })),
+        matches!(&ending, Some(ChangeOutcome::Failed { rollback: None, .. })),
         "{ending:?}"
     );
     assert_eq!(hardware.calls.len(), 3);
 }
 
 #[test]
-fn a_mode_change_that_needs_a_reset_says_so_and_one_that_is_blocked_is_taken_back() {
+fn mode_change_reports_needed_reset_and_rolls_back_if_blocked() {
     let mut hardware = Hardware::new(&[(9, 0, &[3])]);
     let job = hardware.job(MigTarget::Disabled);
     let ending = hardware.run(job, None);
     assert!(
-        matches!(ending, Some(Ending::NeedsReset { .. })),
+        matches!(ending, Some(ChangeOutcome::NeedsReset { .. })),
         "{ending:?}"
     );
     assert_eq!(state_of(&hardware.device).pending, MigMode::Disabled);
@@ -264,8 +276,8 @@ fn a_mode_change_that_needs_a_reset_says_so_and_one_that_is_blocked_is_taken_bac
     // The simulated device always answers "pending", as it does for a client that cannot be identified.
     let ending = hardware.run(job, None);
     assert!(
-        matches!(&ending, Some(Ending::Blocked { causes, rolled_back: true })
-            if matches!(causes.as_slice(), [Cause::Untold { reason }] if reason.contains("leaked a handle"))),
+        matches!(&ending, Some(ChangeOutcome::Blocked { causes, rolled_back: true })
+            if matches!(causes.as_slice(), [Cause::StateUnknown { reason }] if reason.contains("leaked a handle"))),
         "{ending:?}"
     );
     let state = state_of(&hardware.device);
@@ -276,18 +288,18 @@ fn a_mode_change_that_needs_a_reset_says_so_and_one_that_is_blocked_is_taken_bac
 }
 
 #[test]
-fn what_is_restored_comes_back_in_its_place() {
+fn rollback_restores_placements() {
     let mut hardware = Hardware::new(&[(19, 6, &[1]), (19, 3, &[1])]);
     let there = crate::domain::layout::standing(state_of(&hardware.device)).unwrap();
     let job = hardware.job(wants(&[0]));
-    assert_eq!(hardware.run(job, None), Some(Ending::Applied));
+    assert_eq!(hardware.run(job, None), Some(ChangeOutcome::Applied));
     let job = hardware.job(there);
-    assert_eq!(hardware.run(job, None), Some(Ending::Applied));
+    assert_eq!(hardware.run(job, None), Some(ChangeOutcome::Applied));
     assert_eq!(hardware.geometry(), [(19, 3, vec![1]), (19, 6, vec![1])]);
 }
 
 #[test]
-fn a_killed_apply_goes_on_from_what_is_there() {
+fn interrupted_apply_continues_from_current_state() {
     for kill in 0..8 {
         let (mut hardware, target) = reshaped();
         let job = hardware.job(target.clone());
@@ -295,20 +307,24 @@ fn a_killed_apply_goes_on_from_what_is_there() {
         if hardware.run(job, Some(kill)).is_some() {
             break;
         }
-        let job = Job {
+        let job = ChangeRequest {
             previous,
             resumed: true,
             ..hardware.job(target)
         };
-        assert_eq!(hardware.run(job, None), Some(Ending::Applied), "{kill}");
+        assert_eq!(
+            hardware.run(job, None),
+            Some(ChangeOutcome::Applied),
+            "{kill}"
+        );
     }
 }
 
 #[test]
-fn a_target_without_place_keeps_what_is_there_and_one_with_place_does_not() {
+fn target_without_placement_keeps_existing_instances() {
     let mut hardware = Hardware::new(&[(9, 4, &[3])]);
     let job = hardware.job(wants(&[9]));
-    assert_eq!(hardware.run(job, None), Some(Ending::Applied));
+    assert_eq!(hardware.run(job, None), Some(ChangeOutcome::Applied));
     assert!(hardware.calls.is_empty());
     let place = crate::domain::catalog::Placement { start: 0, size: 4 };
     let job = hardware.job(MigTarget::Enabled(vec![InstanceTarget {
@@ -316,10 +332,10 @@ fn a_target_without_place_keeps_what_is_there_and_one_with_place_does_not() {
         compute: vec![3],
         placement: Some(place),
     }]));
-    assert_eq!(hardware.run(job, None), Some(Ending::Applied));
+    assert_eq!(hardware.run(job, None), Some(ChangeOutcome::Applied));
     assert_eq!(hardware.geometry(), [(9, 0, vec![3])]);
     assert!(matches!(
         hardware.calls[0],
-        Call::DestroyComputeInstance { .. }
+        DriverCall::DestroyComputeInstance { .. }
     ));
 }

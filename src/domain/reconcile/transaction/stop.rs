@@ -1,14 +1,14 @@
 //! Rollback to the previous state, and the end of a transaction.
 
-use super::{Aim, Pass, Transaction};
-use crate::domain::plan::words::Words;
+use super::{Goal, Pass, Transaction};
+use crate::domain::plan::messages::PlanFormatter;
 use crate::domain::plan::{Cause, Infeasible};
-use crate::domain::reconcile::ending::{Ending, Work};
-use crate::domain::reconcile::job::Action;
+use crate::domain::reconcile::outcome::{ChangeOutcome, OperationCounts};
+use crate::domain::reconcile::request::NextAction;
 
 /// The reason for stopping.
 #[derive(Debug, Clone)]
-pub(super) enum Stop {
+pub(super) enum StopReason {
     Blocked(Vec<Cause>),
     Infeasible(Infeasible),
     Failed(String),
@@ -16,14 +16,14 @@ pub(super) enum Stop {
 
 impl Transaction {
     /// Ends the transaction because the device is lost and cannot even be rolled back.
-    pub(super) fn lost(&mut self, what: String) -> Action {
+    pub(super) fn end_device_lost(&mut self, what: String) -> NextAction {
         let what = self.with_work(what);
-        Action::End(match self.given_up() {
-            Some(stop) => Ending::Failed {
-                reason: self.say(&stop),
+        NextAction::End(match self.rollback_reason() {
+            Some(stop) => ChangeOutcome::Failed {
+                reason: self.describe(&stop),
                 rollback: Some(what),
             },
-            None => Ending::Failed {
+            None => ChangeOutcome::Failed {
                 reason: what,
                 rollback: None,
             },
@@ -32,7 +32,7 @@ impl Transaction {
 
     /// Appends the number of destroyed and created GPU instances to `what`.
     fn with_work(&self, what: String) -> String {
-        let Work {
+        let OperationCounts {
             destroyed, created, ..
         } = self.work;
         if destroyed == 0 && created == 0 {
@@ -42,76 +42,76 @@ impl Transaction {
     }
 
     /// The reason for the rollback, if one is in progress.
-    pub(super) fn given_up(&self) -> Option<Stop> {
+    pub(super) fn rollback_reason(&self) -> Option<StopReason> {
         match &self.aim {
-            Aim::Target => None,
-            Aim::Previous(stop) => Some(stop.clone()),
+            Goal::Target => None,
+            Goal::Previous(stop) => Some(stop.clone()),
         }
     }
 
     /// Ends the transaction after a reading that matches the current target.
-    pub(super) fn settled(&self) -> Action {
-        let Some(stop) = self.given_up() else {
-            return Action::End(Ending::Applied);
+    pub(super) fn end_at_target(&self) -> NextAction {
+        let Some(stop) = self.rollback_reason() else {
+            return NextAction::End(ChangeOutcome::Applied);
         };
-        Action::End(match stop {
-            Stop::Blocked(causes) => Ending::Blocked {
+        NextAction::End(match stop {
+            StopReason::Blocked(causes) => ChangeOutcome::Blocked {
                 causes,
                 rolled_back: true,
             },
-            Stop::Infeasible(infeasible) => Ending::Infeasible(infeasible),
-            Stop::Failed(reason) => Ending::RolledBack { reason },
+            StopReason::Infeasible(infeasible) => ChangeOutcome::Infeasible(infeasible),
+            StopReason::Failed(reason) => ChangeOutcome::RolledBack { reason },
         })
     }
 
     /// Stops the change, and starts the rollback if the device was touched.
-    pub(super) fn stop(&mut self, stop: Stop) -> Action {
-        if let Some(first) = self.given_up() {
-            return Action::End(Ending::Failed {
-                reason: self.say(&first),
-                rollback: Some(self.say(&stop)),
+    pub(super) fn stop(&mut self, stop: StopReason) -> NextAction {
+        if let Some(first) = self.rollback_reason() {
+            return NextAction::End(ChangeOutcome::Failed {
+                reason: self.describe(&first),
+                rollback: Some(self.describe(&stop)),
             });
         }
-        if !self.touched {
-            return Action::End(match stop {
-                Stop::Blocked(causes) => Ending::Blocked {
+        if !self.has_changed_device {
+            return NextAction::End(match stop {
+                StopReason::Blocked(causes) => ChangeOutcome::Blocked {
                     causes,
                     rolled_back: false,
                 },
-                Stop::Infeasible(infeasible) => Ending::Infeasible(infeasible),
-                Stop::Failed(reason) => Ending::Failed {
+                StopReason::Infeasible(infeasible) => ChangeOutcome::Infeasible(infeasible),
+                StopReason::Failed(reason) => ChangeOutcome::Failed {
                     reason,
                     rollback: None,
                 },
             });
         }
         if self.job.previous.is_none() {
-            return Action::End(Ending::Failed {
-                reason: self.say(&stop),
+            return NextAction::End(ChangeOutcome::Failed {
+                reason: self.describe(&stop),
                 rollback: Some("nobody could tell what it had before".to_owned()),
             });
         }
         self.work.rollbacks = self.work.rollbacks.saturating_add(1);
         self.back_since = Some(self.now);
         self.obstacle = None;
-        self.aim = Aim::Previous(stop);
+        self.aim = Goal::Previous(stop);
         self.pass = Pass::default();
         self.idle_passes = 0;
-        self.note = None;
-        self.put_off = None;
+        self.last_failure = None;
+        self.postponed_call = None;
         self.refused.clear();
-        Action::Read
+        NextAction::Read
     }
 
-    fn say(&self, stop: &Stop) -> String {
-        let words = Words::new(&self.job.inventory, self.pci());
+    fn describe(&self, stop: &StopReason) -> String {
+        let words = PlanFormatter::new(&self.job.inventory, self.pci());
         match stop {
-            Stop::Blocked(causes) => {
+            StopReason::Blocked(causes) => {
                 let causes: Vec<String> = causes.iter().map(|cause| words.cause(cause)).collect();
                 causes.join("; ")
             }
-            Stop::Infeasible(infeasible) => words.rule(&infeasible.rule),
-            Stop::Failed(reason) => reason.clone(),
+            StopReason::Infeasible(infeasible) => words.rule(&infeasible.rule),
+            StopReason::Failed(reason) => reason.clone(),
         }
     }
 }

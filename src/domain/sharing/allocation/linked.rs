@@ -16,35 +16,36 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::{Row, ShareId};
+use super::{CandidateUnit, ShareId};
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Device, Inventory, LinkRemote, SwitchGroup};
 
 /// Maximum number of sets to evaluate. There are 12870 sets of eight among sixteen devices.
-const SETS: u64 = 20_000;
+const MAX_SETS: u64 = 20_000;
 
 /// Maximum number of devices: a set is a `u64` with one bit for each. No known machine has more.
-const MOST: usize = 64;
+const MAX_DEVICES: usize = 64;
 
 /// Score of a set; greater is better.
 type Score = (Reverse<u32>, usize, usize, usize, usize, usize);
 
 /// Chooses at most `count` free devices; `None` unless all candidates are whole, unshared devices.
 pub(super) fn choose(
-    rows: &[Row<'_>],
+    rows: &[CandidateUnit<'_>],
     count: usize,
     inventory: &Inventory,
 ) -> Option<Vec<ShareId>> {
-    let rows: Vec<&Row<'_>> = rows
+    let rows: Vec<&CandidateUnit<'_>> = rows
         .iter()
         .filter(|row| row.must > 0 || !row.free.is_empty())
         .collect();
-    let is_whole = |row: &&Row<'_>| row.unit.partition.is_none() && row.unit.replicas.is_none();
-    if rows.len() > MOST || !rows.iter().all(is_whole) {
+    let is_whole =
+        |row: &&CandidateUnit<'_>| row.unit.partition.is_none() && row.unit.replicas.is_none();
+    if rows.len() > MAX_DEVICES || !rows.iter().all(is_whole) {
         return None;
     }
     let search = Search::new(&rows, inventory);
-    let set = search.best(count.min(ones(search.free)));
+    let set = search.best(count.min(count_ones(search.free)));
     let chosen = bits(set).filter_map(|node| rows.get(node)?.free.first().copied().cloned());
     Some(chosen.collect())
 }
@@ -59,11 +60,11 @@ struct Search {
     /// that strongly.
     links: Vec<(usize, Vec<u64>)>,
     /// For each device, the other devices on its NUMA node.
-    near: Vec<u64>,
+    same_numa_node: Vec<u64>,
 }
 
 impl Search {
-    fn new(rows: &[&Row<'_>], inventory: &Inventory) -> Self {
+    fn new(rows: &[&CandidateUnit<'_>], inventory: &Inventory) -> Self {
         let devices: BTreeMap<PciAddress, &Device> = inventory
             .devices
             .iter()
@@ -97,7 +98,7 @@ impl Search {
             must: which(&|node| row(node).is_some_and(|row| row.must > 0)),
             lost: which(&|node| devices.get(node).is_none_or(Option::is_none)),
             links,
-            near: (0..rows.len())
+            same_numa_node: (0..rows.len())
                 .map(|a| {
                     which(&|b| a != b && numa_node(a).is_some() && numa_node(a) == numa_node(b))
                 })
@@ -106,8 +107,8 @@ impl Search {
     }
 
     fn best(&self, count: usize) -> u64 {
-        if sets(ones(self.free), count) > SETS {
-            return self.grown(count);
+        if count_sets(count_ones(self.free), count) > MAX_SETS {
+            return self.grow_from_each(count);
         }
         let mut best = None;
         self.try_all(0, self.free, count, &mut best);
@@ -123,7 +124,7 @@ impl Search {
             }
             return;
         }
-        while ones(open) >= count {
+        while count_ones(open) >= count {
             let next = open & open.wrapping_neg();
             open &= !next;
             self.try_all(set | next, open, count - 1, best);
@@ -131,10 +132,10 @@ impl Search {
     }
 
     /// Grows one set from each device by adding the best-linked device repeatedly.
-    fn grown(&self, count: usize) -> u64 {
+    fn grow_from_each(&self, count: usize) -> u64 {
         let starts = bits(self.free).map(|start| {
             let mut set = 1 << start;
-            while ones(set) < count {
+            while count_ones(set) < count {
                 let open = bits(self.free & !set);
                 let next = open.max_by_key(|node| (self.gain(set, *node), Reverse(*node)));
                 let Some(next) = next else {
@@ -150,11 +151,15 @@ impl Search {
 
     fn gain(&self, set: u64, node: usize) -> (bool, usize, usize, usize) {
         let all = set | self.must;
-        let with = |linked: &[u64]| linked.get(node).map_or(0, |others| ones(others & all));
+        let with = |linked: &[u64]| {
+            linked
+                .get(node)
+                .map_or(0, |others| count_ones(others & all))
+        };
         let first = self.links.first().map_or(0, |(_, linked)| with(linked));
         let links = self.links.iter().map(|(more, linked)| more * with(linked));
         let works = self.lost & (1 << node) == 0;
-        (works, first, links.sum(), with(&self.near))
+        (works, first, links.sum(), with(&self.same_numa_node))
     }
 
     fn score(&self, set: u64) -> Score {
@@ -173,9 +178,9 @@ impl Search {
             Reverse((set & self.lost).count_ones()),
             linked(all),
             links.sum(),
-            pairs(&self.near, all),
+            pairs(&self.same_numa_node, all),
             linked(rest),
-            pairs(&self.near, rest),
+            pairs(&self.same_numa_node, rest),
         )
     }
 }
@@ -217,13 +222,13 @@ fn strengths(devices: &[Option<&Device>]) -> BTreeMap<(usize, usize), usize> {
     both
 }
 
-/// Number of sets of `count` devices among `all`; stops counting above [`SETS`].
-fn sets(all: usize, count: usize) -> u64 {
+/// Number of sets of `count` devices among `all`; stops counting above [`MAX_SETS`].
+fn count_sets(all: usize, count: usize) -> u64 {
     let count = count.min(all - count.min(all));
     let mut sets = 1_u64;
     for (more, under) in (0..count).map(|step| ((all - step) as u64, step as u64 + 1)) {
         sets = sets.saturating_mul(more) / under;
-        if sets > SETS {
+        if sets > MAX_SETS {
             break;
         }
     }
@@ -231,11 +236,11 @@ fn sets(all: usize, count: usize) -> u64 {
 }
 
 fn pairs(linked: &[u64], set: u64) -> usize {
-    let each = bits(set).filter_map(|node| Some(ones(linked.get(node)? & set)));
+    let each = bits(set).filter_map(|node| Some(count_ones(linked.get(node)? & set)));
     each.sum::<usize>() / 2
 }
 
-fn ones(set: u64) -> usize {
+fn count_ones(set: u64) -> usize {
     set.count_ones() as usize
 }
 

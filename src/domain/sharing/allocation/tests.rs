@@ -119,19 +119,19 @@ impl Node {
         self.offer.units.iter().flat_map(Unit::ids).collect()
     }
 
-    fn prefer(&self, question: &Question, policy: Policy) -> Vec<ShareId> {
-        prefer(question, policy, &self.offer, &self.inventory)
+    fn prefer(&self, question: &AllocationRequest, policy: AllocationPolicy) -> Vec<ShareId> {
+        preferred_ids(question, policy, &self.offer, &self.inventory)
     }
 
     /// The preferred whole devices, in order.
     fn whole(&self, free: &[usize], must: &[usize], size: usize) -> Vec<usize> {
         let id = |number: &usize| ShareId::whole(&uuid("GPU", *number, 0));
-        let question = Question {
+        let question = AllocationRequest {
             available: free.iter().map(id).collect(),
             must_include: must.iter().map(id).collect(),
             size,
         };
-        let chosen = self.prefer(&question, Policy::Spread);
+        let chosen = self.prefer(&question, AllocationPolicy::Spread);
         let mut numbers: Vec<usize> = chosen.iter().map(|id| self.device(id)).collect();
         numbers.sort_unstable();
         numbers
@@ -149,10 +149,10 @@ impl Node {
     }
 
     /// The devices of the preferred ids, with all unallocated ids available.
-    fn spread(&self, taken: &[ShareId], size: usize, policy: Policy) -> Vec<usize> {
+    fn spread(&self, taken: &[ShareId], size: usize, policy: AllocationPolicy) -> Vec<usize> {
         let mut available = self.all();
         available.retain(|id| !taken.contains(id));
-        let question = Question {
+        let question = AllocationRequest {
             available,
             must_include: Vec::new(),
             size,
@@ -178,7 +178,7 @@ fn four_two_one() -> Node {
 }
 
 #[test]
-fn of_linked_pairs_a_pair_is_advised_and_for_one_that_whose_partner_is_not_free() {
+fn linked_pair_is_preferred_and_single_device_breaks_no_pair() {
     let node = Node::new(8, |number| u32::from(number > 3)).linked(&PAIRS);
     assert_eq!(node.whole(&[1, 2, 3, 5, 6], &[], 2), [2, 3]);
     assert_eq!(node.whole(&[0, 1, 2, 4, 5, 6, 7], &[], 1), [2]);
@@ -188,7 +188,7 @@ fn of_linked_pairs_a_pair_is_advised_and_for_one_that_whose_partner_is_not_free(
 }
 
 #[test]
-fn the_smallest_domain_that_fits_is_taken_and_the_large_one_stays_whole() {
+fn smallest_fitting_domain_is_preferred() {
     let node = four_two_one();
     let all = [0, 1, 2, 3, 4, 5, 6];
     assert_eq!(node.whole(&all, &[], 1), [6]);
@@ -201,7 +201,7 @@ fn the_smallest_domain_that_fits_is_taken_and_the_large_one_stays_whole() {
 }
 
 #[test]
-fn behind_switches_the_numa_node_decides_and_one_is_taken_of_the_half_that_is_broken_into() {
+fn numa_node_decides_behind_switches() {
     let node = Node::new(8, |number| u32::from(number > 3)).switched();
     let all: Vec<usize> = (0..8).collect();
     assert_eq!(node.whole(&all, &[], 4), [0, 1, 2, 3]);
@@ -211,7 +211,7 @@ fn behind_switches_the_numa_node_decides_and_one_is_taken_of_the_half_that_is_br
 }
 
 #[test]
-fn without_links_devices_of_one_numa_node_are_advised() {
+fn unlinked_devices_prefer_one_numa_node() {
     let node = Node::new(8, |number| u32::from(number % 2 == 1));
     assert_eq!(node.whole(&[0, 1, 3, 5, 6], &[], 3), [1, 3, 5]);
     assert_eq!(node.whole(&[0, 1, 2, 3], &[3], 2), [1, 3]);
@@ -234,7 +234,7 @@ fn two_links_are_better_than_one() {
 }
 
 #[test]
-fn a_device_that_does_not_work_is_advised_last() {
+fn failed_device_is_preferred_last() {
     let node = Node::new(8, |_| 0).switched().lost(0);
     let all: Vec<usize> = (0..8).collect();
     assert_eq!(node.whole(&all, &[], 2), [1, 2]);
@@ -243,7 +243,7 @@ fn a_device_that_does_not_work_is_advised_last() {
 }
 
 #[test]
-fn of_more_devices_than_can_be_tried_those_that_are_linked_are_advised() {
+fn linked_devices_are_preferred_beyond_exhaustive_search() {
     let ring: Vec<(usize, usize, usize)> = (0..64)
         .flat_map(|a| (0..a).map(move |b| (a, b, 1)))
         .filter(|(a, b, _)| a / 16 == b / 16)
@@ -256,38 +256,38 @@ fn of_more_devices_than_can_be_tried_those_that_are_linked_are_advised() {
 }
 
 #[test]
-fn replicas_are_of_different_devices_first() {
+fn replicas_prefer_different_devices() {
     let node = Node::new(4, |_| 0).shared(4);
-    for policy in [Policy::Spread, Policy::Pack] {
+    for policy in [AllocationPolicy::Spread, AllocationPolicy::Pack] {
         assert_eq!(node.spread(&[], 4, policy), [0, 1, 2, 3]);
     }
-    let chosen = node.spread(&[], 6, Policy::Spread);
+    let chosen = node.spread(&[], 6, AllocationPolicy::Spread);
     assert_eq!(chosen, [0, 1, 2, 3, 0, 1]);
 }
 
 #[test]
-fn spreading_takes_what_has_most_left_and_packing_what_has_least() {
+fn spread_prefers_most_free_and_pack_least_free() {
     let node = Node::new(3, |_| 0).shared(4);
     let id = |number, replica| ShareId::replica(&uuid("GPU", number, 0), replica);
     let taken = [id(0, 0), id(1, 0), id(1, 3), id(2, 1)];
-    assert_eq!(node.spread(&taken, 1, Policy::Spread), [0]);
-    assert_eq!(node.spread(&taken, 1, Policy::Pack), [1]);
+    assert_eq!(node.spread(&taken, 1, AllocationPolicy::Spread), [0]);
+    assert_eq!(node.spread(&taken, 1, AllocationPolicy::Pack), [1]);
     let full = [id(1, 0), id(1, 1), id(1, 2), id(1, 3), id(2, 0)];
-    assert_eq!(node.spread(&full, 1, Policy::Pack), [2]);
+    assert_eq!(node.spread(&full, 1, AllocationPolicy::Pack), [2]);
 }
 
 #[test]
 fn partitions_are_spread_over_their_devices() {
     let node = Node::new(3, |number| u32::from(number == 1)).parted(&[7, 2, 3]);
     let id = |number, part| ShareId::whole(&uuid("MIG", number, part));
-    assert_eq!(node.spread(&[], 4, Policy::Spread), [0, 2, 1, 0]);
+    assert_eq!(node.spread(&[], 4, AllocationPolicy::Spread), [0, 2, 1, 0]);
     let taken = [id(0, 0), id(1, 0), id(1, 1)];
-    assert_eq!(node.spread(&taken, 1, Policy::Spread), [2]);
-    assert_eq!(node.spread(&taken, 1, Policy::Pack), [0]);
+    assert_eq!(node.spread(&taken, 1, AllocationPolicy::Spread), [2]);
+    assert_eq!(node.spread(&taken, 1, AllocationPolicy::Pack), [0]);
 }
 
 #[test]
-fn however_odd_the_question_there_is_an_answer() {
+fn odd_requests_still_get_preference() {
     let node = four_two_one();
     let known = ShareId::whole(&uuid("GPU", 1, 0));
     let strange = [
@@ -295,12 +295,12 @@ fn however_odd_the_question_there_is_an_answer() {
         ShareId::replica(&uuid("GPU", 1, 0), 0),
     ];
     let ask = |available: &[ShareId], must: &[ShareId], size| {
-        let question = Question {
+        let question = AllocationRequest {
             available: available.to_vec(),
             must_include: must.to_vec(),
             size,
         };
-        node.prefer(&question, Policy::Spread)
+        node.prefer(&question, AllocationPolicy::Spread)
     };
     assert_eq!(ask(&[], &[], 3), []);
     assert_eq!(ask(&strange, &[], 0), []);
@@ -314,11 +314,11 @@ fn however_odd_the_question_there_is_an_answer() {
         units: Vec::new(),
         ..node.offer.clone()
     };
-    let question = Question {
+    let question = AllocationRequest {
         available: mixed.to_vec(),
         must_include: Vec::new(),
         size: 2,
     };
-    let chosen = prefer(&question, Policy::Pack, &nothing, &node.inventory);
+    let chosen = preferred_ids(&question, AllocationPolicy::Pack, &nothing, &node.inventory);
     assert_eq!(chosen.len(), 2);
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 /// Result of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found<T> {
+pub enum LookupResult<T> {
     /// The object exists.
-    There(T),
+    Present(T),
     /// The object does not exist.
     Missing,
     /// The lookup failed; contains a human-readable reason.
@@ -28,13 +28,13 @@ pub struct ConfigMap {
 
 /// A `DaemonSet` that runs NVIDIA's plugin.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Plugin {
+pub struct PluginDaemonSet {
     /// Its name.
     pub name: String,
     /// The `ConfigMaps` that its pods mount.
     pub config_maps: BTreeSet<String>,
     /// True if its pods have a config-manager, which watches the Node's label.
-    pub follows: bool,
+    pub has_config_manager: bool,
     /// The MIG strategy in its environment, which takes precedence over the configuration.
     pub mig_strategy: Option<String>,
 }
@@ -45,9 +45,9 @@ pub struct PluginPod {
     /// Its name.
     pub name: String,
     /// The name of its `DaemonSet`.
-    pub plugin: String,
+    pub daemon_set: String,
     /// Time since its plugin container started; `None` if it is not running.
-    pub runs: Option<Duration>,
+    pub running_for: Option<Duration>,
     /// Human-readable problem of one of its containers.
     pub trouble: Option<String>,
 }
@@ -56,11 +56,11 @@ pub struct PluginPod {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Evidence {
     /// The `ConfigMap`.
-    pub config_map: Found<ConfigMap>,
+    pub config_map: LookupResult<ConfigMap>,
     /// The `DaemonSets` of the plugin in the namespace of the `ConfigMap`.
-    pub plugins: Found<Vec<Plugin>>,
+    pub plugins: LookupResult<Vec<PluginDaemonSet>>,
     /// The plugin's pods on this node.
-    pub pods: Found<Vec<PluginPod>>,
+    pub pods: LookupResult<Vec<PluginPod>>,
 }
 
 /// A resource whose offered count differs from the desired one.
@@ -73,7 +73,7 @@ pub struct Mismatch {
     /// Count that the Node offers (allocatable).
     pub offered: u64,
     /// Count that the Node has, healthy or not (capacity).
-    pub there: u64,
+    pub capacity: u64,
 }
 
 impl fmt::Display for Mismatch {
@@ -95,16 +95,16 @@ pub fn mismatches(
     (offered, there): (&BTreeMap<String, u64>, &BTreeMap<String, u64>),
 ) -> Vec<Mismatch> {
     let of = |all: &BTreeMap<String, u64>, name: &String| all.get(name).copied().unwrap_or(0);
-    let surplus = offered
-        .iter()
-        .filter(|(name, count)| **count > 0 && is_of_plugin(name) && !wanted.contains_key(*name));
+    let surplus = offered.iter().filter(|(name, count)| {
+        **count > 0 && is_plugin_resource(name) && !wanted.contains_key(*name)
+    });
     let names = wanted.keys().chain(surplus.map(|(name, _)| name));
     let mut all: Vec<Mismatch> = names
         .map(|name| Mismatch {
             resource: name.clone(),
             wanted: of(wanted, name),
             offered: of(offered, name),
-            there: of(there, name).max(of(offered, name)),
+            capacity: of(there, name).max(of(offered, name)),
         })
         .filter(|one| one.wanted != one.offered)
         .collect();
@@ -113,7 +113,7 @@ pub fn mismatches(
 }
 
 /// Returns whether NVIDIA's plugin registers this resource. Source: NVIDIA k8s-device-plugin.
-pub fn is_of_plugin(resource: &str) -> bool {
+pub fn is_plugin_resource(resource: &str) -> bool {
     let name = resource.strip_prefix("nvidia.com/");
     name.is_some_and(|name| name == "gpu" || name == "gpu.shared" || name.starts_with("mig-"))
 }

@@ -7,19 +7,19 @@ use super::*;
 const MAP: &str = "gpu-operator/plugin-config";
 const KEY: &str = "octavo-a-12345678";
 
-fn map(key: &str, text: &str) -> Found<ConfigMap> {
-    Found::There(ConfigMap {
+fn map(key: &str, text: &str) -> LookupResult<ConfigMap> {
+    LookupResult::Present(ConfigMap {
         keys: [key.to_owned()].into(),
         content: (key == KEY).then(|| text.to_owned()),
         written: None,
     })
 }
 
-fn plugin() -> Plugin {
-    Plugin {
+fn plugin() -> PluginDaemonSet {
+    PluginDaemonSet {
         name: "plugin".to_owned(),
         config_maps: ["plugin-config".to_owned()].into(),
-        follows: true,
+        has_config_manager: true,
         mig_strategy: None,
     }
 }
@@ -27,8 +27,8 @@ fn plugin() -> Plugin {
 fn pod() -> PluginPod {
     PluginPod {
         name: "plugin-x".to_owned(),
-        plugin: "plugin".to_owned(),
-        runs: Some(Duration::from_hours(3)),
+        daemon_set: "plugin".to_owned(),
+        running_for: Some(Duration::from_hours(3)),
         trouble: None,
     }
 }
@@ -37,8 +37,8 @@ fn pod() -> PluginPod {
 fn evidence() -> Evidence {
     Evidence {
         config_map: map(KEY, "text"),
-        plugins: Found::There(vec![plugin()]),
-        pods: Found::There(vec![pod()]),
+        plugins: LookupResult::Present(vec![plugin()]),
+        pods: LookupResult::Present(vec![pod()]),
     }
 }
 
@@ -47,22 +47,22 @@ fn gpus(offered: u64, there: u64) -> Mismatch {
         resource: "nvidia.com/gpu".to_owned(),
         wanted: 8,
         offered,
-        there,
+        capacity: there,
     }
 }
 
 fn found(evidence: &Evidence, mismatches: &[Mismatch]) -> Vec<Finding> {
-    diagnose(&Case {
+    diagnose(&DiagnosisInput {
         config_map: MAP,
         key: (KEY, "text"),
         strategy: MigStrategy::Mixed,
-        is_labelled: true,
+        is_labeled: true,
         mismatches,
         evidence,
     })
 }
 
-fn causes(evidence: &Evidence) -> Vec<Cause> {
+fn causes(evidence: &Evidence) -> Vec<FindingCause> {
     let all = found(evidence, &[gpus(2, 2)]);
     all.into_iter().map(|one| one.cause).collect()
 }
@@ -75,99 +75,110 @@ fn the_config_map_is_missing_has_no_such_key_or_says_something_else() {
             ..evidence()
         })
     };
-    assert_eq!(with(Found::Missing), [Cause::ConfigMapMissing]);
-    assert_eq!(with(map("other", "text")), [Cause::KeyMissing]);
-    assert_eq!(with(map(KEY, "other")), [Cause::KeyDiffers]);
+    assert_eq!(
+        with(LookupResult::Missing),
+        [FindingCause::ConfigMapMissing]
+    );
+    assert_eq!(with(map("other", "text")), [FindingCause::KeyMissing]);
+    assert_eq!(with(map(KEY, "other")), [FindingCause::KeyDiffers]);
 }
 
 #[test]
-fn the_plugin_is_not_told_of_the_config_map_or_of_the_label() {
-    let with = |plugins: Vec<Plugin>| {
+fn unreferenced_config_map_and_missing_config_manager_are_found() {
+    let with = |plugins: Vec<PluginDaemonSet>| {
         causes(&Evidence {
-            plugins: Found::There(plugins),
+            plugins: LookupResult::Present(plugins),
             ..evidence()
         })
     };
-    let unreferenced = Plugin {
+    let unreferenced = PluginDaemonSet {
         config_maps: ["other".to_owned()].into(),
         ..plugin()
     };
-    assert_eq!(with(vec![unreferenced.clone()]), [Cause::NotReferenced]);
-    let unfollowed = Plugin {
-        follows: false,
+    assert_eq!(
+        with(vec![unreferenced.clone()]),
+        [FindingCause::NotReferenced]
+    );
+    let unfollowed = PluginDaemonSet {
+        has_config_manager: false,
         ..plugin()
     };
-    assert_eq!(with(vec![unfollowed]), [Cause::NotFollowed]);
+    assert_eq!(with(vec![unfollowed]), [FindingCause::ConfigManagerMissing]);
     // One of two plugins is sufficient.
-    assert_eq!(with(vec![unreferenced, plugin()]), [Cause::NotReloaded]);
-    let strategy = Plugin {
+    assert_eq!(
+        with(vec![unreferenced, plugin()]),
+        [FindingCause::NotReloaded]
+    );
+    let strategy = PluginDaemonSet {
         mig_strategy: Some("single".to_owned()),
         ..plugin()
     };
-    assert_eq!(with(vec![strategy]), [Cause::MigInTheWay]);
+    assert_eq!(with(vec![strategy]), [FindingCause::MigStrategyMismatch]);
 }
 
 #[test]
 fn the_plugin_does_not_run_here_or_two_do() {
     let with = |pods: Vec<PluginPod>| {
         causes(&Evidence {
-            pods: Found::There(pods),
+            pods: LookupResult::Present(pods),
             ..evidence()
         })
     };
-    assert_eq!(with(Vec::new()), [Cause::PluginNotRunning]);
+    assert_eq!(with(Vec::new()), [FindingCause::PluginNotRunning]);
     let ill = PluginPod {
         trouble: Some("its container config-manager does not run: CrashLoopBackOff".to_owned()),
         ..pod()
     };
-    assert_eq!(with(vec![ill]), [Cause::PluginNotRunning]);
+    assert_eq!(with(vec![ill]), [FindingCause::PluginNotRunning]);
     let young = PluginPod {
-        runs: None,
+        running_for: None,
         ..pod()
     };
-    assert_eq!(with(vec![young]), [Cause::PluginNotRunning]);
+    assert_eq!(with(vec![young]), [FindingCause::PluginNotRunning]);
     let second = PluginPod {
-        plugin: "second".to_owned(),
+        daemon_set: "second".to_owned(),
         ..pod()
     };
-    assert_eq!(with(vec![pod(), second]), [Cause::ResourceOfAnother]);
+    assert_eq!(with(vec![pod(), second]), [FindingCause::DuplicateResource]);
 }
 
 #[test]
-fn nobody_gives_anything_out_where_no_daemon_set_runs_the_plugin() {
+fn missing_daemon_set_is_no_device_plugin() {
     let bare = Evidence {
-        plugins: Found::There(Vec::new()),
-        pods: Found::There(Vec::new()),
+        plugins: LookupResult::Present(Vec::new()),
+        pods: LookupResult::Present(Vec::new()),
         ..evidence()
     };
-    assert_eq!(causes(&bare), [Cause::NobodyGivesOut]);
+    assert_eq!(causes(&bare), [FindingCause::NoDevicePlugin]);
 }
 
 #[test]
-fn devices_that_are_there_and_not_offered_are_not_healthy_unless_the_plugin_is_down() {
+fn unoffered_capacity_is_unhealthy_if_plugin_runs() {
     let of = |evidence: &Evidence| {
         let all = found(evidence, &[gpus(0, 8)]);
-        all.into_iter().map(|one| one.cause).collect::<Vec<Cause>>()
+        all.into_iter()
+            .map(|one| one.cause)
+            .collect::<Vec<FindingCause>>()
     };
-    assert_eq!(of(&evidence()), [Cause::NoneHealthy]);
+    assert_eq!(of(&evidence()), [FindingCause::NoneHealthy]);
     let down = Evidence {
-        pods: Found::There(Vec::new()),
+        pods: LookupResult::Present(Vec::new()),
         ..evidence()
     };
-    assert_eq!(of(&down), [Cause::PluginNotRunning]);
+    assert_eq!(of(&down), [FindingCause::PluginNotRunning]);
 }
 
 #[test]
-fn partitions_under_other_names_are_mig_in_the_way() {
+fn partitions_under_other_names_are_mig_strategy_mismatch() {
     let parts = Mismatch {
         resource: "nvidia.com/mig-1g.10gb".to_owned(),
         wanted: 0,
         offered: 7,
-        there: 7,
+        capacity: 7,
     };
     let all = found(&evidence(), &[gpus(0, 0), parts]);
     assert_eq!(all.len(), 1);
-    assert_eq!(all[0].cause, Cause::MigInTheWay);
+    assert_eq!(all[0].cause, FindingCause::MigStrategyMismatch);
     assert!(
         all[0].proof.contains("offers 7 of nvidia.com/mig-1g.10gb"),
         "{}",
@@ -176,10 +187,10 @@ fn partitions_under_other_names_are_mig_in_the_way() {
 }
 
 #[test]
-fn one_gpu_of_several_that_is_not_healthy_is_no_plugin_that_was_not_told() {
+fn partly_unhealthy_gpus_are_not_a_missing_reload() {
     let all = found(&evidence(), &[gpus(6, 8)]);
     assert_eq!(all.len(), 1);
-    assert_eq!(all[0].cause, Cause::SomeUnhealthy);
+    assert_eq!(all[0].cause, FindingCause::SomeUnhealthy);
     let said = all[0].to_string();
     assert!(
         said.starts_with("2 of 8 of nvidia.com/gpu are not healthy to the plugin. Its log"),
@@ -187,14 +198,14 @@ fn one_gpu_of_several_that_is_not_healthy_is_no_plugin_that_was_not_told() {
     );
     // If the Node has fewer than requested, the plugin uses a different configuration.
     let fewer = found(&evidence(), &[gpus(2, 4)]);
-    assert_eq!(fewer[0].cause, Cause::NotReloaded);
+    assert_eq!(fewer[0].cause, FindingCause::NotReloaded);
 }
 
 #[test]
-fn where_all_is_as_it_should_be_the_plugin_has_not_been_told_and_that_is_said_without_times() {
+fn correct_setup_with_mismatch_is_not_reloaded() {
     let all = found(&evidence(), &[gpus(2, 2)]);
     assert_eq!(all.len(), 1);
-    assert_eq!(all[0].cause, Cause::NotReloaded);
+    assert_eq!(all[0].cause, FindingCause::NotReloaded);
     let said = all[0].to_string();
     for part in [
         KEY,
@@ -204,40 +215,40 @@ fn where_all_is_as_it_should_be_the_plugin_has_not_been_told_and_that_is_said_wi
         assert!(said.contains(part), "{part}: {said}");
     }
     let older = PluginPod {
-        runs: Some(Duration::from_hours(4)),
+        running_for: Some(Duration::from_hours(4)),
         ..pod()
     };
     let later = Evidence {
-        pods: Found::There(vec![older]),
+        pods: LookupResult::Present(vec![older]),
         ..evidence()
     };
     assert_eq!(found(&later, &[gpus(2, 2)]), all);
 }
 
 #[test]
-fn what_may_not_be_looked_at_is_said_and_proves_nothing() {
+fn missing_evidence_is_reported_and_proves_nothing() {
     let forbidden = || "the API server says 403".to_owned();
     let blind = Evidence {
-        config_map: Found::Unknown(forbidden()),
-        plugins: Found::Unknown(forbidden()),
-        pods: Found::Unknown(forbidden()),
+        config_map: LookupResult::Unknown(forbidden()),
+        plugins: LookupResult::Unknown(forbidden()),
+        pods: LookupResult::Unknown(forbidden()),
     };
     let all = found(&blind, &[gpus(2, 2)]);
-    let causes: Vec<Cause> = all.iter().map(|one| one.cause).collect();
+    let causes: Vec<FindingCause> = all.iter().map(|one| one.cause).collect();
     assert_eq!(
         causes,
         [
-            Cause::Unseen,
-            Cause::Unseen,
-            Cause::Unseen,
-            Cause::NotReloaded
+            FindingCause::EvidenceUnavailable,
+            FindingCause::EvidenceUnavailable,
+            FindingCause::EvidenceUnavailable,
+            FindingCause::NotReloaded
         ]
     );
     assert!(said(&all).contains("ConfigMap gpu-operator/plugin-config: the API server says 403"));
 }
 
 #[test]
-fn a_node_differs_in_what_it_lacks_and_in_what_nobody_asked_for() {
+fn missing_and_surplus_resources_are_mismatches() {
     let of = |all: &[(&str, u64)]| {
         all.iter()
             .map(|(name, count)| ((*name).to_owned(), *count))

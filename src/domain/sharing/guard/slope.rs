@@ -8,25 +8,25 @@ use crate::domain::quantity::Mebibytes;
 /// Readings older than this are dropped.
 const WINDOW: Duration = Duration::from_mins(10);
 /// Maximum number of readings.
-const MOST: usize = 60;
+const MAX_READINGS: usize = 60;
 /// Minimum number of readings; fewer do not give a meaningful line.
-const LEAST: usize = 6;
+const MIN_READINGS: usize = 6;
 /// Minimum time that the readings must cover.
-const SHORTEST: Duration = Duration::from_secs(30);
+const MIN_SPAN: Duration = Duration::from_secs(30);
 /// Minimum coefficient of determination. A single step, as at program start, reaches three quarters.
-const FIT: f64 = 0.8;
+const MIN_R_SQUARED: f64 = 0.8;
 /// Exhaustion later than this is not reported.
 const HORIZON: Duration = Duration::from_hours(1);
 
 /// Used memory at each reading.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Slope(VecDeque<(Duration, u64)>);
+pub(super) struct GrowthRate(VecDeque<(Duration, u64)>);
 
-impl Slope {
+impl GrowthRate {
     /// Adds a reading.
     pub(super) fn add(&mut self, now: Duration, used: Mebibytes) {
         self.0.push_back((now, used.get()));
-        while self.0.len() > MOST
+        while self.0.len() > MAX_READINGS
             || self
                 .0
                 .front()
@@ -38,10 +38,10 @@ impl Slope {
 
     /// Seconds until `free` is exhausted; `None` if usage does not rise, does not rise steadily, was not observed for
     /// long enough, or lasts for more than an hour.
-    pub(super) fn lasts(&self, free: Mebibytes) -> Option<u64> {
+    pub(super) fn seconds_until_exhausted(&self, free: Mebibytes) -> Option<u64> {
         let (first, last) = self.0.front().zip(self.0.back())?;
         let span = last.0.saturating_sub(first.0);
-        if self.0.len() < LEAST || span < SHORTEST {
+        if self.0.len() < MIN_READINGS || span < MIN_SPAN {
             return None;
         }
         let points = self.0.iter().map(|(at, used)| {
@@ -59,7 +59,7 @@ impl Slope {
         });
         let slope = xy / xx;
         let fit = xy * xy / (xx * yy);
-        if !(slope > 0.0 && fit >= FIT) {
+        if !(slope > 0.0 && fit >= MIN_R_SQUARED) {
             return None;
         }
         let seconds = difference(free.get(), 0) / slope;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::domain::id::PciAddress;
-use crate::domain::node::budget::{BURST, LONGEST};
+use crate::domain::node::rate_limit::{BURST, MAX_MESSAGE_BYTES};
 use crate::domain::sharing::resource::ShareId;
 
 const GIB: u64 = 1024;
@@ -56,12 +56,12 @@ fn usage(tenants: &[Tenant]) -> Usage {
 
 fn at(guard: &mut Guard, seconds: u64, tenants: &[Tenant]) -> (Vec<Alarm>, Usage) {
     let mut usage = usage(tenants);
-    let alarms = guard.look(Duration::from_secs(seconds), &mut usage);
+    let alarms = guard.check(Duration::from_secs(seconds), &mut usage);
     (alarms, usage)
 }
 
 #[test]
-fn who_uses_more_than_its_share_is_marked_and_told_once_and_told_when_it_is_within_again() {
+fn tenant_over_share_is_reported_once_and_again_when_within() {
     let mut guard = Guard::default();
     let (alarms, usage) = at(&mut guard, 0, &[tenant("a", 31 * GIB), tenant("b", GIB)]);
     assert_eq!(alarms.len(), 1);
@@ -80,7 +80,9 @@ fn who_uses_more_than_its_share_is_marked_and_told_once_and_told_when_it_is_with
     );
     let marks = |usage: &Usage| {
         let tenants = usage.devices[0].units[0].tenants.iter();
-        tenants.map(|tenant| tenant.is_over).collect::<Vec<_>>()
+        tenants
+            .map(|tenant| tenant.is_over_share)
+            .collect::<Vec<_>>()
     };
     assert_eq!(marks(&usage), [true, false]);
     // Slightly below the share is not within it yet.
@@ -92,7 +94,7 @@ fn who_uses_more_than_its_share_is_marked_and_told_once_and_told_when_it_is_with
 }
 
 #[test]
-fn the_share_is_for_each_replica_that_a_container_has_and_strangers_have_none() {
+fn share_scales_with_replicas_and_is_absent_without_allocation() {
     let mut guard = Guard::default();
     let mut both = tenant("a", 50 * GIB);
     both.ids.push(ShareId::replica("GPU-a", 1));
@@ -104,12 +106,12 @@ fn the_share_is_for_each_replica_that_a_container_has_and_strangers_have_none() 
         usage.devices[0].units[0]
             .tenants
             .iter()
-            .all(|one| !one.is_over)
+            .all(|one| !one.is_over_share)
     );
 }
 
 #[test]
-fn the_same_is_not_told_again_before_five_minutes() {
+fn identical_alarm_is_suppressed_for_five_minutes() {
     let mut guard = Guard::default();
     let mut told = Vec::new();
     for seconds in 0..600 {
@@ -122,7 +124,7 @@ fn the_same_is_not_told_again_before_five_minutes() {
 }
 
 #[test]
-fn of_hundreds_that_cross_the_line_at_once_only_as_many_are_told_as_anybody_reads() {
+fn simultaneous_alarms_are_limited_by_budget() {
     let mut guard = Guard::default();
     let all: Vec<Tenant> = (0..400)
         .map(|number| tenant(&format!("p{number}"), 27 * GIB))
@@ -130,7 +132,7 @@ fn of_hundreds_that_cross_the_line_at_once_only_as_many_are_told_as_anybody_read
     let (alarms, usage) = at(&mut guard, 0, &all);
     assert_eq!(alarms.len(), usize::try_from(BURST).unwrap());
     let marked = usage.devices[0].units[0].tenants.iter();
-    assert_eq!(marked.filter(|tenant| tenant.is_over).count(), 400);
+    assert_eq!(marked.filter(|tenant| tenant.is_over_share).count(), 400);
     // The others are reported over time, because they are still over their share.
     let later = (1..=400).flat_map(|step| at(&mut guard, step * 30, &all).0);
     let later = later.filter(|alarm| alarm.reason == Reason::MemoryOverShare);
@@ -138,7 +140,7 @@ fn of_hundreds_that_cross_the_line_at_once_only_as_many_are_told_as_anybody_read
 }
 
 #[test]
-fn the_same_pods_are_told_of_each_device_that_they_fill() {
+fn exhaustion_is_reported_for_each_device() {
     let mut guard = Guard::default();
     let full = [tenant("a", 40 * GIB), tenant("b", 39 * GIB + 600)];
     let mut both = usage(&full);
@@ -153,17 +155,17 @@ fn the_same_pods_are_told_of_each_device_that_they_fill() {
             .map(|alarm| alarm.message[..40].to_owned())
             .collect::<Vec<_>>()
     };
-    let first = places(guard.look(Duration::ZERO, &mut both.clone()));
+    let first = places(guard.check(Duration::ZERO, &mut both.clone()));
     let on_first = both.devices[0].units[0].clone();
     let unit = &mut both.devices[1].units[0];
     (unit.memory, unit.tenants) = (on_first.memory, on_first.tenants);
-    let next = places(guard.look(Duration::from_mins(1), &mut both));
+    let next = places(guard.check(Duration::from_mins(1), &mut both));
     assert_eq!((first.len(), next.len()), (1, 1));
     assert!(first[0].contains("GPU 3") && next[0].contains("GPU 4"));
 }
 
 #[test]
-fn of_whom_it_is_not_known_for_a_while_what_they_use_nothing_new_is_said() {
+fn unknown_usage_keeps_reported_state() {
     let mut guard = Guard::default();
     let greedy = tenant("a", 31 * GIB);
     let unseen = Tenant {
@@ -173,13 +175,13 @@ fn of_whom_it_is_not_known_for_a_while_what_they_use_nothing_new_is_said() {
     assert_eq!(at(&mut guard, 0, std::slice::from_ref(&greedy)).0.len(), 1);
     let (alarms, usage) = at(&mut guard, 10, &[unseen]);
     assert!(alarms.is_empty(), "{alarms:?}");
-    assert!(usage.devices[0].units[0].tenants[0].is_over);
+    assert!(usage.devices[0].units[0].tenants[0].is_over_share);
     let (alarms, _) = at(&mut guard, 400, &[greedy]);
     assert!(alarms.is_empty(), "{alarms:?}");
 }
 
 #[test]
-fn a_shared_device_that_is_nearly_full_names_everyone_the_largest_first() {
+fn nearly_exhausted_alarm_names_all_tenants_largest_first() {
     let mut guard = Guard::default();
     let most = [tenant("a", 20 * GIB), tenant("b", 59 * GIB + 100)];
     let (alarms, _) = at(&mut guard, 0, &most);
@@ -208,19 +210,19 @@ fn a_shared_device_that_is_nearly_full_names_everyone_the_largest_first() {
 }
 
 #[test]
-fn what_was_marked_stays_marked_while_nothing_new_is_seen() {
+fn marks_persist_without_new_readings() {
     let mut guard = Guard::default();
     let tenants = [tenant("a", 20 * GIB), tenant("b", 59 * GIB + 100)];
     let (_, marked) = at(&mut guard, 0, &tenants);
     let mut again = usage(&tenants);
-    guard.mark(&mut again);
+    guard.apply_marks(&mut again);
     assert_eq!(again, marked);
     assert!(again.devices[0].units[0].is_nearly_exhausted);
-    assert!(again.devices[0].units[0].tenants[0].is_over);
+    assert!(again.devices[0].units[0].tenants[0].is_over_share);
 }
 
 #[test]
-fn compute_instances_share_a_memory_and_all_who_have_it_are_told_once() {
+fn compute_instances_of_one_gpu_instance_raise_one_alarm() {
     let mut guard = Guard::default();
     let mut usage = usage(&[tenant("a", 50 * GIB), tenant("b", GIB)]);
     let device = &mut usage.devices[0];
@@ -240,7 +242,7 @@ fn compute_instances_share_a_memory_and_all_who_have_it_are_told_once() {
         });
     }
     device.units.push(second);
-    let alarms = guard.look(Duration::ZERO, &mut usage);
+    let alarms = guard.check(Duration::ZERO, &mut usage);
     assert_eq!(alarms.len(), 1, "{alarms:?}");
     assert_eq!(
         alarms[0].message,
@@ -254,19 +256,19 @@ fn compute_instances_share_a_memory_and_all_who_have_it_are_told_once() {
 }
 
 #[test]
-fn one_that_nobody_shares_may_be_as_full_as_it_likes() {
+fn unshared_unit_raises_no_exhaustion_alarm() {
     let mut guard = Guard::default();
     let mut usage = usage(&[tenant("a", 80 * GIB)]);
     usage.devices[0].units[0].replicas = None;
     usage.devices[0].units[0].fair_share = None;
-    assert_eq!(guard.look(Duration::ZERO, &mut usage), []);
+    assert_eq!(guard.check(Duration::ZERO, &mut usage), []);
     assert!(!usage.devices[0].units[0].is_nearly_exhausted);
 }
 
 #[test]
-fn of_a_small_partition_a_twentieth_counts() {
+fn small_partition_uses_five_percent_threshold() {
     let of = |total| {
-        line(MemoryUse {
+        low_memory_threshold(MemoryUse {
             total: Mebibytes::new(total),
             ..MemoryUse::default()
         })
@@ -277,7 +279,7 @@ fn of_a_small_partition_a_twentieth_counts() {
 }
 
 #[test]
-fn how_long_memory_lasts_is_said_where_it_rises_steadily_and_the_end_is_near() {
+fn exhaustion_is_estimated_for_steady_growth_within_an_hour() {
     let run = |looks: u64, step: u64, of: &dyn Fn(u64) -> u64| {
         let mut guard = Guard::default();
         let mut last = None;
@@ -302,17 +304,17 @@ fn how_long_memory_lasts_is_said_where_it_rises_steadily_and_the_end_is_near() {
 }
 
 #[test]
-fn what_is_gone_is_forgotten() {
+fn absent_tenants_are_forgotten() {
     let mut guard = Guard::default();
     at(&mut guard, 0, &[tenant("a", 31 * GIB)]);
-    guard.look(Duration::from_secs(301), &mut Usage::default());
-    assert!(guard.over.is_empty() && guard.full.is_empty() && guard.slopes.is_empty());
-    assert!(guard.told.is_empty() && guard.said.is_empty());
+    guard.check(Duration::from_secs(301), &mut Usage::default());
+    assert!(guard.over.is_empty() && guard.nearly_exhausted.is_empty() && guard.slopes.is_empty());
+    assert!(guard.last_alarms.is_empty() && guard.reported.is_empty());
 }
 
 #[test]
-fn messages_are_cut_between_characters() {
+fn messages_are_truncated_at_character_boundaries() {
     let mut long = "é".repeat(800);
-    shorten(&mut long);
-    assert!(long.len() <= LONGEST && long.ends_with('…'));
+    truncate_message(&mut long);
+    assert!(long.len() <= MAX_MESSAGE_BYTES && long.ends_with('…'));
 }

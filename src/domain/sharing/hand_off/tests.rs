@@ -1,7 +1,7 @@
 //! Configurations of NVIDIA's plugin, and requests that it cannot express.
 
 use super::*;
-use crate::domain::layout::{DeviceTarget, Place, Share, TimeSlicing};
+use crate::domain::layout::{DeviceTarget, Share, SourcePosition, TimeSlicing};
 use crate::domain::sharing::offer::Partition;
 
 fn unit(slot: u8, profile: Option<&str>, replicas: Option<u32>) -> Unit {
@@ -28,7 +28,7 @@ fn offer(name: &str, is_strict: bool, units: &[Unit]) -> Offer {
     }
 }
 
-fn rendered(strategy: MigStrategy, offers: &[Offer]) -> Result<PluginConfig, CannotExpress> {
+fn rendered(strategy: MigStrategy, offers: &[Offer]) -> Result<PluginConfig, HandOffError> {
     let resources = offers.to_vec();
     render(&Offers { resources }, strategy)
 }
@@ -40,7 +40,7 @@ fn refused(strategy: MigStrategy, offers: &[Offer]) -> String {
 const GPU: &str = "nvidia.com/gpu";
 
 #[test]
-fn what_is_shared_alike_is_told_by_its_name_before_it_is_renamed() {
+fn uniform_sharing_is_rendered_under_original_name() {
     let shared = offer(
         "nvidia.com/gpu.shared",
         true,
@@ -68,7 +68,7 @@ fn what_is_shared_alike_is_told_by_its_name_before_it_is_renamed() {
 }
 
 #[test]
-fn where_nothing_is_shared_there_is_nothing_to_tell() {
+fn unshared_offers_render_empty_configuration() {
     let whole = offer(GPU, false, &[unit(1, None, None)]);
     let config = rendered(MigStrategy::None, &[whole]).unwrap();
     assert!(config.resources.is_empty() && !config.rename_by_default);
@@ -81,7 +81,7 @@ fn where_nothing_is_shared_there_is_nothing_to_tell() {
 }
 
 #[test]
-fn under_single_partitions_that_are_alike_are_told_as_gpus() {
+fn single_strategy_renders_uniform_partitions_as_gpus() {
     let alike = offer(
         GPU,
         false,
@@ -102,7 +102,7 @@ fn under_single_partitions_that_are_alike_are_told_as_gpus() {
 }
 
 #[test]
-fn each_thing_that_its_configuration_has_no_words_for_is_refused_with_words_of_its_own() {
+fn inexpressible_sharing_is_rejected_with_specific_error() {
     let two = |one, other| offer(GPU, false, &[unit(1, None, one), unit(2, None, other)]);
     let mig = |name: &str, is_strict| offer(name, is_strict, &[unit(3, Some("1g.10gb"), Some(2))]);
     let gpus = offer(GPU, false, &[unit(1, None, Some(2))]);
@@ -147,26 +147,29 @@ fn each_thing_that_its_configuration_has_no_words_for_is_refused_with_words_of_i
 }
 
 #[test]
-fn how_long_a_turn_is_cannot_be_told_and_is_no_matter_where_nothing_is_shared() {
+fn slice_length_is_rejected_only_if_shared() {
     let asked = |shares: &[u32], slice| Targets {
         devices: vec![DeviceTarget {
             pci: PciAddress::new(0, 1, 0, 0).unwrap(),
-            rule: Place::default(),
+            rule: SourcePosition::default(),
             mig: None,
             time_slicing: Some(TimeSlicing {
-                place: Place::default(),
+                place: SourcePosition::default(),
                 shares: shares.iter().copied().map(Share::everything).collect(),
                 slice,
             }),
         }],
         ..Targets::default()
     };
-    let why = has_no_lengths(&asked(&[2], Some(SliceLength::Long))).unwrap_err();
+    let why = check_no_slice_length(&asked(&[2], Some(TimeSlice::Long))).unwrap_err();
     let why = why.to_string();
     assert!(
         why.contains("turns of 0000:01:00.0 are to be long"),
         "{why}"
     );
-    assert_eq!(has_no_lengths(&asked(&[2], None)), Ok(()));
-    assert_eq!(has_no_lengths(&asked(&[], Some(SliceLength::Long))), Ok(()));
+    assert_eq!(check_no_slice_length(&asked(&[2], None)), Ok(()));
+    assert_eq!(
+        check_no_slice_length(&asked(&[], Some(TimeSlice::Long))),
+        Ok(())
+    );
 }

@@ -39,7 +39,7 @@ type Change = fn(&mut Node);
 /// Three working devices and their monitor.
 struct Node {
     inventory: Inventory,
-    monitor: Monitor,
+    monitor: HealthMonitor,
 }
 
 impl Node {
@@ -55,7 +55,7 @@ impl Node {
                 nvml: ready(),
                 devices: [0, 1, 2].map(device).to_vec(),
             },
-            monitor: Monitor::default(),
+            monitor: HealthMonitor::default(),
         };
         node.look(0, &[]);
         node
@@ -63,7 +63,7 @@ impl Node {
 
     fn look(&mut self, now: u64, xids: &[Xid]) {
         self.monitor
-            .see(Duration::from_secs(now), &self.inventory, xids);
+            .record_inventory(Duration::from_secs(now), &self.inventory, xids);
     }
 
     fn device(&mut self, number: usize) -> &mut Device {
@@ -105,7 +105,7 @@ impl Node {
             };
             assert!(next > now, "again at {next:?}, which is not after {now:?}");
             now = next;
-            self.monitor.see(now, &self.inventory, &[]);
+            self.monitor.record_inventory(now, &self.inventory, &[]);
         }
         panic!("it never settles");
     }
@@ -154,7 +154,7 @@ fn confined(device: u8, number: u64, gi: u32, ci: Option<u32>) -> Xid {
 }
 
 #[test]
-fn a_fault_of_a_program_is_none_of_the_device() {
+fn application_xid_does_not_affect_device_health() {
     let mut node = Node::new();
     let harmless = [13, 31, 43, 45, 68, 109, 63, 154];
     node.look(1, &harmless.map(|number| xid(0, number)));
@@ -163,7 +163,7 @@ fn a_fault_of_a_program_is_none_of_the_device() {
 }
 
 #[test]
-fn what_concerns_a_whole_gpu_concerns_all_its_units_and_no_others() {
+fn device_fault_affects_all_its_units_only() {
     let mut node = Node::new();
     node.look(1, &[xid(1, 95)]);
     let replicas = Unit {
@@ -179,7 +179,7 @@ fn what_concerns_a_whole_gpu_concerns_all_its_units_and_no_others() {
 }
 
 #[test]
-fn what_is_confined_to_an_instance_concerns_only_what_is_in_it() {
+fn confined_fault_affects_only_its_instance() {
     let mut node = Node::new();
     node.look(1, &[confined(1, 94, 3, None), confined(1, 94, 5, Some(1))]);
     for unit in [part(1, 3, 0), part(1, 3, 1), part(1, 5, 1)] {
@@ -191,7 +191,7 @@ fn what_is_confined_to_an_instance_concerns_only_what_is_in_it() {
 }
 
 #[test]
-fn a_passing_error_is_over_after_a_quiet_minute_and_a_look_that_answers() {
+fn restart_application_xid_ends_after_quiet_minute_and_reading() {
     let mut node = Node::new();
     node.look(10, &[xid(0, 94)]);
     node.look(40, &[xid(0, 94)]);
@@ -207,7 +207,7 @@ fn a_passing_error_is_over_after_a_quiet_minute_and_a_look_that_answers() {
 }
 
 #[test]
-fn a_number_that_nobody_knows_is_one_to_be_watched() {
+fn unknown_xid_starts_observation() {
     let mut node = Node::new();
     node.look(10, &[xid(0, 999)]);
     assert!(
@@ -219,7 +219,7 @@ fn a_number_that_nobody_knows_is_one_to_be_watched() {
 }
 
 #[test]
-fn a_reset_that_was_seen_brings_the_device_back_after_a_minute() {
+fn observed_reset_restores_health_after_a_minute() {
     let seen_by: [(&str, Change, Change); 4] = [
         (
             "recovery action",
@@ -258,7 +258,7 @@ fn a_reset_that_was_seen_brings_the_device_back_after_a_minute() {
 }
 
 #[test]
-fn without_a_reset_it_takes_longer_and_longest_where_the_driver_wants_nothing_told() {
+fn recovery_without_reset_takes_longer() {
     for (wish, wait) in [(Some(RecoveryAction::None), 300), (None, 1800)] {
         let mut node = Node::new();
         node.device(0).health.recovery_action = wish;
@@ -274,7 +274,7 @@ fn without_a_reset_it_takes_longer_and_longest_where_the_driver_wants_nothing_to
 }
 
 #[test]
-fn the_way_back_is_told() {
+fn unhealthy_reason_contains_recovery_condition() {
     let mut node = Node::new();
     node.look(10, &[xid(0, 79)]);
     assert_eq!(
@@ -297,7 +297,7 @@ fn the_way_back_is_told() {
 }
 
 #[test]
-fn rows_that_wait_for_a_reset_or_could_not_be_remapped_keep_work_away() {
+fn pending_or_failed_row_remapping_is_unhealthy() {
     let rows = |pending, failed| {
         Some(RemappedRows {
             pending,
@@ -318,7 +318,7 @@ fn rows_that_wait_for_a_reset_or_could_not_be_remapped_keep_work_away() {
 }
 
 #[test]
-fn memory_errors_that_grow_keep_work_away_and_old_ones_do_not() {
+fn new_uncorrected_errors_make_device_unhealthy() {
     let mut node = Node::new();
     node.device(0).health.uncorrected_errors = Some(7);
     node.look(1, &[]);
@@ -331,7 +331,7 @@ fn memory_errors_that_grow_keep_work_away_and_old_ones_do_not() {
 }
 
 #[test]
-fn a_lost_gpu_is_lost_alone_and_comes_back() {
+fn lost_gpu_affects_only_itself_and_recovers() {
     let mut node = Node::new();
     node.lose(1);
     node.look(10, &[xid(1, 79)]);
@@ -344,7 +344,7 @@ fn a_lost_gpu_is_lost_alone_and_comes_back() {
 }
 
 #[test]
-fn a_device_that_is_taken_out_is_not_fit_and_is_forgotten_in_the_end() {
+fn removed_device_is_unhealthy_and_eventually_forgotten() {
     let mut node = Node::new();
     let taken = node.inventory.devices.remove(2);
     node.look(10, &[]);

@@ -7,7 +7,7 @@ mod sums;
 use super::*;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Process, ProcessKind};
-use crate::domain::reading::{Busy, PartitionReading, Vitals};
+use crate::domain::reading::{DeviceMetrics, PartitionReading, ProcessUtilization};
 use crate::domain::sharing::offer::{Offer, Partition, Unit};
 use crate::domain::sharing::resource::ResourceName;
 use crate::domain::sharing::usage::MemoryUse;
@@ -48,8 +48,8 @@ fn whole(used: u64, processes: &[Process]) -> Reading {
         is_partitioned: false,
         partitions: Vec::new(),
         processes: Some(processes.to_vec()),
-        busy: Vec::new(),
-        vitals: Vitals::default(),
+        process_utilization: Vec::new(),
+        metrics: DeviceMetrics::default(),
     }
 }
 
@@ -81,9 +81,9 @@ fn within(pid: u32, place: (u32, Option<u32>), memory: u64) -> Process {
     }
 }
 
-fn given(pod: &str, container: &str, id: &str) -> Given {
-    Given {
-        device: PodDevice {
+fn given(pod: &str, container: &str, id: &str) -> Allocation {
+    Allocation {
+        device: DeviceAllocation {
             namespace: "n".to_owned(),
             pod: pod.to_owned(),
             container: container.to_owned(),
@@ -94,8 +94,8 @@ fn given(pod: &str, container: &str, id: &str) -> Given {
     }
 }
 
-fn known(pod: &str, id: &str) -> Given {
-    Given {
+fn known(pod: &str, id: &str) -> Allocation {
+    Allocation {
         uid: Some(format!("uid-{pod}")),
         ..given(pod, "main", id)
     }
@@ -105,15 +105,15 @@ fn replica(number: u32) -> String {
     format!("{GPU}::{number}")
 }
 
-fn of(uid: &str) -> Origin {
-    Origin::Pod {
+fn of(uid: &str) -> ProcessOrigin {
+    ProcessOrigin::Pod {
         uid: uid.to_owned(),
         container: Some("c".to_owned()),
     }
 }
 
-fn seen(all: &[(u32, Origin)]) -> Kin {
-    Kin::Seen(all.iter().cloned().collect())
+fn seen(all: &[(u32, ProcessOrigin)]) -> PodAttribution {
+    PodAttribution::Inspected(all.iter().cloned().collect())
 }
 
 fn shared(replicas: u32) -> Offers {
@@ -135,9 +135,9 @@ fn shared(replicas: u32) -> Offers {
     }
 }
 
-fn look(reading: &Reading, given: &[Given], kin: &Kin) -> Usage {
+fn look(reading: &Reading, given: &[Allocation], kin: &PodAttribution) -> Usage {
     let offers = shared(3);
-    join(&Scene {
+    join(&UsageInput {
         readings: std::slice::from_ref(reading),
         offers: &offers,
         given,
@@ -173,7 +173,7 @@ fn are(usage: &Usage, unit: usize, expected: &[(&str, usize, Option<u64>)]) {
 }
 
 #[test]
-fn replicas_of_one_device_are_told_apart_by_uid_and_what_nobody_has_is_nobodys() {
+fn replicas_are_attributed_by_uid_and_rest_is_unattributed() {
     let reading = whole(
         10_000,
         &[process(1, 3000), process(2, 5000), process(3, 1000)],
@@ -208,19 +208,27 @@ fn a_process_that_computes_and_draws_counts_once() {
 }
 
 #[test]
-fn without_sight_of_processes_the_only_one_has_it_all_and_several_have_nothing_known() {
+fn hidden_processes_are_attributed_to_sole_holder_only() {
     let reading = whole(1000, &[process(1, 600), process(2, 300)]);
-    let alone = look(&reading, &[given("a", "main", GPU)], &Kin::Hidden);
+    let alone = look(
+        &reading,
+        &[given("a", "main", GPU)],
+        &PodAttribution::Hidden,
+    );
     are(&alone, 0, &[("a", 1, Some(900))]);
     assert_eq!(rest(&alone, 0), Some(100));
     // On a shared unit, a process left by another pod is not attributed to the last one.
-    let last = look(&reading, &[given("a", "main", &replica(0))], &Kin::Hidden);
+    let last = look(
+        &reading,
+        &[given("a", "main", &replica(0))],
+        &PodAttribution::Hidden,
+    );
     are(&last, 0, &[("a", 1, None)]);
     let pods = [
         given("a", "main", &replica(0)),
         given("b", "main", &replica(1)),
     ];
-    let both = look(&reading, &pods, &Kin::Hidden);
+    let both = look(&reading, &pods, &PodAttribution::Hidden);
     are(&both, 0, &[("a", 1, None), ("b", 1, None)]);
     assert_eq!(rest(&both, 0), Some(1000));
     assert_eq!(both.missing.len(), 1);
@@ -228,11 +236,15 @@ fn without_sight_of_processes_the_only_one_has_it_all_and_several_have_nothing_k
 }
 
 #[test]
-fn who_comes_and_goes_between_the_questions_ends_in_a_consistent_answer() {
+fn changes_between_sources_give_consistent_usage() {
     let reading = whole(1000, &[process(1, 100), process(2, 200), process(3, 300)]);
     // 1 has ended, b has no process yet, 2 belongs to a pod that is no longer listed, 3 to no pod.
     let pods = [known("b", &replica(0))];
-    let kin = seen(&[(1, Origin::Gone), (2, of("uid-gone")), (3, Origin::NoPod)]);
+    let kin = seen(&[
+        (1, ProcessOrigin::Gone),
+        (2, of("uid-gone")),
+        (3, ProcessOrigin::NoPod),
+    ]);
     let usage = look(&reading, &pods, &kin);
     are(
         &usage,
@@ -247,7 +259,7 @@ fn who_comes_and_goes_between_the_questions_ends_in_a_consistent_answer() {
 }
 
 #[test]
-fn processes_that_use_more_than_the_device_said_a_moment_before_are_right() {
+fn process_sum_overrides_lower_device_usage() {
     let usage = look(
         &whole(100, &[process(1, 700)]),
         &[known("a", &replica(0))],
@@ -260,7 +272,7 @@ fn processes_that_use_more_than_the_device_said_a_moment_before_are_right() {
 }
 
 #[test]
-fn partitions_are_known_by_their_instances_and_share_the_memory_of_one() {
+fn partitions_share_memory_of_gpu_instance() {
     let reading = divided(
         [2000, 700],
         &[

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::shares::Shares;
 use super::units::Candidate;
 use super::warnings::Warnings;
-use super::{Compiled, Offer, Offers, name, units};
+use super::{CompiledOffers, Offer, Offers, name, units};
 use crate::domain::inventory::Inventory;
 use crate::domain::labels::MigStrategy;
 use crate::domain::layout::Targets;
@@ -13,42 +13,42 @@ use crate::domain::sharing::ResourceName;
 
 /// Returns the offers of a node with this inventory and these targets. Units without a share are offered whole. The
 /// order of the devices does not matter.
-pub fn compile(inventory: &Inventory, targets: &Targets, strategy: MigStrategy) -> Compiled {
+pub fn compile(inventory: &Inventory, targets: &Targets, strategy: MigStrategy) -> CompiledOffers {
     let mut warnings = Warnings::default();
-    let candidates = units::all(inventory, strategy, &mut warnings);
+    let candidates = units::candidates(inventory, strategy, &mut warnings);
     let shares = Shares::new(targets, &candidates);
-    shares.complain(&mut warnings);
-    let mut named: BTreeMap<ResourceName, Vec<name::Named<'_>>> = BTreeMap::new();
+    shares.warn_unused(&mut warnings);
+    let mut named: BTreeMap<ResourceName, Vec<name::NamedUnit<'_>>> = BTreeMap::new();
     for candidate in &candidates {
-        let share = shares.of(candidate);
+        let share = shares.share_for(candidate);
         let name = share.map_or_else(
             || candidate.name.clone(),
             |share| name::renamed(&candidate.name, &share.rename),
         );
         let all = named.entry(name).or_default();
-        all.push(name::Named { candidate, share });
+        all.push(name::NamedUnit { candidate, share });
     }
     let resources = named.into_iter().map(|(name, all)| {
-        name::complain(&name, &all, &mut warnings);
-        let fails = |one: &name::Named<'_>| {
+        name::warn_conflicts(&name, &all, &mut warnings);
+        let fails = |one: &name::NamedUnit<'_>| {
             one.share
                 .is_some_and(|share| share.fail_requests_greater_than_one)
         };
         Offer {
             fail_requests_greater_than_one: all.iter().any(fails),
-            units: all.iter().map(|one| given(one)).collect(),
+            units: all.iter().map(|one| offered_unit(one)).collect(),
             name,
         }
     });
     let resources = resources.collect();
-    Compiled {
+    CompiledOffers {
         offers: Offers { resources },
         unoffered: std::mem::take(&mut warnings.unoffered),
-        warnings: warnings.finish(),
+        warnings: warnings.into_messages(),
     }
 }
 
-fn given(named: &name::Named<'_>) -> super::Unit {
+fn offered_unit(named: &name::NamedUnit<'_>) -> super::Unit {
     let Candidate { unit, .. } = named.candidate;
     super::Unit {
         replicas: named.share.map(|share| share.replicas),

@@ -4,31 +4,31 @@ use std::collections::BTreeSet;
 
 use super::units::Candidate;
 use super::warnings::Warnings;
-use crate::domain::layout::{Rename, Share};
+use crate::domain::layout::{ResourceRename, Share};
 use crate::domain::sharing::ResourceName;
 
 /// A unit, and the share that applies to it.
 #[derive(Debug)]
-pub(super) struct Named<'a> {
+pub(super) struct NamedUnit<'a> {
     pub(super) candidate: &'a Candidate,
     pub(super) share: Option<&'a Share>,
 }
 
 /// The resource name of shared units.
-pub(super) fn renamed(name: &ResourceName, rename: &Rename) -> ResourceName {
+pub(super) fn renamed(name: &ResourceName, rename: &ResourceRename) -> ResourceName {
     match rename {
-        Rename::No => name.clone(),
-        Rename::Shared => name.shared(),
-        Rename::To(other) => other.clone(),
+        ResourceRename::No => name.clone(),
+        ResourceRename::Shared => name.shared(),
+        ResourceRename::To(other) => other.clone(),
     }
 }
 
 /// Warns about conflicts between the units.
-pub(super) fn complain(name: &ResourceName, all: &[Named<'_>], warnings: &mut Warnings) {
+pub(super) fn warn_conflicts(name: &ResourceName, all: &[NamedUnit<'_>], warnings: &mut Warnings) {
     let kinds: BTreeSet<String> = all.iter().map(kind).collect();
     if kinds.len() > 1 {
         let kinds: Vec<String> = kinds.into_iter().collect();
-        warnings.say(format!(
+        warnings.add(format!(
             "{name} is {}, and a pod cannot choose among them; let them have names of their own",
             kinds.join(" and ")
         ));
@@ -39,22 +39,22 @@ pub(super) fn complain(name: &ResourceName, all: &[Named<'_>], warnings: &mut Wa
         .filter(|share| share.fail_requests_greater_than_one);
     let (shared, strict) = (shared.count(), strict.count());
     if shared > 0 && shared < all.len() {
-        warnings.say(format!(
+        warnings.add(format!(
             "{name} is shared in {shared} of {} units, and a pod cannot choose among them; rename what is shared",
             all.len()
         ));
     }
     if strict > 0 && strict < shared {
-        warnings.say(format!(
+        warnings.add(format!(
             "{name}: failRequestsGreaterThanOne is said of {strict} of {shared} units that are shared; it counts for all of them"
         ));
     }
     for one in all {
-        too_much(one, warnings);
+        warn_memory_exceeded(one, warnings);
     }
 }
 
-fn kind(named: &Named<'_>) -> String {
+fn kind(named: &NamedUnit<'_>) -> String {
     match &named.candidate.unit.partition {
         None => "whole GPUs".to_owned(),
         Some(partition) => format!("partitions {}", partition.profile),
@@ -62,8 +62,12 @@ fn kind(named: &Named<'_>) -> String {
 }
 
 /// Warns if the memory of all replicas exceeds that of the unit.
-fn too_much(named: &Named<'_>, warnings: &mut Warnings) {
-    let Candidate { unit, called, .. } = named.candidate;
+fn warn_memory_exceeded(named: &NamedUnit<'_>, warnings: &mut Warnings) {
+    let Candidate {
+        unit,
+        display_name: called,
+        ..
+    } = named.candidate;
     let Some((share, has)) = named.share.zip(unit.memory) else {
         return;
     };
@@ -76,6 +80,6 @@ fn too_much(named: &Named<'_>, warnings: &mut Warnings) {
             "{} replicas of {each} are {all} MiB, and it has {has}",
             share.replicas
         );
-        warnings.of(called, &what);
+        warnings.add_for(called, &what);
     }
 }

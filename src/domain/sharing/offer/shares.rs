@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::units::Candidate;
 use super::warnings::Warnings;
 use crate::domain::id::PciAddress;
-use crate::domain::layout::{Item, Share, ShareOf, Targets, Which};
+use crate::domain::layout::{Share, ShareTarget, Targets, UnitRef, UnitSelector};
 
 /// Requested shares, and the units they may apply to.
 #[derive(Debug)]
@@ -28,147 +28,150 @@ impl<'a> Shares<'a> {
     }
 
     /// The share that applies to a unit: the most specific, else the first.
-    pub(super) fn of(&self, candidate: &Candidate) -> Option<&'a Share> {
+    pub(super) fn share_for(&self, candidate: &Candidate) -> Option<&'a Share> {
         let mut best: Option<&'a Share> = None;
-        for share in self.asked(candidate) {
-            let counts_more = best.is_none_or(|best| weight(&share.of) > weight(&best.of));
-            if counts_more && self.speaks_of(share, candidate) {
+        for share in self.requested(candidate) {
+            let counts_more =
+                best.is_none_or(|best| specificity(&share.of) > specificity(&best.of));
+            if counts_more && self.applies_to(share, candidate) {
                 best = Some(share);
             }
         }
         best
     }
 
-    fn asked(&self, candidate: &Candidate) -> &'a [Share] {
+    fn requested(&self, candidate: &Candidate) -> &'a [Share] {
         let asked = self.by_device.get(&candidate.unit.pci);
         asked.copied().unwrap_or_default()
     }
 
-    fn speaks_of(&self, share: &Share, candidate: &Candidate) -> bool {
+    fn applies_to(&self, share: &Share, candidate: &Candidate) -> bool {
         match &share.of {
-            ShareOf::Everything => true,
-            ShareOf::Profile(profile) => {
+            ShareTarget::AllUnits => true,
+            ShareTarget::Profile(profile) => {
                 let partition = candidate.unit.partition.as_ref();
                 partition.is_some_and(|partition| partition.profile == *profile)
             }
-            ShareOf::Resource { name, which } => {
+            ShareTarget::Resource { name, which } => {
                 candidate.name == *name
                     && match which {
-                        Which::All => true,
-                        Which::First(count) => self.comes_before(share, candidate, *count),
-                        Which::These(items) => items.iter().any(|item| is(item, candidate)),
+                        UnitSelector::All => true,
+                        UnitSelector::First(count) => self.is_among_first(share, candidate, *count),
+                        UnitSelector::Listed(items) => {
+                            items.iter().any(|item| matches_item(item, candidate))
+                        }
                     }
             }
         }
     }
 
     /// Returns whether the unit is among the first `count` units to which the share could apply.
-    fn comes_before(&self, share: &Share, candidate: &Candidate, count: u32) -> bool {
+    fn is_among_first(&self, share: &Share, candidate: &Candidate, count: u32) -> bool {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
-        let alike = self.alike(share, candidate);
+        let alike = self.matching_candidates(share, candidate);
         let mut first = alike.take(count);
         first.any(|other| other.unit.uuid == candidate.unit.uuid)
     }
 
     /// Units of the same name on devices with the same share.
-    fn alike<'s>(
+    fn matching_candidates<'s>(
         &'s self,
         share: &'s Share,
         candidate: &'s Candidate,
     ) -> impl Iterator<Item = &'a Candidate> + 's {
-        self.candidates
-            .iter()
-            .filter(move |other| other.name == candidate.name && self.asked(other).contains(share))
+        self.candidates.iter().filter(move |other| {
+            other.name == candidate.name && self.requested(other).contains(share)
+        })
     }
 
     /// Warns about shares that apply to fewer units than they name.
-    pub(super) fn complain(&self, warnings: &mut Warnings) {
+    pub(super) fn warn_unused(&self, warnings: &mut Warnings) {
         let mut seen: Vec<&Share> = Vec::new();
         for share in self.by_device.values().copied().flatten() {
             // Each device may spell a profile differently.
             let same = |known: &&&Share| match share.of {
-                ShareOf::Profile(_) => known.place == share.place,
-                ShareOf::Everything | ShareOf::Resource { .. } => **known == share,
+                ShareTarget::Profile(_) => known.place == share.place,
+                ShareTarget::AllUnits | ShareTarget::Resource { .. } => **known == share,
             };
             if seen.iter().find(same).is_none() {
                 seen.push(share);
-                self.complain_of(share, warnings);
+                self.warn_unused_share(share, warnings);
             }
         }
     }
 
-    fn complain_of(&self, share: &Share, warnings: &mut Warnings) {
+    fn warn_unused_share(&self, share: &Share, warnings: &mut Warnings) {
         let named = match &share.of {
-            ShareOf::Everything => return,
-            ShareOf::Profile(_) => {
+            ShareTarget::AllUnits => return,
+            ShareTarget::Profile(_) => {
                 let of_place = |candidate: &Candidate| {
-                    self.asked(candidate).iter().any(|other| {
+                    self.requested(candidate).iter().any(|other| {
                         let same = other.place == share.place;
-                        same && matches!(other.of, ShareOf::Profile(_))
-                            && self.speaks_of(other, candidate)
+                        same && matches!(other.of, ShareTarget::Profile(_))
+                            && self.applies_to(other, candidate)
                     })
                 };
                 if !self.candidates.iter().any(of_place) {
-                    warnings.say(nothing(&share.of));
+                    warnings.add(no_such_resource(&share.of));
                 }
                 return;
             }
-            ShareOf::Resource { name, .. } => {
+            ShareTarget::Resource { name, .. } => {
                 let all = self.candidates.iter();
-                all.filter(|one| one.name == *name && self.asked(one).contains(share))
+                all.filter(|one| one.name == *name && self.requested(one).contains(share))
             }
         };
         let named: Vec<&Candidate> = named.collect();
         if named.is_empty() {
-            return warnings.say(nothing(&share.of));
+            return warnings.add(no_such_resource(&share.of));
         }
         match &share.of {
-            ShareOf::Resource {
-                which: Which::First(count),
+            ShareTarget::Resource {
+                which: UnitSelector::First(count),
                 ..
             } if named.len() < usize::try_from(*count).unwrap_or(usize::MAX) => {
                 let (of, has) = (&share.of, named.len());
-                warnings.say(format!("{of} shall be shared, and there are {has}"));
+                warnings.add(format!("{of} shall be shared, and there are {has}"));
             }
-            ShareOf::Resource {
-                which: Which::These(items),
+            ShareTarget::Resource {
+                which: UnitSelector::Listed(items),
                 name,
             } => {
                 for item in items {
-                    if !named.iter().any(|one| is(item, one)) {
-                        warnings.say(format!("{item} shall be shared, and is no {name} here"));
+                    if !named.iter().any(|one| matches_item(item, one)) {
+                        warnings.add(format!("{item} shall be shared, and is no {name} here"));
                     }
                 }
             }
-            ShareOf::Everything | ShareOf::Profile(_) | ShareOf::Resource { .. } => {}
+            ShareTarget::AllUnits | ShareTarget::Profile(_) | ShareTarget::Resource { .. } => {}
         }
     }
 }
 
-fn nothing(of: &ShareOf) -> String {
+fn no_such_resource(of: &ShareTarget) -> String {
     format!("{of} shall be shared, and nothing is given out as that here")
 }
 
 /// Specificity of a share.
-fn weight(of: &ShareOf) -> u8 {
+fn specificity(of: &ShareTarget) -> u8 {
     match of {
-        ShareOf::Everything => 0,
-        ShareOf::Profile(_) => 1,
-        ShareOf::Resource { which, .. } => match which {
-            Which::All => 1,
-            Which::First(_) => 2,
-            Which::These(_) => 3,
+        ShareTarget::AllUnits => 0,
+        ShareTarget::Profile(_) => 1,
+        ShareTarget::Resource { which, .. } => match which {
+            UnitSelector::All => 1,
+            UnitSelector::First(_) => 2,
+            UnitSelector::Listed(_) => 3,
         },
     }
 }
 
-fn is(item: &Item, candidate: &Candidate) -> bool {
+fn matches_item(item: &UnitRef, candidate: &Candidate) -> bool {
     match item {
-        Item::Index(index) => candidate.index == Some(*index),
-        Item::Partition(index, ordinal) => {
+        UnitRef::Index(index) => candidate.index == Some(*index),
+        UnitRef::Partition(index, ordinal) => {
             candidate.index == Some(*index) && candidate.ordinal == Some(*ordinal)
         }
-        Item::Gpu(uuid) => candidate.gpu.as_ref() == Some(uuid),
-        Item::Mig(uuid) => candidate.unit.uuid == uuid.as_str(),
+        UnitRef::Gpu(uuid) => candidate.gpu.as_ref() == Some(uuid),
+        UnitRef::Mig(uuid) => candidate.unit.uuid == uuid.as_str(),
     }
 }

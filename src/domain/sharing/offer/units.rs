@@ -27,11 +27,11 @@ pub(super) struct Candidate {
     /// Index of the partition on its device, from zero, in the order of the driver's ids.
     pub(super) ordinal: Option<u32>,
     /// Display name.
-    pub(super) called: String,
+    pub(super) display_name: String,
 }
 
 /// All units, ordered by device, then by the driver's ids of the instances.
-pub(super) fn all(
+pub(super) fn candidates(
     inventory: &Inventory,
     strategy: MigStrategy,
     warnings: &mut Warnings,
@@ -41,11 +41,11 @@ pub(super) fn all(
     devices.retain(|device| device.vendor == Vendor::Nvidia);
     let working: Vec<&Device> = devices
         .iter()
-        .filter(|device| can_be_given(device, warnings))
+        .filter(|device| can_be_offered(device, warnings))
         .copied()
         .collect();
     let mut found = Vec::new();
-    let mut parts = Parts::default();
+    let mut parts = PartitionCandidates::default();
     for device in &working {
         if device.mig.is_enabled() {
             parts.add(device, strategy, warnings);
@@ -54,7 +54,7 @@ pub(super) fn all(
             found.extend(whole(device));
         }
     }
-    found.extend(parts.given(strategy, warnings));
+    found.extend(parts.into_offered(strategy, warnings));
     found.sort_by(|a, b| {
         let order = |one: &Candidate| (one.unit.pci, one.unit.partition.clone());
         order(a).cmp(&order(b))
@@ -65,7 +65,7 @@ pub(super) fn all(
         let is_new = seen.insert(one.unit.uuid.clone());
         if !is_new {
             let why = "not given out: another has the same UUID";
-            warnings.of(&one.called, why);
+            warnings.add_for(&one.display_name, why);
         }
         is_new
     });
@@ -103,7 +103,7 @@ fn instances(device: &Device) -> Vec<(&GpuInstance, &ComputeInstance)> {
 }
 
 /// Returns whether enough is known about the device to offer it.
-fn can_be_given(device: &Device, warnings: &mut Warnings) -> bool {
+fn can_be_offered(device: &Device, warnings: &mut Warnings) -> bool {
     let why = match (&device.condition, &device.mig, &device.uuid) {
         (Condition::Failing { reason }, ..) => format!("not given out: it fails: {reason}"),
         (Condition::PciOnly { .. }, ..) => "not given out: no driver speaks for it".to_owned(),
@@ -115,12 +115,12 @@ fn can_be_given(device: &Device, warnings: &mut Warnings) -> bool {
         }
         (Condition::Working, ..) => return true,
     };
-    warnings.of(&called(device), &why);
+    warnings.add_for(&display_name(device), &why);
     false
 }
 
-fn called(device: &Device) -> String {
-    DeviceRef::of(device).to_string()
+fn display_name(device: &Device) -> String {
+    DeviceRef::from_device(device).to_string()
 }
 
 fn whole(device: &Device) -> Option<Candidate> {
@@ -132,13 +132,13 @@ fn whole(device: &Device) -> Option<Candidate> {
         index: device.index,
         gpu: device.uuid.clone(),
         ordinal: None,
-        called: called(device),
+        display_name: display_name(device),
     })
 }
 
 /// Partitions of all devices, and the conditions for offering them as GPUs.
 #[derive(Debug, Default)]
-struct Parts {
+struct PartitionCandidates {
     whole: usize,
     found: Vec<Candidate>,
     /// Their devices, with display names.
@@ -147,23 +147,23 @@ struct Parts {
     has_nameless: bool,
 }
 
-impl Parts {
+impl PartitionCandidates {
     fn add(&mut self, device: &Device, strategy: MigStrategy, warnings: &mut Warnings) {
-        let called = called(device);
+        let called = display_name(device);
         if strategy == MigStrategy::None {
             let why = "its partitions are given out only with --mig-strategy single or mixed";
             warnings.unoffered.insert(device.pci);
-            return warnings.of(&called, why);
+            return warnings.add_for(&called, why);
         }
-        if !device.mig.is_told() {
+        if !device.mig.is_fully_known() {
             let why =
                 "the driver does not tell all of its partitions; only what it tells is given out";
-            warnings.of(&called, why);
+            warnings.add_for(&called, why);
         }
         let all = instances(device);
         if all.is_empty() {
             self.has_empty = true;
-            warnings.of(
+            warnings.add_for(
                 &called,
                 "MIG mode is on, and there is no partition to give out",
             );
@@ -174,7 +174,7 @@ impl Parts {
                 self.has_nameless = true;
                 let (instance, compute) = (one.0.id, one.1.id);
                 let who = format!("gi {instance}/{compute} of {called}");
-                warnings.of(&who, "not given out: the driver does not tell what it is");
+                warnings.add_for(&who, "not given out: the driver does not tell what it is");
             }
             self.found.extend(found);
         }
@@ -182,7 +182,7 @@ impl Parts {
     }
 
     /// The partitions to offer. They are offered as GPUs only if all are alike, as in NVIDIA's plugin.
-    fn given(self, strategy: MigStrategy, warnings: &mut Warnings) -> Vec<Candidate> {
+    fn into_offered(self, strategy: MigStrategy, warnings: &mut Warnings) -> Vec<Candidate> {
         if strategy != MigStrategy::Single || self.devices.is_empty() {
             return self.found;
         }
@@ -195,11 +195,11 @@ impl Parts {
         let reason = if self.has_empty {
             InvalidMig::EmptyGpu
         } else if self.whole > 0 {
-            InvalidMig::SomeGpusWhole
+            InvalidMig::MixedMigModes
         } else if self.has_nameless {
             InvalidMig::ProfileUnknown
         } else if profiles.len() > 1 {
-            InvalidMig::SeveralProfiles
+            InvalidMig::MultipleProfiles
         } else {
             return self.found;
         };
@@ -208,7 +208,7 @@ impl Parts {
             let why = format!(
                 "partitions are not given out, because --mig-strategy single does not fit: {reason}"
             );
-            warnings.of(called, &why);
+            warnings.add_for(called, &why);
         }
         Vec::new()
     }
@@ -229,7 +229,7 @@ fn partition(
         "{profile} {}/{} of {}",
         instance.id,
         compute.id,
-        called(device)
+        display_name(device)
     );
     let partition = Partition {
         gpu_instance: instance.id,
@@ -242,7 +242,7 @@ fn partition(
         index: device.index,
         gpu: device.uuid.clone(),
         ordinal: Some(ordinal),
-        called,
+        display_name: called,
     })
 }
 

@@ -15,7 +15,7 @@ pub(super) struct Warnings {
 
 impl Warnings {
     /// Adds a warning about one of several subjects that may have the same problem.
-    pub(super) fn of(&mut self, who: &str, what: &str) {
+    pub(super) fn add_for(&mut self, who: &str, what: &str) {
         let mut all = self.all.iter_mut();
         let same = all.find(|(known, said)| said == what && !known.is_empty());
         match same {
@@ -26,7 +26,7 @@ impl Warnings {
     }
 
     /// Adds a warning without a subject.
-    pub(super) fn say(&mut self, what: String) {
+    pub(super) fn add(&mut self, what: String) {
         if !self
             .all
             .iter()
@@ -37,7 +37,7 @@ impl Warnings {
     }
 
     /// Formats the warnings as sentences.
-    pub(super) fn finish(self) -> Vec<String> {
+    pub(super) fn into_messages(self) -> Vec<String> {
         let sentences = self.all.into_iter().map(|(who, what)| {
             if who.is_empty() {
                 what

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::layout::{DeviceTarget, Place, Targets};
+use crate::domain::layout::{DeviceTarget, SourcePosition, Targets};
 
 const AFTER: u64 = 300;
 
@@ -43,10 +43,10 @@ fn device(bus: u8, state: &'static str, waits_for_holders: bool) -> DeviceStatus
 }
 
 /// Each device with its target.
-fn status(devices: Vec<(DeviceStatus, MigTarget)>) -> Status {
+fn status(devices: Vec<(DeviceStatus, MigTarget)>) -> NodeLayoutStatus {
     let target = |(device, mig): &(DeviceStatus, MigTarget)| DeviceTarget {
         pci: device.pci,
-        rule: Place::default(),
+        rule: SourcePosition::default(),
         mig: Some(mig.clone()),
         time_slicing: None,
     };
@@ -54,20 +54,20 @@ fn status(devices: Vec<(DeviceStatus, MigTarget)>) -> Status {
         devices: devices.iter().map(target).collect(),
         unverified: Vec::new(),
     };
-    Status {
+    NodeLayoutStatus {
         layout: Some("night".to_owned()),
-        asked: Some(Arc::new(targets)),
+        targets: Some(Arc::new(targets)),
         devices: devices.into_iter().map(|(device, _)| device).collect(),
-        ..Status::default()
+        ..NodeLayoutStatus::default()
     }
 }
 
-fn blocked() -> Status {
+fn blocked() -> NodeLayoutStatus {
     status(vec![(device(1, "blocked", true), mig(1))])
 }
 
-fn look(withholding: &mut Withholding, now: u64, status: &Status) -> bool {
-    withholding.look(at(now), Some(status), &BTreeSet::new());
+fn look(withholding: &mut Withholding, now: u64, status: &NodeLayoutStatus) -> bool {
+    withholding.update(at(now), Some(status), &BTreeSet::new());
     !withholding.devices().is_empty()
 }
 
@@ -87,7 +87,7 @@ fn blocked_device_is_withheld_after_the_time_and_offered_again_when_its_layout_i
 }
 
 #[test]
-fn device_that_is_free_for_a_moment_is_withheld_all_the_same() {
+fn briefly_free_device_is_still_withheld() {
     let mut all = withholding();
     for second in 0..AFTER {
         let state =
@@ -99,7 +99,7 @@ fn device_that_is_free_for_a_moment_is_withheld_all_the_same() {
 }
 
 #[test]
-fn device_that_is_overdue_while_it_is_changed_asks_for_no_look_in_the_past() {
+fn overdue_device_schedules_no_past_check() {
     let mut all = withholding();
     look(&mut all, 0, &blocked());
     let applying = status(vec![(device(1, "applying", false), mig(1))]);
@@ -109,20 +109,20 @@ fn device_that_is_overdue_while_it_is_changed_asks_for_no_look_in_the_past() {
 }
 
 #[test]
-fn device_that_pods_were_evicted_for_is_withheld_immediately_and_stays_so_when_the_drain_gave_up() {
+fn drained_device_is_withheld_immediately_and_after_failed_drain() {
     for after in [None, Some(at(AFTER))] {
         let mut all = Withholding::new(after);
-        all.look(at(1), Some(&blocked()), &BTreeSet::from([pci(1)]));
+        all.update(at(1), Some(&blocked()), &BTreeSet::from([pci(1)]));
         assert_eq!(all.devices(), BTreeSet::from([pci(1)]));
         assert!(look(&mut all, 2, &blocked()));
     }
 }
 
 #[test]
-fn choice_that_is_taken_back_or_replaced_offers_everything_again() {
+fn changed_selection_ends_withholding() {
     let other = status(vec![(device(1, "blocked", true), mig(0))]);
     let applied = status(vec![(device(1, "applied", false), mig(0))]);
-    for next in [&other, &applied, &Status::default()] {
+    for next in [&other, &applied, &NodeLayoutStatus::default()] {
         let mut all = withholding();
         look(&mut all, 0, &blocked());
         assert!(look(&mut all, AFTER, &blocked()));
@@ -131,7 +131,7 @@ fn choice_that_is_taken_back_or_replaced_offers_everything_again() {
 }
 
 #[test]
-fn device_that_would_not_be_changed_though_nobody_used_it_is_not_withheld() {
+fn device_blocked_for_other_reasons_is_not_withheld() {
     for (state, waits) in [
         ("blocked", false),
         ("needs-reset", false),
@@ -154,7 +154,7 @@ fn device_that_would_not_be_changed_though_nobody_used_it_is_not_withheld() {
 }
 
 #[test]
-fn no_time_at_all_withholds_nothing() {
+fn withholding_is_disabled_without_timeout() {
     let mut all = Withholding::new(None);
     look(&mut all, 0, &blocked());
     assert!(!look(&mut all, 1_000_000, &blocked()));
@@ -191,7 +191,7 @@ fn found() -> impl Strategy<Value = (u64, Found)> {
 
 proptest! {
     #[test]
-    fn whatever_happens_only_blocked_devices_are_withheld_and_each_is_in_time(
+    fn only_blocked_devices_are_withheld_on_time(
         looks in prop::collection::vec(found(), 1..60)
     ) {
         let mut all = withholding();
@@ -207,7 +207,7 @@ proptest! {
             let scene = status(devices.collect());
             let drained = (1_u8..).zip(found).filter(|(_, (_, _, drained))| *drained);
             let drained: BTreeSet<PciAddress> = drained.map(|(bus, _)| pci(bus)).collect();
-            all.look(at(now), Some(&scene), &drained);
+            all.update(at(now), Some(&scene), &drained);
             prop_assert!(all.again(at(now)).is_none_or(|next| next > at(now)));
             let is_possible = found.iter().all(|(state, _, _)| STATES[*state].0 != "infeasible");
             for (index, (state, asked, drained)) in found.into_iter().enumerate() {
@@ -228,9 +228,9 @@ proptest! {
         // Once the layout is applied or withdrawn, no device is withheld.
         let mut applied = all.clone();
         let scene = (1..3).map(|bus| (device(bus, "applied", false), mig(1)));
-        applied.look(at(now), Some(&status(scene.collect())), &BTreeSet::from([pci(1)]));
+        applied.update(at(now), Some(&status(scene.collect())), &BTreeSet::from([pci(1)]));
         prop_assert!(applied.devices().is_empty());
-        all.look(at(now), Some(&Status::default()), &BTreeSet::from([pci(1)]));
+        all.update(at(now), Some(&NodeLayoutStatus::default()), &BTreeSet::from([pci(1)]));
         prop_assert!(all.devices().is_empty());
     }
 }

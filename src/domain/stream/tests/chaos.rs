@@ -26,7 +26,7 @@ struct Agent {
 struct Line {
     agent: usize,
     up: Vec<FromAgent>,
-    down: Vec<ToAgent>,
+    down: Vec<AggregatorMessage>,
 }
 
 #[derive(Default)]
@@ -49,7 +49,7 @@ impl World {
         let mut sender = Sender::new(run.clone());
         // An agent connects only after its first observation.
         let latest = status(0);
-        assert_eq!(sender.observed(latest.clone()), None);
+        assert_eq!(sender.set_status(latest.clone()), None);
         self.agents.push(Agent {
             sender,
             run,
@@ -69,7 +69,7 @@ impl World {
             FromAgent::Snapshot { seq, parts } => Some((*seq, parts.clone())),
             FromAgent::Delta { seq, change, hash } => {
                 assert_eq!(*seq, last + 1);
-                let parts = before.with(change);
+                let parts = before.apply(change);
                 assert_eq!(parts.hash(), *hash);
                 Some((*seq, parts))
             }
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    fn greet(&mut self, line: usize, hello: &Hello, alive: bool) -> ToAgent {
+    fn greet(&mut self, line: usize, hello: &Hello, alive: bool) -> AggregatorMessage {
         let Some(receiver) = &mut self.receiver else {
             let (receiver, answer) = Receiver::new(hello);
             self.receiver = Some(receiver);
@@ -137,7 +137,7 @@ impl World {
         };
         let before = receiver.parts().clone();
         let known = receiver.run().clone();
-        let greeting = receiver.greeted(hello, alive);
+        let greeting = receiver.handle_hello(hello, alive);
         assert_eq!(receiver.parts(), &before, "a greeting shows nothing new");
         match greeting {
             Greeting::Welcome(answer) => {
@@ -154,7 +154,7 @@ impl World {
         }
     }
 
-    fn tell(&mut self, agent: usize, message: FromAgent) -> ToAgent {
+    fn tell(&mut self, agent: usize, message: FromAgent) -> AggregatorMessage {
         let receiver = self.receiver.as_mut().unwrap();
         assert_eq!(receiver.run(), &self.agents[agent].run);
         let sent = &self.agents[agent].sent;
@@ -171,9 +171,9 @@ impl World {
             "nothing is known before it is taken"
         );
         let answer = match offer {
-            Offer::Status(status) => {
+            StatusOffer::Status(status) => {
                 let answer = receiver.take(status);
-                let ToAgent::Ack { seq } = answer else {
+                let AggregatorMessage::Ack { seq } = answer else {
                     panic!("{answer:?} to a status that was taken");
                 };
                 let taken = self.taken.entry(agent).or_default();
@@ -181,13 +181,16 @@ impl World {
                 assert!(taken.is_sorted(), "{taken:?}");
                 answer
             }
-            Offer::Confirmed(answer) => {
-                assert!(matches!(answer, ToAgent::Ack { .. }), "{answer:?}");
+            StatusOffer::Confirmed(answer) => {
+                assert!(
+                    matches!(answer, AggregatorMessage::Ack { .. }),
+                    "{answer:?}"
+                );
                 answer
             }
-            Offer::Nothing(answer) => answer,
+            StatusOffer::Nothing(answer) => answer,
         };
-        if let ToAgent::Ack { seq } = answer {
+        if let AggregatorMessage::Ack { seq } = answer {
             assert_eq!(
                 sent.get(&seq),
                 Some(receiver.parts()),
@@ -197,10 +200,10 @@ impl World {
         answer
     }
 
-    fn hear(&mut self, line: usize, message: &ToAgent) {
+    fn hear(&mut self, line: usize, message: &AggregatorMessage) {
         let agent = self.lines[line].agent;
         if self.agents[agent].line == Some(line) {
-            let said = self.agents[agent].sender.received(message);
+            let said = self.agents[agent].sender.handle_message(message);
             self.say(agent, said);
         }
         let it = &self.agents[agent];
@@ -222,7 +225,7 @@ impl World {
             Event::Observe(agent, number) => {
                 let agent = one(agent, self.agents.len());
                 self.agents[agent].latest = status(number);
-                let said = self.agents[agent].sender.observed(status(number));
+                let said = self.agents[agent].sender.set_status(status(number));
                 self.say(agent, said);
             }
             Event::Connect(agent) => self.connect(one(agent, self.agents.len())),
@@ -316,7 +319,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn whatever_happens_only_the_truth_is_taken_and_in_the_end_all_of_it(
+    fn aggregator_accepts_only_true_statuses_and_converges(
         events in events(), survivor in any::<Index>(),
     ) {
         let mut world = World::default();

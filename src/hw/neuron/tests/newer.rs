@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn corrected_errors_power_and_the_ultraserver_are_read_where_the_driver_has_them() {
+fn newer_driver_values_are_read() {
     let host = Host::new("2.30.7.0", &[0, 1]);
     let device = at(0);
     host.put(&format!("{device}/stats/hardware/mem_ecc_corrected"), "7\n");
@@ -31,7 +31,7 @@ fn corrected_errors_power_and_the_ultraserver_are_read_where_the_driver_has_them
     );
     assert_eq!(read.power_percent, Some(42));
     // Corrected errors lose no data.
-    assert_eq!((read.state(), read.complaints()), (NeuronState::Ok, vec![]));
+    assert_eq!((read.state(), read.issues()), (NeuronState::Ok, vec![]));
     host.put(&power, "POWER_STATUS_NO_DATA,0,0.00,0.00,0.00\n");
     let read = host.read_device(0);
     assert_eq!((read.power_percent, read.problems), (None, vec![]));
@@ -53,7 +53,7 @@ fn corrected_errors_power_and_the_ultraserver_are_read_where_the_driver_has_them
 }
 
 #[test]
-fn of_a_new_driver_that_moved_one_file_only_that_file_is_found() {
+fn single_moved_file_is_found() {
     for file in [
         "core_count",
         "connected_devices",
@@ -81,7 +81,7 @@ fn of_a_new_driver_that_moved_one_file_only_that_file_is_found() {
 }
 
 #[test]
-fn the_first_inferentia_has_no_serial_number_and_no_counters_to_be_looked_for() {
+fn first_inferentia_lacks_serial_and_counters() {
     let host = Host::new("2.31.7.0", &[0]);
     host.put(&format!("{}/{NAME}", at(0)), "Inferentia\n");
     host.take(&format!("{}/info/serial_number", at(0)));
@@ -92,10 +92,10 @@ fn the_first_inferentia_has_no_serial_number_and_no_counters_to_be_looked_for() 
 }
 
 #[test]
-fn devices_whose_folder_cannot_be_read_stay_as_they_were_read_last() {
+fn devices_stay_while_their_directory_is_unreadable() {
     let host = Host::new("2.30.7.0", &[0, 1]);
     let sys = Sysfs::new(host.0.path().to_owned());
-    let mut reader = Reader::new(sys, host.path("opt/logical_nc_config"));
+    let mut reader = NeuronReader::new(sys, host.path("opt/logical_nc_config"));
     let before = reader.read(&[]).unwrap();
     let folders = ["class/neuron_device", "devices/virtual/neuron_device"];
     for folder in folders {
@@ -122,14 +122,14 @@ fn devices_whose_folder_cannot_be_read_stay_as_they_were_read_last() {
 }
 
 #[test]
-fn what_is_no_folder_is_no_driver() {
+fn file_instead_of_directory_is_no_driver() {
     let host = Host(tempfile::tempdir().unwrap());
     host.put("module/neuron", "a file");
     assert_eq!(host.read(), None);
 }
 
 #[test]
-fn a_number_that_no_device_has_is_told_and_shown_as_none() {
+fn device_number_beyond_limit_is_reported() {
     let host = Host::new("2.30.7.0", &[0, u32::MAX]);
     let neuron = host.read().unwrap();
     assert_eq!(neuron.devices.len(), 1);
@@ -140,7 +140,7 @@ fn a_number_that_no_device_has_is_told_and_shown_as_none() {
 }
 
 #[test]
-fn more_memory_in_use_than_the_chip_has_is_no_figure() {
+fn memory_above_capacity_is_rejected() {
     let host = Host::new("2.30.7.0", &[0]);
     let total = format!("{}/neuron_core0/stats/memory_usage/device_mem/total", at(0));
     for (name, bytes, most) in [

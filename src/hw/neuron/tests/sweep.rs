@@ -158,11 +158,11 @@ fn check(now: Option<Neuron>, before: &Neuron, concerned: Option<u32>, place: &s
 }
 
 #[test]
-fn whatever_one_path_turns_into_the_rest_is_told() {
+fn any_single_fault_leaves_other_values_unchanged() {
     sweep("2.30.0.0");
 }
 
 #[test]
-fn whatever_one_path_turns_into_the_search_ends_and_the_rest_is_told() {
+fn any_single_fault_leaves_other_values_unchanged_during_search() {
     sweep("2.31.7.0");
 }

@@ -1,12 +1,12 @@
 //! Tests of custom catalog IDs on the bus.
 
 use super::*;
-use crate::domain::accelerators::{Catalogue, Field, Overlay, OverlayEntry, Value};
-use crate::domain::layout::Place;
+use crate::domain::accelerators::{Catalog, Field, Overlay, OverlayEntry, Value};
+use crate::domain::layout::SourcePosition;
 
 /// Returns a custom catalog with a product of these IDs; `None` if the catalog rejects it.
-fn own(ids: &str) -> Option<Own> {
-    let at = Place { line: 7, column: 3 };
+fn own(ids: &str) -> Option<OverlayProducts> {
+    let at = SourcePosition { line: 7, column: 3 };
     let entry = OverlayEntry {
         place: at,
         sku: "acme-x1".parse().unwrap(),
@@ -22,13 +22,13 @@ fn own(ids: &str) -> Option<Own> {
         entries: vec![entry],
         ..Overlay::default()
     };
-    let catalogue = Catalogue::built_in().with(overlay, "own.yaml");
-    catalogue.ok().map(|all| all.own().clone())
+    let catalogue = Catalog::built_in().with_overlay(overlay, "own.yaml");
+    catalogue.ok().map(|all| all.overlay_products().clone())
 }
 
 #[test]
-fn an_id_of_ones_own_is_refused_where_it_is_read_or_holds_on_the_bus_and_is_never_passed_over() {
-    for other in accelerators::not_accelerators() {
+fn custom_id_is_rejected_or_takes_effect() {
+    for other in accelerators::non_accelerators() {
         let device = other.device.unwrap_or(0x7e57);
         let Some(own) = own(&format!("{:04x}:{device:04x}", other.vendor)) else {
             assert!(other.device.is_some(), "{other:?}");

@@ -10,7 +10,7 @@ use super::*;
 /// Returns a handle after the first observation.
 async fn ready_handle(fake: &Fake) -> Handle {
     let handle = fake.spawn();
-    follow(&handle, &mut handle.hints(), &ready("570.1")).await;
+    follow(&handle, &mut handle.changes(), &ready("570.1")).await;
     handle
 }
 
@@ -18,21 +18,21 @@ async fn ready_handle(fake: &Fake) -> Handle {
 async fn waits_for_events(
     fake: &Fake,
     deadline: Duration,
-) -> (mpsc::Sender<Result<Heard, DriverError>>, Handle) {
+) -> (mpsc::Sender<Result<EventWait, DriverError>>, Handle) {
     let (say, waiting) = oneshot::channel();
     fake.lock().waiting = Some(say);
     let say = fake.events();
     let handle = fake.spawn_with(deadline);
-    follow(&handle, &mut handle.hints(), &ready("570.1")).await;
+    follow(&handle, &mut handle.changes(), &ready("570.1")).await;
     waiting.await.unwrap();
     (say, handle)
 }
 
 #[tokio::test]
-async fn work_has_the_driver_and_what_it_changed_is_read_before_it_ends() {
+async fn work_is_followed_by_an_observation() {
     let fake = Fake::with_driver("570.1");
     let handle = ready_handle(&fake).await;
-    let mut hints = handle.hints();
+    let mut hints = handle.changes();
     let before = fake.lock().reads_done;
     let version = handle.work(|driver, calls| {
         let read = driver.observe(calls);
@@ -44,7 +44,7 @@ async fn work_has_the_driver_and_what_it_changed_is_read_before_it_ends() {
 }
 
 #[tokio::test]
-async fn work_finds_devices_that_nobody_had_read_yet() {
+async fn work_observes_devices_first() {
     let fake = Fake::with_driver("570.1");
     let seen = fake.clone();
     let reads = fake.spawn().work(move |_, _| seen.lock().reads_done).await;
@@ -52,7 +52,7 @@ async fn work_finds_devices_that_nobody_had_read_yet() {
 }
 
 #[tokio::test]
-async fn without_a_driver_nothing_is_worked_and_the_reason_is_told() {
+async fn work_fails_without_a_driver() {
     let handle = Fake::default().spawn();
     let told = handle.work(|_, _| ()).await.unwrap_err();
     assert_eq!(
@@ -63,17 +63,17 @@ async fn without_a_driver_nothing_is_worked_and_the_reason_is_told() {
     let handle = ready_handle(&fake).await;
     fake.lock().reads.push_back(Answer::Fails(MISMATCH));
     handle.observe().await;
-    let lost = NoDriver::Lost {
+    let lost = DriverUnavailable::Lost {
         reason: MISMATCH.to_string(),
     };
     assert_eq!(handle.work(|_, _| ()).await, Err(lost));
 }
 
 #[tokio::test]
-async fn work_after_which_the_driver_is_lost_has_been_done_and_the_driver_is_opened_again() {
+async fn work_completes_if_the_driver_is_lost_afterwards() {
     let fake = Fake::with_driver("570.1");
     let handle = ready_handle(&fake).await;
-    let mut hints = handle.hints();
+    let mut hints = handle.changes();
     fake.lock().reads.push_back(Answer::Fails(MISMATCH));
     assert_eq!(handle.work(|_, _| 7).await, Ok(7));
     assert_eq!(handle.latest().nvml, lost());
@@ -81,7 +81,7 @@ async fn work_after_which_the_driver_is_lost_has_been_done_and_the_driver_is_ope
 }
 
 #[tokio::test]
-async fn work_that_nobody_waits_for_any_more_is_done_to_its_end() {
+async fn work_completes_after_its_future_is_dropped() {
     let fake = Fake::with_driver("570.1");
     let handle = ready_handle(&fake).await;
     let (begun, beginning) = oneshot::channel();
@@ -103,7 +103,7 @@ async fn work_that_nobody_waits_for_any_more_is_done_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_reading_behind_long_work_answers_what_was_read_last() {
+async fn observation_during_long_work_returns_last_inventory() {
     let fake = Fake::with_driver("570.1");
     let handle = ready_handle(&fake).await;
     let before = handle.latest();
@@ -123,7 +123,7 @@ async fn a_reading_behind_long_work_answers_what_was_read_last() {
 }
 
 #[tokio::test]
-async fn a_call_of_the_work_that_hangs_is_told() {
+async fn hanging_call_during_work_is_reported() {
     let fake = Fake::with_driver("570.1");
     let handle = ready_handle(&fake).await;
     let (release, held) = mpsc::channel::<()>();
@@ -131,7 +131,7 @@ async fn a_call_of_the_work_that_hangs_is_told() {
     let work = tokio::spawn({
         let handle = handle.clone();
         let call = move |_: &mut dyn GpuDriver, calls: &CallWatch| {
-            calls.during("nvmlDeviceCreateGpuInstance", None, || {
+            calls.record("nvmlDeviceCreateGpuInstance", None, || {
                 begin.send(()).unwrap();
                 let _released = held.recv();
             });
@@ -149,7 +149,7 @@ async fn a_call_of_the_work_that_hangs_is_told() {
 }
 
 #[tokio::test]
-async fn a_released_driver_is_held_by_nobody_until_it_is_resumed() {
+async fn released_driver_is_not_loaded_until_resumed() {
     let fake = Fake::with_driver("570.1");
     let handle = ready_handle(&fake).await;
     let before = handle.latest();
@@ -157,8 +157,14 @@ async fn a_released_driver_is_held_by_nobody_until_it_is_resumed() {
     let released = handle.release().await.unwrap();
     assert_eq!(fake.lock().held, 0);
     assert_eq!(handle.observe().await, before);
-    assert_eq!(handle.release().await.unwrap_err(), NoDriver::Released);
-    assert_eq!(handle.work(|_, _| ()).await, Err(NoDriver::Released));
+    assert_eq!(
+        handle.release().await.unwrap_err(),
+        DriverUnavailable::Released
+    );
+    assert_eq!(
+        handle.work(|_, _| ()).await,
+        Err(DriverUnavailable::Released)
+    );
     assert_eq!(handle.latest(), before);
     let state = || {
         let state = fake.lock();
@@ -166,7 +172,7 @@ async fn a_released_driver_is_held_by_nobody_until_it_is_resumed() {
     };
     assert_eq!(state(), (1, reads));
 
-    let mut hints = handle.hints();
+    let mut hints = handle.changes();
     released.resume();
     hints.changed().await;
     assert_eq!(handle.latest(), before);
@@ -175,12 +181,12 @@ async fn a_released_driver_is_held_by_nobody_until_it_is_resumed() {
 }
 
 #[tokio::test]
-async fn a_driver_that_is_not_there_after_the_release_is_lost() {
+async fn driver_missing_after_release_is_lost() {
     let fake = Fake::with_driver("570.1");
     let handle = ready_handle(&fake).await;
     let released = handle.release().await.unwrap();
     fake.lock().version = None;
-    let mut hints = handle.hints();
+    let mut hints = handle.changes();
     drop(released);
     hints.changed().await;
     assert!(matches!(handle.latest().nvml, NvmlState::Lost { .. }));
@@ -189,7 +195,7 @@ async fn a_driver_that_is_not_there_after_the_release_is_lost() {
 }
 
 #[tokio::test]
-async fn a_release_waits_for_the_wait_for_events() {
+async fn release_waits_for_events_thread() {
     let fake = Fake::with_driver("570.1");
     let (say, handle) = waits_for_events(&fake, Duration::from_hours(1)).await;
     let mut release = Box::pin(handle.release());
@@ -197,10 +203,10 @@ async fn a_release_waits_for_the_wait_for_events() {
     assert!(early.is_err(), "{early:?}");
     let before = handle.latest();
     assert_eq!(before.nvml, ready("570.1"));
-    say.send(Ok(Heard::Nothing)).unwrap();
+    say.send(Ok(EventWait::TimedOut)).unwrap();
     let released = release.await.unwrap();
     assert_eq!(fake.lock().held, 0);
-    let mut hints = handle.hints();
+    let mut hints = handle.changes();
     drop(released);
     hints.changed().await;
     assert_eq!(handle.latest(), before);
@@ -208,21 +214,24 @@ async fn a_release_waits_for_the_wait_for_events() {
 }
 
 #[tokio::test]
-async fn a_driver_that_cannot_be_let_go_of_in_time_is_taken_again() {
+async fn release_timeout_reopens_the_driver() {
     let fake = Fake::with_driver("570.1");
     let (say, handle) = waits_for_events(&fake, DEADLINE).await;
-    let mut hints = handle.hints();
-    assert_eq!(handle.release().await.unwrap_err(), NoDriver::Held);
-    say.send(Ok(Heard::Nothing)).unwrap();
+    let mut hints = handle.changes();
+    assert_eq!(
+        handle.release().await.unwrap_err(),
+        DriverUnavailable::ReleaseTimedOut
+    );
+    say.send(Ok(EventWait::TimedOut)).unwrap();
     follow(&handle, &mut hints, &ready("570.1")).await;
     assert_eq!(fake.lock().held_at_open, [0, 0]);
 }
 
 #[tokio::test]
-async fn a_release_that_nobody_waits_for_any_more_ends_by_itself() {
+async fn dropped_release_request_resumes_the_driver() {
     let fake = Fake::with_driver("570.1");
     let handle = ready_handle(&fake).await;
-    let mut hints = handle.hints();
+    let mut hints = handle.changes();
     let mut release = Box::pin(handle.release());
     // Sends the request; an available response is not awaited either.
     let asked = poll_fn(|context| Poll::Ready(release.as_mut().poll(context)));

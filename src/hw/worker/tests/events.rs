@@ -3,22 +3,22 @@
 use super::*;
 
 #[tokio::test]
-async fn what_the_hardware_says_is_a_hint() {
+async fn hardware_event_is_notified() {
     let fake = Fake::with_driver("570.1");
     let say = fake.events();
     let handle = fake.spawn();
-    follow(&handle, &mut handle.hints(), &ready("570.1")).await;
-    let mut hints = handle.hints();
-    say.send(Ok(Heard::Something)).unwrap();
+    follow(&handle, &mut handle.changes(), &ready("570.1")).await;
+    let mut hints = handle.changes();
+    say.send(Ok(EventWait::Changed)).unwrap();
     hints.changed().await;
 }
 
 #[tokio::test]
-async fn a_driver_lost_while_waiting_for_events_is_opened_again_when_all_have_let_go() {
+async fn driver_lost_during_wait_is_reopened_after_release() {
     let fake = Fake::with_driver("570.1");
     let say = fake.events();
     let handle = fake.spawn();
-    let mut hints = handle.hints();
+    let mut hints = handle.changes();
     follow(&handle, &mut hints, &ready("570.1")).await;
     say.send(Err(MISMATCH)).unwrap();
     follow(&handle, &mut hints, &lost()).await;
@@ -27,16 +27,16 @@ async fn a_driver_lost_while_waiting_for_events_is_opened_again_when_all_have_le
 }
 
 #[tokio::test]
-async fn a_wait_for_events_puts_off_the_next_start() {
+async fn pending_wait_postpones_reload() {
     let fake = Fake::with_driver("570.1");
     let say = fake.events();
     let handle = fake.spawn();
-    let mut hints = handle.hints();
+    let mut hints = handle.changes();
     follow(&handle, &mut hints, &ready("570.1")).await;
     fake.lock().reads.push_back(Answer::Fails(MISMATCH));
     follow(&handle, &mut hints, &lost()).await;
     // Lets the wait return, so that the source stops. A source that was stopped before its first wait is already gone.
-    let _gone = say.send(Ok(Heard::Nothing));
+    let _gone = say.send(Ok(EventWait::TimedOut));
     follow(&handle, &mut hints, &ready("570.1")).await;
     assert_eq!(fake.lock().held_at_open, [0, 0]);
 }

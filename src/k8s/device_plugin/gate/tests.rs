@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::inventory::{Machine, NvmlState};
-use crate::domain::sharing::hold::{Held, hold};
+use crate::domain::sharing::listing::{HeldIds, reconcile_listing};
 use crate::domain::sharing::{Offer, Offers, Unit};
 
 const GPU: &str = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
@@ -49,69 +49,74 @@ fn offers(uuids: &[&str], replicas: Option<u32>, only_one: bool) -> Offers {
     }
 }
 
-fn list(gate: &Gate, offers: &Offers, health: &Health) {
+fn list(gate: &AllocationGate, offers: &Offers, health: &Health) {
     list_without(gate, offers, (health, &BTreeSet::new()));
 }
 
 fn list_without(
-    gate: &Gate,
+    gate: &AllocationGate,
     offers: &Offers,
     (health, withheld): (&Health, &BTreeSet<PciAddress>),
 ) {
     gate.list(&nothing(), |view| {
-        let held = Held {
-            given: &view.given,
-            is_all: view.is_all,
+        let held = HeldIds {
+            allocations: &view.given,
+            is_complete: view.is_complete,
             inventory: &nothing(),
             withheld,
         };
-        hold(offers, held, view.before, |_| health.clone())
+        reconcile_listing(offers, held, view.before, |_| health.clone())
     });
 }
 
-fn open(offers: &Offers) -> Arc<Gate> {
-    let gate = Arc::new(Gate::default());
-    gate.told(Duration::ZERO, Vec::new(), false);
+fn open(offers: &Offers) -> Arc<AllocationGate> {
+    let gate = Arc::new(AllocationGate::default());
+    gate.record_report(Duration::ZERO, Vec::new(), false);
     list(&gate, offers, &Health::Healthy);
     gate
 }
 
 #[test]
-fn withheld_device_is_allocated_to_no_other_pod_and_its_pod_keeps_what_it_has() {
+fn withheld_device_is_not_allocated_to_other_pods() {
     let offers = offers(&MIGS, None, false);
     let gate = open(&offers);
     ask(&gate, &[MIGS[0]]).unwrap();
     list_without(&gate, &offers, (&Health::Healthy, &BTreeSet::from([pci()])));
     let listing = Arc::clone(&gate.listing().borrow());
-    let fit = listing.resources[&ResourceName::gpu()].fit();
+    let fit = listing.resources[&ResourceName::gpu()].allocatable();
     let fit: Vec<String> = fit.map(ToString::to_string).collect();
     assert_eq!(fit, [MIGS[0]]);
     // Another container of the pod being admitted.
     ask(&gate, &[MIGS[0]]).unwrap();
-    let refused = |id: &str| matches!(ask(&gate, &[id]), Err(Refusal::Withheld { .. }));
+    let refused = |id: &str| matches!(ask(&gate, &[id]), Err(AllocationError::Withheld { .. }));
     assert!(refused(MIGS[1]));
     // Once the kubelet reports the pod, a request for the same ID comes from another pod, and the kubelet is queried
     // whether the first one has ended.
     let by = gate.held();
-    gate.told(gate.now(), by, false);
-    let mut asked = gate.given();
+    gate.record_report(gate.now(), by, false);
+    let mut asked = gate.allocation_count();
     asked.mark_unchanged();
     assert!(refused(MIGS[0]));
     assert!(asked.has_changed().unwrap());
     let listing = Arc::clone(&gate.listing().borrow());
-    assert_eq!(listing.resources[&ResourceName::gpu()].fit().count(), 0);
+    assert_eq!(
+        listing.resources[&ResourceName::gpu()]
+            .allocatable()
+            .count(),
+        0
+    );
     assert_eq!(gate.held(), []);
     list(&gate, &offers, &Health::Healthy);
     ask(&gate, &[MIGS[1]]).unwrap();
 }
 
-fn ask(gate: &Gate, ids: &[&str]) -> Result<(), Refusal> {
+fn ask(gate: &AllocationGate, ids: &[&str]) -> Result<(), AllocationError> {
     let ids = ids.iter().map(|&id| id.to_owned()).collect();
     gate.allocate(&ResourceName::gpu(), &[ids]).map(drop)
 }
 
 #[tokio::test]
-async fn what_is_not_listed_not_fit_or_too_much_is_refused_and_then_nothing_is_given() {
+async fn invalid_request_is_refused_entirely() {
     let gate = open(&offers(&[GPU], Some(2), true));
     let first = format!("{GPU}::0");
     let second = format!("{GPU}::1");
@@ -125,17 +130,20 @@ async fn what_is_not_listed_not_fit_or_too_much_is_refused_and_then_nothing_is_g
     ] {
         let refusal = ask(&gate, &[id]).unwrap_err();
         assert!(
-            matches!(refusal, Refusal::Unknown { .. }),
+            matches!(refusal, AllocationError::Unknown { .. }),
             "{id}: {refusal}"
         );
     }
     let refusal = ask(&gate, &[&first, &second]).unwrap_err();
-    assert!(matches!(refusal, Refusal::MoreThanOne { count: 2, .. }));
+    assert!(matches!(
+        refusal,
+        AllocationError::MoreThanOne { count: 2, .. }
+    ));
     let two = [vec![first.clone()], vec!["0".to_owned()]];
     gate.allocate(&ResourceName::gpu(), &two).unwrap_err();
-    assert_eq!(gate.unseen(), []);
+    assert_eq!(gate.unreported(), []);
     ask(&gate, &[&first]).unwrap();
-    assert_eq!(gate.unseen().len(), 1);
+    assert_eq!(gate.unreported().len(), 1);
     let reason = "it fell off the bus".to_owned();
     list(
         &gate,
@@ -150,31 +158,40 @@ async fn what_is_not_listed_not_fit_or_too_much_is_refused_and_then_nothing_is_g
 }
 
 #[tokio::test]
-async fn a_device_that_is_changed_gives_nothing_out_until_it_was_decided_anew_what_is_listed() {
+async fn changed_device_is_blocked_until_list_is_updated() {
     let asked = offers(&[GPU], None, false);
     let gate = open(&asked);
-    let closed = gate.close(&[pci()]);
-    let twice = gate.close(&[pci()]);
-    assert!(matches!(ask(&gate, &[GPU]), Err(Refusal::Changing { .. })));
+    let closed = gate.block(&[pci()]);
+    let twice = gate.block(&[pci()]);
+    assert!(matches!(
+        ask(&gate, &[GPU]),
+        Err(AllocationError::Changing { .. })
+    ));
     drop(twice);
     list(&gate, &asked, &Health::Healthy);
-    assert!(matches!(ask(&gate, &[GPU]), Err(Refusal::Changing { .. })));
+    assert!(matches!(
+        ask(&gate, &[GPU]),
+        Err(AllocationError::Changing { .. })
+    ));
     drop(closed);
     // The list was read before the change.
-    assert!(matches!(ask(&gate, &[GPU]), Err(Refusal::Changing { .. })));
+    assert!(matches!(
+        ask(&gate, &[GPU]),
+        Err(AllocationError::Changing { .. })
+    ));
     list(&gate, &asked, &Health::Healthy);
     ask(&gate, &[GPU]).unwrap();
 }
 
 /// Returns whether an engine that destroys only unused partitions would destroy this one while its device is being
 /// changed.
-fn would_destroy(gate: &Gate, uuid: &str) -> bool {
-    gate.unseen().iter().all(|one| one.device_id != uuid)
+fn would_destroy(gate: &AllocationGate, uuid: &str) -> bool {
+    gate.unreported().iter().all(|one| one.device_id != uuid)
 }
 
 /// Runs an allocation and a conditional destruction of a partition concurrently. Returns whether it was allocated and
 /// whether it was destroyed.
-fn race(gate: &Arc<Gate>, uuid: &str, turns: usize) -> (bool, bool) {
+fn race(gate: &Arc<AllocationGate>, uuid: &str, turns: usize) -> (bool, bool) {
     let both = Barrier::new(2);
     thread::scope(|scope| {
         let given = scope.spawn(|| {
@@ -183,7 +200,7 @@ fn race(gate: &Arc<Gate>, uuid: &str, turns: usize) -> (bool, bool) {
             ask(gate, &[uuid]).is_ok()
         });
         both.wait();
-        let closed = gate.close(&[pci()]);
+        let closed = gate.block(&[pci()]);
         let is_destroyed = would_destroy(gate, uuid);
         let given = given.join().unwrap();
         drop(closed);
@@ -192,23 +209,23 @@ fn race(gate: &Arc<Gate>, uuid: &str, turns: usize) -> (bool, bool) {
 }
 
 #[tokio::test]
-async fn i1_nothing_is_both_given_out_and_destroyed_whoever_comes_first() {
+async fn i1_partition_is_never_both_allocated_and_destroyed() {
     let gate = open(&offers(&[GPU], None, false));
-    let closed = gate.close(&[pci()]);
+    let closed = gate.block(&[pci()]);
     assert!(would_destroy(&gate, GPU));
     ask(&gate, &[GPU]).unwrap_err();
     drop(closed);
 
     let gate = open(&offers(&[GPU], None, false));
     ask(&gate, &[GPU]).unwrap();
-    let _closed = gate.close(&[pci()]);
+    let _closed = gate.block(&[pci()]);
     assert!(!would_destroy(&gate, GPU));
 }
 
 /// The scheduler decides the order, which may be the same in every round on a busy machine. Exactly one of both
 /// succeeds.
 #[tokio::test]
-async fn i1_of_one_who_asks_and_one_who_destroys_at_once_exactly_one_wins() {
+async fn i1_exactly_one_of_concurrent_allocation_and_destruction_succeeds() {
     for round in 0..2000 {
         let gate = open(&offers(&[GPU], None, false));
         let (given, is_destroyed) = race(&gate, GPU, round % 4);
@@ -247,8 +264,8 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-fn pod(uuid: &str) -> PodDevice {
-    PodDevice {
+fn pod(uuid: &str) -> DeviceAllocation {
+    DeviceAllocation {
         namespace: "team-a".to_owned(),
         pod: format!("pod-of-{uuid}"),
         container: "main".to_owned(),
@@ -261,7 +278,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn i1_in_whatever_order_no_partition_that_somebody_was_given_is_destroyed(
+    fn i1_allocated_partition_is_never_destroyed_in_any_event_order(
         events in prop::collection::vec(event(), 1..60)
     ) {
         // Existing partitions by UUID; a UUID is never reused.
@@ -289,15 +306,15 @@ proptest! {
                 },
                 Event::Tell => {
                     let told = noted.iter().map(|uuid| pod(uuid)).collect();
-                    gate.told(gate.now(), told, false);
+                    gate.record_report(gate.now(), told, false);
                 }
                 Event::Restart => {
-                    gate.told(gate.now(), Vec::new(), true);
+                    gate.record_report(gate.now(), Vec::new(), true);
                 }
                 Event::Replace(nth) => {
-                    let closed = gate.close(&[pci()]);
-                    // As in `apply::witness::Giving`, with the kubelet's own response.
-                    let unseen = gate.unseen();
+                    let closed = gate.block(&[pci()]);
+                    // As in `apply::witness::DevicePluginProbe`, with the kubelet's own response.
+                    let unseen = gate.unreported();
                     let mut holders = unseen.iter().map(|one| &one.device_id).chain(&noted);
                     let uuid = there[nth].clone();
                     if !holders.any(|held| *held == uuid) {

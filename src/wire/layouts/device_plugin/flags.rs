@@ -1,15 +1,15 @@
 //! The `flags` section of NVIDIA's device plugin and GPU Feature Discovery. Layouts use none of them, because the agent
 //! has its own flags.
 
-use super::there;
+use super::non_null_value;
 use crate::wire::layouts::error::WarningProblem;
-use crate::wire::layouts::findings::{Findings, Shape};
+use crate::wire::layouts::findings::{Findings, MappingShape};
 use crate::wire::layouts::scalar;
 use crate::wire::layouts::tree::{Entry, Node, Value};
 
 /// Type of a flag's value.
 #[derive(Clone, Copy)]
-enum Kind {
+enum FlagType {
     Switch,
     Text,
     /// Go's `time.Duration`: a text such as `60s`, or a number of nanoseconds.
@@ -21,9 +21,9 @@ enum Kind {
 }
 
 /// Key of a flag, type of its value, and the corresponding flag of the agent.
-type Flag = (&'static str, Kind, Option<&'static str>);
+type Flag = (&'static str, FlagType, Option<&'static str>);
 
-const FLAGS: Shape = Shape {
+const FLAGS: MappingShape = MappingShape {
     what: "flags",
     keys: &[
         "migStrategy",
@@ -41,7 +41,7 @@ const FLAGS: Shape = Shape {
     ],
 };
 
-const PLUGIN: Shape = Shape {
+const PLUGIN: MappingShape = MappingShape {
     what: "flags.plugin",
     keys: &[
         "passDeviceSpecs",
@@ -54,7 +54,7 @@ const PLUGIN: Shape = Shape {
     ],
 };
 
-const GFD: Shape = Shape {
+const GFD: MappingShape = MappingShape {
     what: "flags.gfd",
     keys: &[
         "oneshot",
@@ -65,61 +65,61 @@ const GFD: Shape = Shape {
     ],
 };
 
-const OF_BOTH: &[Flag] = &[
+const COMMON_FLAGS: &[Flag] = &[
     (
         "migStrategy",
-        Kind::Word(&["none", "single", "mixed"]),
+        FlagType::Word(&["none", "single", "mixed"]),
         Some("--mig-strategy"),
     ),
-    ("failOnInitError", Kind::Switch, None),
-    ("mpsRoot", Kind::Text, None),
-    ("nvidiaDriverRoot", Kind::Text, Some("--driver-root")),
-    ("nvidiaDevRoot", Kind::Text, None),
-    ("gdrcopyEnabled", Kind::Switch, None),
-    ("gdsEnabled", Kind::Switch, None),
-    ("mofedEnabled", Kind::Switch, None),
-    ("useNodeFeatureAPI", Kind::Switch, Some("--label-sink")),
+    ("failOnInitError", FlagType::Switch, None),
+    ("mpsRoot", FlagType::Text, None),
+    ("nvidiaDriverRoot", FlagType::Text, Some("--driver-root")),
+    ("nvidiaDevRoot", FlagType::Text, None),
+    ("gdrcopyEnabled", FlagType::Switch, None),
+    ("gdsEnabled", FlagType::Switch, None),
+    ("mofedEnabled", FlagType::Switch, None),
+    ("useNodeFeatureAPI", FlagType::Switch, Some("--label-sink")),
     (
         "deviceDiscoveryStrategy",
-        Kind::Word(&["auto", "nvml", "tegra", "vfio"]),
+        FlagType::Word(&["auto", "nvml", "tegra", "vfio"]),
         None,
     ),
 ];
 
-const LISTS: &[&str] = &["envvar", "volume-mounts", "cdi-annotations", "cdi-cri"];
+const DEVICE_LIST_STRATEGIES: &[&str] = &["envvar", "volume-mounts", "cdi-annotations", "cdi-cri"];
 
-const OF_PLUGIN: &[Flag] = &[
+const PLUGIN_FLAGS: &[Flag] = &[
     (
         "passDeviceSpecs",
-        Kind::Switch,
+        FlagType::Switch,
         Some("--device-list device-specs"),
     ),
     (
         "deviceListStrategy",
-        Kind::Words(LISTS),
+        FlagType::Words(DEVICE_LIST_STRATEGIES),
         Some("--device-list"),
     ),
-    ("deviceIDStrategy", Kind::Word(&["uuid", "index"]), None),
-    ("cdiAnnotationPrefix", Kind::Text, None),
-    ("nvidiaCTKPath", Kind::Text, None),
-    ("containerDriverRoot", Kind::Text, Some("--driver-root")),
+    ("deviceIDStrategy", FlagType::Word(&["uuid", "index"]), None),
+    ("cdiAnnotationPrefix", FlagType::Text, None),
+    ("nvidiaCTKPath", FlagType::Text, None),
+    ("containerDriverRoot", FlagType::Text, Some("--driver-root")),
     (
         "sharedDevicesAllocationPolicy",
-        Kind::Word(&["distributed", "packed"]),
+        FlagType::Word(&["distributed", "packed"]),
         Some("--allocation"),
     ),
 ];
 
-const OF_GFD: &[Flag] = &[
-    ("oneshot", Kind::Switch, Some("--oneshot")),
-    ("noTimestamp", Kind::Switch, Some("--timestamp")),
-    ("sleepInterval", Kind::Duration, Some("--interval")),
-    ("outputFile", Kind::Text, Some("--feature-file")),
-    ("machineTypeFile", Kind::Text, None),
+const GFD_FLAGS: &[Flag] = &[
+    ("oneshot", FlagType::Switch, Some("--oneshot")),
+    ("noTimestamp", FlagType::Switch, Some("--timestamp")),
+    ("sleepInterval", FlagType::Duration, Some("--interval")),
+    ("outputFile", FlagType::Text, Some("--feature-file")),
+    ("machineTypeFile", FlagType::Text, None),
 ];
 
 /// Reports whether `key` is the key of a flag.
-pub(super) fn has(key: &str) -> bool {
+pub(super) fn is_flag(key: &str) -> bool {
     let mut sections = [FLAGS, PLUGIN, GFD].into_iter();
     sections.any(|shape| shape.keys.contains(&key))
 }
@@ -128,20 +128,22 @@ pub(super) fn read(node: &Node, findings: &mut Findings) {
     let Some(entries) = findings.mapping(node, FLAGS) else {
         return;
     };
-    each(entries, ("flags", OF_BOTH), findings);
-    for (key, shape, flags) in [("plugin", PLUGIN, OF_PLUGIN), ("gfd", GFD, OF_GFD)] {
-        if let Some(entries) = there(entries, key).and_then(|node| findings.mapping(node, shape)) {
-            each(entries, (shape.what, flags), findings);
+    check_flags(entries, ("flags", COMMON_FLAGS), findings);
+    for (key, shape, flags) in [("plugin", PLUGIN, PLUGIN_FLAGS), ("gfd", GFD, GFD_FLAGS)] {
+        if let Some(entries) =
+            non_null_value(entries, key).and_then(|node| findings.mapping(node, shape))
+        {
+            check_flags(entries, (shape.what, flags), findings);
         }
     }
 }
 
-fn each(entries: &[Entry], (within, flags): (&str, &[Flag]), findings: &mut Findings) {
+fn check_flags(entries: &[Entry], (within, flags): (&str, &[Flag]), findings: &mut Findings) {
     for entry in entries.iter().filter(|entry| !entry.value.is_null()) {
         let Some((key, kind, instead)) = flags.iter().find(|(key, ..)| *key == &*entry.key) else {
             continue;
         };
-        if let Some(expected) = wrong(&entry.value, *kind) {
+        if let Some(expected) = expectation_if_invalid(&entry.value, *kind) {
             findings.wrong_kind(&entry.value, key, expected);
             continue;
         }
@@ -154,15 +156,15 @@ fn each(entries: &[Entry], (within, flags): (&str, &[Flag]), findings: &mut Find
 }
 
 /// Returns the description of the expected value if `node` does not match it.
-fn wrong(node: &Node, kind: Kind) -> Option<&'static str> {
+fn expectation_if_invalid(node: &Node, kind: FlagType) -> Option<&'static str> {
     let is_one_of =
         |node: &Node, words: &[&str]| scalar::text(node).is_some_and(|text| words.contains(&text));
     let (is_right, expected) = match kind {
-        Kind::Switch => (scalar::old_boolean(node).is_some(), "true or false"),
-        Kind::Text => (scalar::text(node).is_some(), "a text"),
-        Kind::Duration => (scalar::is_go_duration(node), "a duration such as 60s"),
-        Kind::Word(words) => (is_one_of(node, words), expected(words)),
-        Kind::Words(words) => {
+        FlagType::Switch => (scalar::yaml_1_1_boolean(node).is_some(), "true or false"),
+        FlagType::Text => (scalar::text(node).is_some(), "a text"),
+        FlagType::Duration => (scalar::is_go_duration(node), "a duration such as 60s"),
+        FlagType::Word(words) => (is_one_of(node, words), expected(words)),
+        FlagType::Words(words) => {
             let is_right = match &node.value {
                 Value::List(items) => items.iter().all(|item| is_one_of(item, words)),
                 Value::Scalar(_) | Value::Map(_) => is_one_of(node, words),

@@ -3,8 +3,8 @@
 
 mod site;
 
-use octavo::domain::node::drain::{Answer, Orders, PodId};
-use octavo::k8s::evict::Usher;
+use octavo::domain::node::drain::{Answer, PodId, PodRequests};
+use octavo::k8s::evict::Evictor;
 use serde_json::{Value, json};
 
 use self::site::Site;
@@ -229,13 +229,13 @@ fn an_agent_that_may_not_list_pods_says_what_would_let_it() {
 /// What the API server says to the eviction of this very pod.
 async fn asked(site: &Site, id: PodId) -> Answer {
     let node = site.rig.name().parse().unwrap();
-    let (door, usher) = Usher::new(site.rig.api.client(), &node);
+    let (door, usher) = Evictor::new(site.rig.api.client(), &node);
     let usher = tokio::spawn(usher.run());
-    door.order(Orders {
+    door.set_orders(PodRequests {
         list: None,
         evict: vec![id.clone()],
     });
-    let mut heard = door.heard.clone();
+    let mut heard = door.results.clone();
     let heard = heard.wait_for(|heard| heard.answers.contains_key(&id));
     let answer = heard.await.unwrap().answers[&id].clone();
     drop(door);

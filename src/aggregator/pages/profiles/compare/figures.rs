@@ -1,6 +1,6 @@
 //! Worst-case time or speed and cost over all types of a profile.
 
-use crate::domain::estimate::{Interval, words};
+use crate::domain::estimate::{Interval, format};
 use crate::domain::price::Amount;
 use crate::wire::estimates::{CostRangeJson, EstimateRow, IntervalJson};
 
@@ -8,14 +8,14 @@ use crate::wire::estimates::{CostRangeJson, EstimateRow, IntervalJson};
 const DAY: f64 = 86_400.0;
 /// Service objectives.
 #[derive(Debug, Default)]
-pub(super) struct Limits {
+pub(super) struct ServiceLimits {
     /// Days, or tokens per second.
     limit: Option<f64>,
     /// Maximum cost.
     budget: Option<Amount>,
 }
 
-impl Limits {
+impl ServiceLimits {
     /// Parses the values of the form. The error is a message for the user.
     pub(super) fn of(limit: &str, budget: &str) -> Result<Self, String> {
         let number = |text: &str| -> Result<f64, String> {
@@ -34,26 +34,26 @@ impl Limits {
     /// Describes the objectives that a figure or a cost misses.
     pub(super) fn misses(
         &self,
-        figure: Option<&Worst>,
+        figure: Option<&WorstCase>,
         cost: Option<(Amount, Amount)>,
     ) -> Vec<String> {
         let mut misses = Vec::new();
         if let Some((limit, worst)) = self.limit.zip(figure) {
             let (low, high, what) = match worst {
-                Worst::Seconds(time) => (time.low, time.high, format!("{limit} days")),
-                Worst::Speed(speed) => (
+                WorstCase::Seconds(time) => (time.low, time.high, format!("{limit} days")),
+                WorstCase::Speed(speed) => (
                     1.0 / speed.high,
                     1.0 / speed.low,
                     format!("{limit} tokens/s"),
                 ),
             };
             let limit = match worst {
-                Worst::Seconds(_) => limit * DAY,
-                Worst::Speed(_) => 1.0 / limit,
+                WorstCase::Seconds(_) => limit * DAY,
+                WorstCase::Speed(_) => 1.0 / limit,
             };
             let slower = match worst {
-                Worst::Seconds(_) => "longer than",
-                Worst::Speed(_) => "slower than",
+                WorstCase::Seconds(_) => "longer than",
+                WorstCase::Speed(_) => "slower than",
             };
             if low > limit {
                 misses.push(format!("{slower} {what}"));
@@ -74,14 +74,14 @@ impl Limits {
 
 /// Interval that covers the times or speeds of all types of a profile.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Worst {
+pub(super) enum WorstCase {
     /// Training time in seconds.
     Seconds(IntervalJson),
     /// Tokens per second.
     Speed(IntervalJson),
 }
 
-impl Worst {
+impl WorstCase {
     /// Covers all rows; `None` if a row has no estimate.
     pub(super) fn of(rows: &[&EstimateRow]) -> Option<Self> {
         let span = |all: Vec<Option<IntervalJson>>| -> Option<IntervalJson> {
@@ -102,8 +102,8 @@ impl Worst {
     pub(super) fn words(self) -> Option<String> {
         let interval = |told: IntervalJson| Interval::new(told.low, told.high).ok();
         match self {
-            Self::Seconds(time) => interval(time).map(words::time),
-            Self::Speed(speed) => interval(speed).map(words::speed),
+            Self::Seconds(time) => interval(time).map(format::time),
+            Self::Speed(speed) => interval(speed).map(format::format_speed),
         }
     }
 
@@ -160,12 +160,12 @@ mod tests {
     }
 
     #[test]
-    fn several_types_have_the_interval_that_covers_all_and_none_where_one_has_none() {
+    fn estimates_of_several_types_are_merged_to_the_widest_interval() {
         let (fast, slow) = (
             row(Some((1.0, 2.0)), Some(("9", "10.5"))),
             row(Some((1.5, 9.0)), Some(("2.50", "4"))),
         );
-        let worst = Worst::of(&[&fast, &slow]).unwrap();
+        let worst = WorstCase::of(&[&fast, &slow]).unwrap();
         assert_eq!(worst.words().unwrap(), "1.0 to 9.0 s");
         assert!((worst.time() - 9.0).abs() < 1e-9);
         let (range, (low, high)) = cost(&[&fast, &slow]).unwrap();
@@ -175,15 +175,15 @@ mod tests {
             ("2.5".parse().unwrap(), "10.50".parse().unwrap())
         );
         let none = row(None, None);
-        assert!(Worst::of(&[&fast, &none]).is_none() && cost(&[&fast, &none]).is_none());
-        assert!(Worst::of(&[]).is_none() && cost(&[]).is_none());
+        assert!(WorstCase::of(&[&fast, &none]).is_none() && cost(&[&fast, &none]).is_none());
+        assert!(WorstCase::of(&[]).is_none() && cost(&[]).is_none());
     }
 
     #[test]
-    fn limits_say_what_is_missed_and_what_may_be() {
-        let limits = Limits::of("2", "10").unwrap();
+    fn missed_and_possibly_missed_limits_are_described() {
+        let limits = ServiceLimits::of("2", "10").unwrap();
         let day = |low: f64, high: f64| {
-            Worst::Seconds(IntervalJson {
+            WorstCase::Seconds(IntervalJson {
                 low: low * DAY,
                 high: high * DAY,
             })
@@ -201,7 +201,7 @@ mod tests {
             limits.misses(Some(&day(1.0, 2.0)), cost("1", "10")),
             Vec::<String>::new()
         );
-        let speed = Worst::Speed(IntervalJson {
+        let speed = WorstCase::Speed(IntervalJson {
             low: 1.0,
             high: 3.0,
         });
@@ -210,7 +210,10 @@ mod tests {
             ["may be slower than 2 tokens/s"]
         );
         for (limit, budget) in [("soon", ""), ("-1", ""), ("inf", ""), ("", "much")] {
-            assert!(Limits::of(limit, budget).is_err(), "{limit} {budget}");
+            assert!(
+                ServiceLimits::of(limit, budget).is_err(),
+                "{limit} {budget}"
+            );
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Form fields for counts of resources and for tolerated taints.
 
-use super::asked::{Asked, tolerated};
-use crate::aggregator::pages::words::printable;
-use crate::domain::hardware_profile::{Draft, Identifier, Part};
+use super::draft_form::{DraftForm, tolerated};
+use crate::aggregator::pages::format::printable;
+use crate::domain::hardware_profile::{CountField, Draft, Identifier};
 
 /// Fields of a resource's counts.
 #[derive(Debug)]
@@ -22,23 +22,27 @@ pub(super) struct Field {
 
 /// Check box for tolerating a taint of the nodes.
 #[derive(Debug)]
-pub(super) struct TaintBox {
+pub(super) struct TaintCheckbox {
     pub(super) id: String,
     pub(super) text: String,
     pub(super) checked: bool,
 }
 
 impl CountFields {
-    pub(super) fn of(one: &Identifier, asked: &Asked, wrong: Option<&(String, Part)>) -> Self {
+    pub(super) fn of(
+        one: &Identifier,
+        asked: &DraftForm,
+        wrong: Option<&(String, CountField)>,
+    ) -> Self {
         let parts = [
-            (Part::Min, "Least"),
-            (Part::Default, "Usual"),
-            (Part::Max, "Most"),
+            (CountField::Min, "Least"),
+            (CountField::Default, "Usual"),
+            (CountField::Max, "Most"),
         ];
-        let field = |(part, label): (Part, &str)| Field {
+        let field = |(part, label): (CountField, &str)| Field {
             name: format!("{}:{}", part.word(), one.resource),
             label: format!("{label} {}", printable(&one.display_name)),
-            value: asked.said(one, part),
+            value: asked.count_value(one, part),
             wrong: wrong.is_some_and(|(resource, at)| *resource == one.resource && *at == part),
         };
         Self {
@@ -49,8 +53,8 @@ impl CountFields {
     }
 }
 
-impl TaintBox {
-    pub(super) fn all(plain: &Draft, asked: &Asked) -> Vec<Self> {
+impl TaintCheckbox {
+    pub(super) fn all(plain: &Draft, asked: &DraftForm) -> Vec<Self> {
         let own = tolerated(plain);
         let chosen = asked.tolerate.as_ref().unwrap_or(&own);
         let texts = plain.taints.iter().map(ToString::to_string);

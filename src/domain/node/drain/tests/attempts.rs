@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn drain_with_only_daemon_set_pods_left_ends_with_drain_refused_and_without_its_taint() {
+fn drain_with_only_daemon_set_pods_ends_refused_and_untainted() {
     let mut drain = affected();
     let pods = heard(&[pod("notebook"), of("monitor", "DaemonSet")]);
     let monitored = device("blocked", vec![held_by("monitor")]);
@@ -27,10 +27,10 @@ fn drain_with_only_daemon_set_pods_left_ends_with_drain_refused_and_without_its_
 }
 
 #[test]
-fn process_that_comes_and_goes_does_not_end_a_drain() {
+fn transient_process_does_not_end_a_drain() {
     let (mut drain, _, heard) = emptying(Scope::Affected, &[pod("notebook")]);
     let both = blocked(vec![held_by("notebook"), held_by_process()]);
-    let ends = 2 + CALM.as_secs();
+    let ends = 2 + SETTLE_TIMEOUT.as_secs();
     for second in 3..ends {
         let outcome = look(&mut drain, second, &both, &heard, true);
         assert_eq!((outcome.is_tainted, reasons(&outcome)), (true, vec![]));
@@ -50,7 +50,7 @@ fn drain_that_gave_up_names_the_pods_that_block_it_now() {
     let outcome = look(&mut drain, late, &status, &heard, true);
     assert_eq!(reasons(&outcome), ["DrainGaveUp"]);
     assert_eq!(waits(&outcome), ["pod team-a/notebook: is ending"]);
-    assert_eq!(outcome.orders.list, Some(LIST_SELDOM));
+    assert_eq!(outcome.pod_requests.list, Some(IDLE_LIST_INTERVAL));
     let next = blocked(vec![held_by("successor")]);
     let outcome = look(
         &mut drain,
@@ -67,7 +67,7 @@ fn drain_that_gave_up_names_the_pods_that_block_it_now() {
 }
 
 #[test]
-fn drain_that_ended_well_waits_for_its_next_attempt_and_is_not_called_given_up() {
+fn successful_drain_waits_for_its_next_attempt() {
     let (mut drain, _, heard) = emptying(Scope::Affected, &[pod("notebook")]);
     let ended = look(&mut drain, 4, &applied(), &heard, true);
     assert_eq!(reasons(&ended), ["DrainEnded"]);
@@ -79,7 +79,7 @@ fn drain_that_ended_well_waits_for_its_next_attempt_and_is_not_called_given_up()
 }
 
 #[test]
-fn device_that_is_blocked_only_since_the_attempt_began_is_withheld_too() {
+fn device_blocked_during_the_attempt_is_withheld_too() {
     let (mut drain, _, heard) = emptying(Scope::Affected, &[pod("notebook"), pod("other")]);
     let first = device("blocked", vec![held_by("notebook")]);
     let mut later = device("blocked", vec![held_by("other")]);
@@ -130,7 +130,7 @@ fn retry_evicts_only_the_pods_that_block_the_layout_under_any_policy() {
         let begins = reasons(&outcome).contains(&"DrainBegan");
         began += u64::from(begins);
         if began > 0 {
-            evicted.extend(outcome.orders.evict);
+            evicted.extend(outcome.pod_requests.evict);
         }
     }
     evicted.dedup();

@@ -7,7 +7,7 @@ use super::*;
 /// Possible changes between two reconciliations.
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a coin of its own")]
-struct Moment {
+struct Tick {
     later: u64,
     turns: bool,
     rests: bool,
@@ -18,7 +18,7 @@ struct Moment {
     answers: Vec<(usize, usize)>,
 }
 
-fn moment() -> impl Strategy<Value = Moment> {
+fn moment() -> impl Strategy<Value = Tick> {
     let device = (0_usize..6, prop::collection::vec(0_usize..8, 0..4));
     (
         (
@@ -33,7 +33,7 @@ fn moment() -> impl Strategy<Value = Moment> {
         prop::collection::vec((0_usize..6, 0_usize..5), 0..3),
     )
         .prop_map(
-            |((later, turns, rests, layout), devices, (listed, is_tainted), answers)| Moment {
+            |((later, turns, rests, layout), devices, (listed, is_tainted), answers)| Tick {
                 later,
                 turns,
                 rests,
@@ -72,7 +72,7 @@ fn all_pods() -> Vec<Pod> {
     all
 }
 
-fn scene(moment: &Moment, generation: u64) -> (Status, Heard) {
+fn scene(moment: &Tick, generation: u64) -> (NodeLayoutStatus, PodObservations) {
     const STATES: [&str; 6] = [
         "blocked",
         "needs-reset",
@@ -99,7 +99,7 @@ fn scene(moment: &Moment, generation: u64) -> (Status, Heard) {
         _ => Answer::Forbidden,
     };
     let answers = moment.answers.iter();
-    let heard = Heard {
+    let heard = PodObservations {
         pods: moment.listed.then(all_pods),
         trouble: None,
         answers: answers
@@ -111,7 +111,7 @@ fn scene(moment: &Moment, generation: u64) -> (Status, Heard) {
 
 proptest! {
     #[test]
-    fn whatever_happens_nothing_is_evicted_that_must_not_be_and_no_taint_outlives_its_reason(
+    fn exempt_pods_are_never_evicted_and_no_taint_outlives_its_reason(
         moments in prop::collection::vec(moment(), 1..60),
         node in any::<bool>(),
         pauses in any::<bool>(),
@@ -131,7 +131,7 @@ proptest! {
             let choice = (generation, moment.layout);
             if moment.rests {
                 let outcome = drain.rest();
-                prop_assert!(!outcome.is_tainted && outcome.orders == Orders::default());
+                prop_assert!(!outcome.is_tainted && outcome.pod_requests == PodRequests::default());
                 was_tainted = false;
                 continue;
             }
@@ -140,17 +140,17 @@ proptest! {
                 gave_up = None;
             }
             let (status, heard) = scene(moment, generation);
-            let facts = Facts { pauses_operands: pauses, ..facts(&status, &heard, moment.is_tainted) };
-            let outcome = drain.look(at(now), &facts);
+            let facts = DrainInputs { pauses_operands: pauses, ..facts(&status, &heard, moment.is_tainted) };
+            let outcome = drain.reconcile(at(now), &facts);
             let held = |name: &str| status.devices.iter().any(|device| {
                 device.waits_for_holders && matches!(device.state, "blocked" | "needs-reset")
                     && device.holders.contains(&held_by(name))
             });
-            if !outcome.orders.evict.is_empty() {
+            if !outcome.pod_requests.evict.is_empty() {
                 prop_assert!(moment.is_tainted && outcome.is_tainted && was_tainted);
                 prop_assert!(moment.layout && moment.listed);
             }
-            for id in &outcome.orders.evict {
+            for id in &outcome.pod_requests.evict {
                 prop_assert!(["p0", "p1"].contains(&id.name.as_str()), "{id:?}");
                 prop_assert!(node || held(&id.name), "{id:?}");
             }
@@ -168,20 +168,20 @@ proptest! {
                 }
                 let (_, from) = *since.get_or_insert((choice, now));
                 let spent = now - from;
-                prop_assert!(spent < (DEADLINE + STUCK).as_secs(), "{now} {from}");
+                prop_assert!(spent < (DEADLINE + STUCK_TIMEOUT).as_secs(), "{now} {from}");
                 if status.is_busy() {
                     busy_at = now;
                 } else {
                     let calm_from = busy_at.max(from + DEADLINE.as_secs());
-                    prop_assert!(now < calm_from + CALM.as_secs(), "{now} {from} {busy_at}");
+                    prop_assert!(now < calm_from + SETTLE_TIMEOUT.as_secs(), "{now} {from} {busy_at}");
                 }
-                prop_assert!(outcome.orders.evict.is_empty() || spent < DEADLINE.as_secs());
+                prop_assert!(outcome.pod_requests.evict.is_empty() || spent < DEADLINE.as_secs());
             }
             let is_on = matches!(phase(&outcome), "tainting" | "emptying");
             prop_assert_eq!(outcome.is_tainted, is_on);
-            prop_assert!(!(moment.listed && is_vain(&status) && outcome.is_tainted));
-            if outcome.news.iter().any(|news| matches!(news, News::GaveUp { .. }))
-                || (phase(&outcome) == "gave-up" && outcome.news.contains(&News::Forbidden))
+            prop_assert!(!(moment.listed && is_blocked_permanently(&status) && outcome.is_tainted));
+            if outcome.events.iter().any(|news| matches!(news, DrainEvent::GaveUp { .. }))
+                || (phase(&outcome) == "gave-up" && outcome.events.contains(&DrainEvent::Forbidden))
             {
                 gave_up = Some(now);
             }
@@ -189,13 +189,13 @@ proptest! {
             // An active drain ends with its reason, whatever the state of taint and pods.
             let mut end = drain.clone();
             let done = look(&mut end, now, &applied_of(generation), &heard, moment.is_tainted);
-            prop_assert!(!done.is_tainted && done.orders.evict.is_empty());
+            prop_assert!(!done.is_tainted && done.pod_requests.evict.is_empty());
         }
     }
 }
 
 /// Returns true if devices are blocked only by pods that are never evicted.
-fn is_vain(status: &Status) -> bool {
+fn is_blocked_permanently(status: &NodeLayoutStatus) -> bool {
     let stays = |holder: &Holder| ["p3", "p4", "p5", "p7"].map(held_by).contains(holder);
     let blocked = |device: &DeviceStatus| {
         let is_held = matches!(device.state, "blocked" | "needs-reset");
@@ -215,8 +215,8 @@ fn is_vain(status: &Status) -> bool {
     is_held && only && is_settled
 }
 
-fn applied_of(generation: u64) -> Status {
-    Status {
+fn applied_of(generation: u64) -> NodeLayoutStatus {
+    NodeLayoutStatus {
         generation,
         ..applied()
     }

@@ -8,8 +8,8 @@ use super::*;
 #[derive(Debug, Clone)]
 struct Case {
     node: Node,
-    question: Question,
-    policy: Policy,
+    question: AllocationRequest,
+    policy: AllocationPolicy,
 }
 
 fn nodes() -> impl Strategy<Value = Node> {
@@ -47,7 +47,7 @@ fn nodes() -> impl Strategy<Value = Node> {
 
 fn cases() -> impl Strategy<Value = Case> {
     let marks = proptest::collection::vec(0_u8..8, 1024);
-    let policy = prop_oneof![Just(Policy::Spread), Just(Policy::Pack)];
+    let policy = prop_oneof![Just(AllocationPolicy::Spread), Just(AllocationPolicy::Pack)];
     (nodes(), marks, 0_usize..20, policy).prop_map(|(node, marks, size, policy)| {
         let marked = |wanted: fn(u8) -> bool| -> Vec<ShareId> {
             let all = node.all().into_iter().zip(&marks);
@@ -55,7 +55,7 @@ fn cases() -> impl Strategy<Value = Case> {
                 .map(|(id, _)| id)
                 .collect()
         };
-        let question = Question {
+        let question = AllocationRequest {
             available: marked(|mark| mark > 2),
             must_include: marked(|mark| mark > 6).into_iter().take(3).collect(),
             size,
@@ -70,7 +70,7 @@ fn cases() -> impl Strategy<Value = Case> {
 
 proptest! {
     #[test]
-    fn advice_is_of_what_is_available_and_as_much_as_was_asked_for(case in cases()) {
+    fn preferred_ids_are_available_and_complete(case in cases()) {
         let Case { node, question, policy } = case;
         let chosen = node.prefer(&question, policy);
         let set: BTreeSet<&ShareId> = chosen.iter().collect();
@@ -82,7 +82,7 @@ proptest! {
     }
 
     #[test]
-    fn the_same_question_has_the_same_answer_in_whatever_order_it_is_asked(case in cases()) {
+    fn preference_is_independent_of_request_order(case in cases()) {
         let Case { node, question, policy } = case;
         let mut turned = question.clone();
         turned.available.reverse();
@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn a_gpu_that_was_lost_changes_nothing_for_the_others(case in cases(), number in 0_usize..16) {
+    fn lost_gpu_does_not_affect_other_preferences(case in cases(), number in 0_usize..16) {
         let Case { node, mut question, policy } = case;
         let number = number % node.inventory.devices.len();
         question.available.retain(|id| node.device(id) != number);
@@ -128,8 +128,8 @@ proptest! {
         let mut available = node.all();
         for size in asked {
             let size = size.min(node.inventory.devices.len());
-            let question = Question { available: available.clone(), must_include: Vec::new(), size };
-            let chosen = node.prefer(&question, Policy::Spread);
+            let question = AllocationRequest { available: available.clone(), must_include: Vec::new(), size };
+            let chosen = node.prefer(&question, AllocationPolicy::Spread);
             let on = |ids: &[ShareId], device: &Device| {
                 ids.iter().filter(|id| pci(node.device(id)) == device.pci).count()
             };

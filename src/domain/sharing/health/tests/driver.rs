@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_driver_that_hangs_changes_nothing_for_two_minutes() {
+fn stalled_driver_keeps_health_for_two_minutes() {
     let mut node = Node::new();
     node.lose(0);
     node.look(5, &[]);
@@ -27,7 +27,7 @@ fn a_driver_that_hangs_changes_nothing_for_two_minutes() {
 }
 
 #[test]
-fn what_hangs_and_answers_in_time_was_never_unfit() {
+fn short_driver_stall_keeps_health() {
     let mut node = Node::new();
     for round in 0..10 {
         node.inventory.nvml = stalled();
@@ -41,7 +41,7 @@ fn what_hangs_and_answers_in_time_was_never_unfit() {
 }
 
 #[test]
-fn nothing_ends_while_the_driver_says_nothing() {
+fn faults_persist_while_driver_is_silent() {
     let mut node = Node::new();
     node.look(10, &[xid(0, 94)]);
     node.inventory.nvml = stalled();
@@ -51,7 +51,7 @@ fn nothing_ends_while_the_driver_says_nothing() {
 }
 
 #[test]
-fn without_a_driver_nothing_is_fit_and_soon_after_it_came_all_is() {
+fn missing_driver_makes_all_units_unhealthy_until_settled() {
     let mut node = Node::new();
     node.inventory.nvml = lost();
     node.look(10, &[]);
@@ -63,7 +63,7 @@ fn without_a_driver_nothing_is_fit_and_soon_after_it_came_all_is() {
 }
 
 #[test]
-fn who_comes_and_goes_waits_twice_as_long_each_time_but_an_hour_at_most() {
+fn recurring_fault_backs_off_up_to_an_hour() {
     let mut node = Node::new();
     let mut now = 10;
     let mut waits = Vec::new();
@@ -81,7 +81,7 @@ fn who_comes_and_goes_waits_twice_as_long_each_time_but_an_hour_at_most() {
 }
 
 #[test]
-fn a_storm_is_one_trouble() {
+fn xid_storm_is_one_fault() {
     let mut node = Node::new();
     let storm: Vec<Xid> = (0..10_000_u32)
         .map(|number| confined(0, number.into(), number, Some(number % 7)))
@@ -91,7 +91,7 @@ fn a_storm_is_one_trouble() {
         node.monitor
             .patients
             .values()
-            .map(Patient::len)
+            .map(DeviceHealth::len)
             .sum::<usize>()
     };
     assert!(kept(&node) <= 80, "{}", kept(&node));
@@ -101,9 +101,9 @@ fn a_storm_is_one_trouble() {
 }
 
 #[test]
-fn what_an_administrator_leaves_out_is_not_looked_at() {
+fn ignored_xid_keeps_device_healthy() {
     let mut node = Node::new();
-    node.monitor = Monitor::new(Table::default().without("95".parse().unwrap()));
+    node.monitor = HealthMonitor::new(XidTable::default().ignoring("95".parse().unwrap()));
     node.look(1, &[xid(0, 95)]);
     assert_eq!(node.fit(), [true; 3]);
     node.look(2, &[xid(0, 48)]);
@@ -111,22 +111,23 @@ fn what_an_administrator_leaves_out_is_not_looked_at() {
 }
 
 #[test]
-fn what_was_read_before_ends_nothing_and_what_is_reported_meanwhile_counts() {
+fn faults_end_only_with_a_new_inventory() {
     let mut node = Node::new();
     node.look(1, &[xid(0, 94)]);
     // Long after its deadline, but without a reading.
-    node.monitor.hear(Duration::from_secs(HOUR), &[xid(1, 94)]);
+    node.monitor
+        .record_errors(Duration::from_secs(HOUR), &[xid(1, 94)]);
     assert_eq!(node.fit(), [false, false, true]);
     node.look(HOUR + 1, &[]);
     assert_eq!(node.fit(), [true, false, true]);
 }
 
 #[test]
-fn the_first_look_of_all_finds_what_devices_show_and_nothing_is_fit_before_it() {
+fn units_are_unhealthy_before_first_inventory() {
     let mut node = Node::new();
     node.lose(0);
     node.wish(1, RecoveryAction::ResetGpu);
-    node.monitor = Monitor::default();
+    node.monitor = HealthMonitor::default();
     assert_eq!(node.fit(), [false; 3]);
     node.look(0, &[]);
     assert_eq!(node.fit(), [false, false, true]);

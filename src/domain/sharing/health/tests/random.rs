@@ -105,7 +105,7 @@ impl Node {
 
 proptest! {
     #[test]
-    fn what_happens_to_one_gpu_concerns_no_other(steps in steps(0..3)) {
+    fn events_of_one_gpu_affect_no_other(steps in steps(0..3)) {
         let (mut all, mut without) = (Node::new(), Node::new());
         let mut now = 1;
         for (pause, step) in &steps {
@@ -122,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn when_the_faults_are_gone_all_is_fit_within_a_bounded_time(steps in steps(0..3)) {
+    fn all_units_recover_within_bounded_time(steps in steps(0..3)) {
         let mut node = Node::new();
         let mut now = 1;
         for (pause, step) in &steps {
@@ -143,7 +143,7 @@ proptest! {
     }
 
     #[test]
-    fn a_device_that_shows_a_fault_is_not_fit(steps in steps(0..3)) {
+    fn device_with_fault_is_unhealthy(steps in steps(0..3)) {
         let mut node = Node::new();
         let mut now = 1;
         for (pause, step) in &steps {

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn without_kubelets_record_who_can_be_no_other_pod_is_that_one() {
+fn uid_with_single_possible_pod_is_assigned() {
     // Pod a holds both devices, so the UID with processes on both is a; only b is then left for the first device.
     let other = "GPU-6fd4087b-86f3-7a43-b711-4771313afc51";
     let first = whole(300, &[process(1, 100), process(2, 200)]);
@@ -19,7 +19,7 @@ fn without_kubelets_record_who_can_be_no_other_pod_is_that_one() {
         given("a", "main", other),
     ];
     let kin = seen(&[(1, of("x")), (2, of("y")), (3, of("x"))]);
-    let usage = join(&Scene {
+    let usage = join(&UsageInput {
         readings: &[first, second],
         offers: &shared(2),
         given: &pods,
@@ -35,7 +35,7 @@ fn without_kubelets_record_who_can_be_no_other_pod_is_that_one() {
 }
 
 #[test]
-fn who_is_known_leaves_fewer_for_the_next_whatever_the_order_of_their_uids() {
+fn uids_are_assigned_by_elimination_in_any_order() {
     // Each GPU except the last is shared with the next pod, so each assigned UID determines its neighbor.
     let gpus: Vec<String> = (0..6)
         .map(|number| format!("GPU-5fd4087b-86f3-7a43-b711-4771313afc{number:02}"))
@@ -62,7 +62,7 @@ fn who_is_known_leaves_fewer_for_the_next_whatever_the_order_of_their_uids() {
                 ..whole(100, &[process(pid, 100)])
             });
         }
-        let usage = join(&Scene {
+        let usage = join(&UsageInput {
             readings: &readings,
             offers: &Offers::default(),
             given: &pods,
@@ -81,12 +81,12 @@ fn who_is_known_leaves_fewer_for_the_next_whatever_the_order_of_their_uids() {
 }
 
 #[test]
-fn a_thousand_that_may_be_each_other_are_told_of_in_a_few_short_lines() {
+fn ambiguous_uids_are_reported_in_bounded_lines() {
     let processes: Vec<Process> = (0..1000).map(|pid| process(pid, 1)).collect();
-    let pods: Vec<Given> = (0..1000)
+    let pods: Vec<Allocation> = (0..1000)
         .map(|number| given(&format!("pod-{number}"), "main", &replica(number)))
         .collect();
-    let origins: Vec<(u32, Origin)> = (0..1000)
+    let origins: Vec<(u32, ProcessOrigin)> = (0..1000)
         .map(|pid| (pid, of(&format!("uid-{pid:04}"))))
         .collect();
     let usage = look(&whole(1000, &processes), &pods, &seen(&origins));
@@ -109,7 +109,7 @@ fn a_thousand_that_may_be_each_other_are_told_of_in_a_few_short_lines() {
 }
 
 #[test]
-fn of_two_that_may_both_be_either_it_is_not_known_what_they_use_and_it_is_said() {
+fn ambiguous_pods_have_unknown_usage() {
     let reading = whole(300, &[process(1, 100), process(2, 200)]);
     let pods = [
         given("a", "main", &replica(0)),

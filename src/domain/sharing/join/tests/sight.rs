@@ -3,10 +3,10 @@
 use super::*;
 
 #[test]
-fn two_containers_of_one_pod_on_one_device_are_one_tenant_with_what_both_were_given() {
+fn two_containers_of_one_pod_on_one_device_are_one_tenant() {
     let pods = [
         known("a", &replica(0)),
-        Given {
+        Allocation {
             uid: Some("uid-a".to_owned()),
             ..given("a", "side", &replica(1))
         },
@@ -22,7 +22,7 @@ fn two_containers_of_one_pod_on_one_device_are_one_tenant_with_what_both_were_gi
 }
 
 #[test]
-fn what_the_driver_does_not_tell_is_absent_and_said() {
+fn unreported_data_is_absent_and_listed_as_missing() {
     let mut reading = whole(500, &[]);
     reading.processes = None;
     let unknown = given("z", "main", "0");
@@ -39,11 +39,11 @@ fn what_the_driver_does_not_tell_is_absent_and_said() {
 }
 
 #[test]
-fn where_the_driver_names_processes_of_this_container_alone_nobody_is_said_to_use_nothing() {
+fn own_namespace_process_list_leaves_usage_unknown() {
     let pods = [known("a", &replica(0))];
     // Its list covers the PID namespace of this program, where process 1 is not process 1 of the host.
     for listed in [vec![], vec![process(1, 300)]] {
-        let usage = look(&whole(500, &listed), &pods, &Kin::Elsewhere);
+        let usage = look(&whole(500, &listed), &pods, &PodAttribution::OtherNamespace);
         are(&usage, 0, &[("a", 1, None)]);
         assert_eq!(rest(&usage, 0), Some(500));
         assert_eq!(usage.missing.len(), 1, "{:?}", usage.missing);
@@ -51,26 +51,26 @@ fn where_the_driver_names_processes_of_this_container_alone_nobody_is_said_to_us
         assert!(usage.missing[0].contains("needs hostPID"), "{usage:?}");
     }
     // On an unused device, the usage of every tenant is zero.
-    let unused = look(&whole(0, &[]), &pods, &Kin::Elsewhere);
+    let unused = look(&whole(0, &[]), &pods, &PodAttribution::OtherNamespace);
     are(&unused, 0, &[("a", 1, Some(0))]);
     assert_eq!(unused.missing, [""; 0]);
-    let nobody = look(&whole(500, &[]), &[], &Kin::Elsewhere);
+    let nobody = look(&whole(500, &[]), &[], &PodAttribution::OtherNamespace);
     assert_eq!(nobody.missing, [""; 0]);
 }
 
 #[test]
-fn a_driver_that_names_nobody_to_who_is_in_a_container_leaves_unknown_what_its_only_pod_uses() {
+fn empty_process_list_in_container_leaves_usage_unknown() {
     let pods = [known("a", &replica(0))];
-    let usage = look(&whole(500, &[]), &pods, &Kin::Hidden);
+    let usage = look(&whole(500, &[]), &pods, &PodAttribution::Hidden);
     are(&usage, 0, &[("a", 1, None)]);
     assert!(usage.missing[0].contains("needs hostPID"), "{usage:?}");
 }
 
 #[test]
-fn a_process_that_was_not_looked_at_may_be_anybodys_and_has_not_ended() {
+fn uninspected_process_is_of_unknown_origin() {
     let pods = [known("a", &replica(0)), known("b", &replica(1))];
     // 2 started after processes were last inspected, 3 could not be inspected.
-    let kin = seen(&[(1, of("uid-a")), (3, Origin::Unknown)]);
+    let kin = seen(&[(1, of("uid-a")), (3, ProcessOrigin::Unknown)]);
     let reading = whole(600, &[process(1, 100), process(2, 200), process(3, 300)]);
     let usage = look(&reading, &pods, &kin);
     are(&usage, 0, &[("a", 1, None), ("b", 1, None)]);
@@ -80,13 +80,17 @@ fn a_process_that_was_not_looked_at_may_be_anybodys_and_has_not_ended() {
             "GPU 0: how much memory which pod uses is not known: process 2 and 1 more could not be looked at"
         ]
     );
-    let ended = seen(&[(1, of("uid-a")), (2, Origin::Gone), (3, Origin::Gone)]);
+    let ended = seen(&[
+        (1, of("uid-a")),
+        (2, ProcessOrigin::Gone),
+        (3, ProcessOrigin::Gone),
+    ]);
     let usage = look(&reading, &pods, &ended);
     are(&usage, 0, &[("a", 1, Some(100)), ("b", 1, Some(0))]);
 }
 
 #[test]
-fn who_was_given_nothing_is_a_stranger_and_the_idle_pod_is_not_blamed() {
+fn process_without_allocation_is_separate_tenant() {
     let stranger = [("uid-other", 0, Some(300)), ("a", 1, Some(0))];
     // The pod's own UID is known and differs.
     let reading = whole(300, &[process(1, 300)]);
@@ -103,7 +107,7 @@ fn who_was_given_nothing_is_a_stranger_and_the_idle_pod_is_not_blamed() {
         index: Some(1),
         ..whole(50, &[process(2, 50)])
     };
-    let usage = join(&Scene {
+    let usage = join(&UsageInput {
         readings: &[reading, other],
         offers: &shared(2),
         given: &[given("a", "main", &replica(0))],
@@ -114,11 +118,11 @@ fn who_was_given_nothing_is_a_stranger_and_the_idle_pod_is_not_blamed() {
 }
 
 #[test]
-fn by_a_list_of_before_nobody_is_who_he_only_can_be() {
+fn outdated_allocations_assign_no_uid_by_elimination() {
     let reading = whole(300, &[process(1, 300)]);
     let pods = [given("a", "main", &replica(0))];
     let scene = |is_current| {
-        join(&Scene {
+        join(&UsageInput {
             readings: std::slice::from_ref(&reading),
             offers: &shared(2),
             given: &pods,

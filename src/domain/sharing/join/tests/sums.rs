@@ -5,12 +5,12 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn utilisation_is_the_sum_of_what_a_containers_processes_have_and_no_more_than_all() {
+fn utilization_is_sum_over_processes_capped_at_100_percent() {
     let mut reading = whole(100, &[process(1, 10), process(2, 10), process(3, 10)]);
-    reading.busy = [(1, 60), (2, 70)]
-        .map(|(pid, percent)| Busy {
+    reading.process_utilization = [(1, 60), (2, 70)]
+        .map(|(pid, percent)| ProcessUtilization {
             pid,
-            compute: Percent::of(percent),
+            compute: Percent::saturating_from(percent),
         })
         .to_vec();
     let pods = [known("a", &replica(0)), known("b", &replica(1))];
@@ -25,10 +25,10 @@ fn utilisation_is_the_sum_of_what_a_containers_processes_have_and_no_more_than_a
 }
 
 /// Origin of a process: one of four pods, another pod, no pod, or gone.
-fn origin() -> impl Strategy<Value = Option<Origin>> {
+fn origin() -> impl Strategy<Value = Option<ProcessOrigin>> {
     prop_oneof![
         (0_u8..5).prop_map(|pod| Some(of(&format!("uid-{pod}")))),
-        Just(Some(Origin::NoPod)),
+        Just(Some(ProcessOrigin::NoPod)),
         Just(None),
     ]
 }
@@ -68,25 +68,25 @@ proptest! {
         } else {
             whole(used.0, &listed)
         };
-        let pods: Vec<Given> = pods
+        let pods: Vec<Allocation> = pods
             .iter()
             .map(|(pod, part, number, container)| {
                 let unit = if is_divided { PARTS[*part] } else { GPU };
                 let pod = format!("{pod}");
                 let one = known(&pod, &format!("{unit}::{number}"));
-                let mut one = Given { uid: one.uid.filter(|_| has_uids), ..one };
+                let mut one = Allocation { uid: one.uid.filter(|_| has_uids), ..one };
                 one.device.container = format!("c{container}");
                 one
             })
             .collect();
         let kin = if is_hidden {
-            Kin::Hidden
+            PodAttribution::Hidden
         } else {
             let all = processes.iter().filter_map(|(pid, .., origin)| Some((*pid, origin.clone()?)));
-            Kin::Seen(all.collect())
+            PodAttribution::Inspected(all.collect())
         };
         let offers = shared(3);
-        let usage = join(&Scene {
+        let usage = join(&UsageInput {
             readings: std::slice::from_ref(&reading),
             offers: &offers,
             given: &pods,

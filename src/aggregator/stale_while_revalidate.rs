@@ -1,0 +1,211 @@
+//! Stale-while-revalidate cache for values that are slow to compute.
+//!
+//! One computation runs at a time, on a blocking thread. Concurrent requests, including the one that started the
+//! computation, receive the previous value or, if that one is too old, wait for the result.
+
+use std::sync::Arc;
+
+use tokio::sync::{Mutex, OwnedMutexGuard, watch};
+use tokio::task::{JoinError, JoinHandle, spawn_blocking};
+use tokio::time::Instant;
+
+/// Cached value, and the lock for recomputing it. The lock guards the state that is retained between computations.
+/// Clones share the cache.
+#[derive(Debug)]
+pub(super) struct StaleWhileRevalidate<T, W = ()> {
+    last: Arc<watch::Sender<Option<Cached<T>>>>,
+    pub(super) state: Arc<Mutex<W>>,
+}
+
+/// Result of one computation.
+#[derive(Debug)]
+pub(super) struct Cached<T> {
+    pub(super) value: T,
+    /// Completion time. The value ages from then on: if a computation took longer than the value's lifetime, all
+    /// waiting requests would otherwise repeat it one after the other.
+    pub(super) done: Instant,
+}
+
+/// Freshness of the last value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Freshness {
+    /// Returned without recomputing.
+    Fresh,
+    /// Returned while a new value is computed.
+    Stale,
+    /// Not returned.
+    Expired,
+}
+
+impl Freshness {
+    /// Treats a stale value as expired, for callers that wait for a fresh value.
+    pub(super) fn require_fresh(self) -> Self {
+        match self {
+            Self::Fresh => Self::Fresh,
+            Self::Stale | Self::Expired => Self::Expired,
+        }
+    }
+}
+
+impl<T, W> StaleWhileRevalidate<T, W> {
+    /// Creates an empty cache.
+    pub(super) fn new(work: W) -> Self {
+        Self {
+            last: Arc::default(),
+            state: Arc::new(Mutex::new(work)),
+        }
+    }
+}
+
+impl<T, W: Default> Default for StaleWhileRevalidate<T, W> {
+    fn default() -> Self {
+        Self::new(W::default())
+    }
+}
+
+impl<T, W> Clone for StaleWhileRevalidate<T, W> {
+    fn clone(&self) -> Self {
+        Self {
+            last: Arc::clone(&self.last),
+            state: Arc::clone(&self.state),
+        }
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static, W: Send + 'static> StaleWhileRevalidate<T, W> {
+    /// Returns the last value if `fit` accepts it. Otherwise computes a new one with `maker`, which receives the
+    /// previous value. Fails if `maker` panics.
+    pub(super) async fn current(
+        &self,
+        fit: impl Fn(&Cached<T>) -> Freshness,
+        maker: impl FnOnce(&mut W, Option<T>) -> T + Send + 'static,
+    ) -> Result<T, JoinError> {
+        let fitting = |wanted: &[Freshness]| self.last(|last| wanted.contains(&fit(last)));
+        if let Some(made) = fitting(&[Freshness::Fresh]) {
+            return Ok(made);
+        }
+        let before = fitting(&[Freshness::Stale]);
+        let work = Arc::clone(&self.state);
+        let work = match (work.try_lock_owned(), &before) {
+            (Ok(work), _) => work,
+            (Err(_somebody_makes_it), Some(before)) => return Ok(before.clone()),
+            (Err(_somebody_makes_it), None) => Arc::clone(&self.state).lock_owned().await,
+        };
+        // Another task may have computed it in the meantime.
+        if let Some(made) = fitting(&[Freshness::Fresh]) {
+            return Ok(made);
+        }
+        let making = self.spawn_compute(work, maker);
+        match before {
+            Some(before) => Ok(before),
+            None => making.await,
+        }
+    }
+
+    fn spawn_compute(
+        &self,
+        mut work: OwnedMutexGuard<W>,
+        maker: impl FnOnce(&mut W, Option<T>) -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        let last = Arc::clone(&self.last);
+        // The value is cached even if no request waits for it any more.
+        spawn_blocking(move || {
+            let before = last.borrow().as_ref().map(|last| last.value.clone());
+            let made = maker(&mut work, before);
+            last.send_replace(Some(Cached {
+                value: made.clone(),
+                done: Instant::now(),
+            }));
+            made
+        })
+    }
+
+    /// Returns the last value if `will_do` accepts it.
+    pub(super) fn last(&self, will_do: impl Fn(&Cached<T>) -> bool) -> Option<T> {
+        let last = self.last.borrow();
+        let last = last.as_ref().filter(|last| will_do(last))?;
+        Some(last.value.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// Requests a value of at least `current`; accepts one of at least `meanwhile` while a new one is computed.
+    async fn ask(
+        kept: &StaleWhileRevalidate<u64>,
+        current: u64,
+        meanwhile: u64,
+    ) -> Result<u64, JoinError> {
+        let fit = |last: &Cached<u64>| match last.value {
+            made if made >= current => Freshness::Fresh,
+            made if made >= meanwhile => Freshness::Stale,
+            _ => Freshness::Expired,
+        };
+        kept.current(fit, move |(), _| current).await
+    }
+
+    async fn is_waiting(asking: impl Future) -> bool {
+        timeout(Duration::from_secs(1), asking).await.is_err()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fresh_value_is_reused_and_expired_value_is_recomputed() {
+        let kept: StaleWhileRevalidate<u64> = StaleWhileRevalidate::default();
+        assert_eq!(ask(&kept, 2, 2).await.unwrap(), 2);
+        assert_eq!(ask(&kept, 1, 1).await.unwrap(), 2);
+        assert_eq!(ask(&kept, 3, 3).await.unwrap(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stale_value_is_returned_while_revalidating() {
+        let kept: StaleWhileRevalidate<u64> = StaleWhileRevalidate::default();
+        assert_eq!(ask(&kept, 1, 1).await.unwrap(), 1);
+        assert_eq!(ask(&kept, 2, 1).await.unwrap(), 1);
+        drop(kept.state.lock().await);
+        assert_eq!(ask(&kept, 1, 1).await.unwrap(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn concurrent_callers_get_the_stale_value_or_wait() {
+        let kept: StaleWhileRevalidate<u64> = StaleWhileRevalidate::default();
+        assert_eq!(ask(&kept, 1, 1).await.unwrap(), 1);
+        let work = Arc::clone(&kept.state).lock_owned().await;
+        assert_eq!(ask(&kept, 2, 1).await.unwrap(), 1);
+        let mut waits = Box::pin(ask(&kept, 2, 2));
+        assert!(is_waiting(&mut waits).await);
+        drop(work);
+        assert_eq!(waits.await.unwrap(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_callers_share_one_computation() {
+        let kept: StaleWhileRevalidate<u64> = StaleWhileRevalidate::default();
+        let work = Arc::clone(&kept.state).lock_owned().await;
+        let mut first = Box::pin(ask(&kept, 7, 7));
+        assert!(is_waiting(&mut first).await);
+        let fit = |last: &Cached<u64>| match last.value {
+            7 => Freshness::Fresh,
+            _ => Freshness::Expired,
+        };
+        let second = kept.current(fit, |(), _| panic!("it is there already"));
+        let mut second = Box::pin(second);
+        assert!(is_waiting(&mut second).await);
+        drop(work);
+        assert_eq!(first.await.unwrap(), 7);
+        assert_eq!(second.await.unwrap(), 7);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failed_computation_is_retried_by_the_next_caller() {
+        let kept: StaleWhileRevalidate<u64> = StaleWhileRevalidate::default();
+        let failed = kept.current(|_| Freshness::Fresh, |(), _| panic!("as a test wants it"));
+        assert!(failed.await.is_err());
+        assert_eq!(ask(&kept, 7, 7).await.unwrap(), 7);
+    }
+}

@@ -1,0 +1,131 @@
+//! Builds the sharing backend from the settings.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use octavo::agent::LoopSettings as Looking;
+use octavo::agent::partitioning::Partitioning;
+use octavo::agent::sharing::SharingBackend as Port;
+use octavo::agent::sharing::embedded::{EmbeddedBackend, EmbeddedSettings};
+use octavo::agent::sharing::machine::{self, HostDevices, HostPaths};
+use octavo::apply::durable::DurableError;
+use octavo::apply::usage::PodProcesses;
+use octavo::config::agent::{
+    AgentSettings, ClusterSettings, DeviceList, PartitioningSettings, SharingMode,
+};
+use octavo::config::engine::EngineSettings;
+use octavo::domain::labels::Options;
+use octavo::domain::sharing::health::XidTable;
+use octavo::domain::sharing::injection::InjectionMethod;
+use octavo::k8s::device_plugin::allocation_response::DeviceResponder;
+use octavo::k8s::device_plugin::{AllocationGate, Answer, Manager, Settings};
+use tokio::task::JoinSet;
+use tracing::info;
+
+/// Starts the built-in device plugin if the settings select it, and connects it to the partitioning.
+pub(crate) fn start(
+    settings: &AgentSettings,
+    partitioning: Option<Partitioning>,
+    tasks: &mut JoinSet<()>,
+) -> (Option<Box<dyn Port>>, Option<Partitioning>) {
+    match embedded(settings, tasks) {
+        Some((giver, gate)) => {
+            if partitioning.is_none() {
+                // There is no state directory to acquire first.
+                gate.open();
+            }
+            (Some(giver), partitioning.map(|one| one.with_gate(gate)))
+        }
+        None => (None, partitioning),
+    }
+}
+
+/// Builds the settings of the agent's loop.
+pub(crate) fn loop_settings(
+    settings: &AgentSettings,
+    interval: Duration,
+    labels: Options,
+) -> Looking {
+    Looking {
+        interval,
+        labels,
+        xids: xids(settings),
+    }
+}
+
+/// Builds the table of Xid effects.
+fn xids(settings: &AgentSettings) -> XidTable {
+    XidTable::default().ignoring(settings.sharing().ignored_xids().clone())
+}
+
+/// Removes the CDI specification if this program maintains it.
+pub(crate) fn clean_up(settings: &AgentSettings) -> Result<(), DurableError> {
+    let sharing = settings.sharing();
+    let is_told = sharing.device_lists().contains(&DeviceList::Cdi);
+    if sharing.mode() == SharingMode::Embedded
+        && is_told
+        && machine::remove_spec(sharing.cdi_dir())?
+    {
+        info!(
+            "the CDI description in {} is removed",
+            sharing.cdi_dir().display()
+        );
+    }
+    Ok(())
+}
+
+fn embedded(
+    settings: &AgentSettings,
+    tasks: &mut JoinSet<()>,
+) -> Option<(Box<dyn Port>, Arc<AllocationGate>)> {
+    let sharing = settings.sharing();
+    match sharing.mode() {
+        SharingMode::Embedded => {}
+        SharingMode::Auto | SharingMode::Off | SharingMode::HandOff => return None,
+    }
+    let engine = settings.partitioning().map(PartitioningSettings::engine);
+    let socket = engine.and_then(EngineSettings::pod_resources);
+    let gate = Arc::new(AllocationGate::default());
+    let proc_root = engine.map_or_else(|| Path::new("/proc"), EngineSettings::proc_root);
+    let places = HostPaths {
+        proc: proc_root.to_owned(),
+        dev: PathBuf::from("/dev"),
+        cdi: sharing.cdi_dir().to_owned(),
+    };
+    let ways = sharing
+        .device_lists()
+        .iter()
+        .map(|list| InjectionMethod::from(*list));
+    let answer: Arc<dyn Answer> = Arc::new(DeviceResponder::new(
+        ways,
+        Box::new(HostDevices::new(places)),
+    ));
+    let plugin = Settings {
+        folder: sharing.device_plugins().to_owned(),
+        pod_resources: socket.map(ToOwned::to_owned),
+        policy: sharing.policy(),
+        running_pods: Arc::new(PodProcesses::new(proc_root)),
+    };
+    let (manager, report, told) = Manager::new(&plugin, Arc::clone(&gate), Arc::clone(&answer));
+    tasks.spawn(manager.run());
+    let rules = EmbeddedSettings {
+        strategy: settings.labels().options(Timestamp::now()).mig_strategy,
+        deadline: sharing.deadline(),
+        withhold_after: sharing.withhold_after(),
+        follows_node: settings
+            .cluster()
+            .is_some_and(ClusterSettings::watches_node),
+        xids: xids(settings),
+        nvidia_smi: engine
+            .map_or_else(
+                || Path::new("/usr/bin/nvidia-smi"),
+                EngineSettings::nvidia_smi,
+            )
+            .to_owned(),
+        state: engine.map(|engine| engine.state_dir().to_owned()),
+    };
+    let giver = EmbeddedBackend::new((Arc::clone(&gate), answer), report, told, rules);
+    Some((Box::new(giver), gate))
+}
