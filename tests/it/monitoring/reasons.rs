@@ -19,8 +19,8 @@ fn the_page_of_reasons_is_what_the_code_says() {
 /// The same letters with another meaning, which no reason may change: file below `src`, and word.
 const OTHERS: &[(&str, &str)] = &[
     // What mig-manager says and is answered.
-    ("agent/cluster/words.rs", "failed"),
-    ("agent/cluster/words.rs", "pending"),
+    ("agent/cluster/operator_labels.rs", "failed"),
+    ("agent/cluster/operator_labels.rs", "pending"),
     ("domain/node/selection.rs", "pending"),
     // Units that pods wait for.
     ("aggregator/rest/availability.rs", "pending"),
@@ -29,8 +29,8 @@ const OTHERS: &[(&str, &str)] = &[
     // A device whose last reading is old, and the picture beside what is old.
     ("domain/inventory/state.rs", "stale"),
     ("aggregator/pages/layout.rs", "stale"),
-    ("aggregator/pages/shares.rs", "stale"),
-    ("aggregator/pages/words.rs", "stale"),
+    ("aggregator/pages/sharing.rs", "stale"),
+    ("aggregator/pages/format.rs", "stale"),
 ];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
