@@ -268,7 +268,9 @@ impl Crate {
                         let site = format!("{}:{line} names {}", module.file, path.join("::"));
                         let edges = graphs.entry(from[..shared].to_vec()).or_default();
                         let sites = edges.entry((a.clone(), b.clone())).or_default();
-                        sites.push(site);
+                        if sites.last() != Some(&site) {
+                            sites.push(site);
+                        }
                     }
                 }
             }
