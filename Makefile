@@ -9,7 +9,7 @@ export PATH := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/octavo/go/bin:$(PATH)
 export DEMO_SECONDS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test setup fmt lint unit doc golden screenshots bench fuzz crash-sweep e2e cluster-up cluster-down image clean
+.PHONY: help demo quick test setup fmt lint unit doc golden screenshots bench fuzz crash-sweep e2e cluster-up cluster-down image house clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ cluster-down: ## end that, and leave nothing of it but logs
 
 image: setup ## the container images, built and checked without a daemon or a registry (target/image)
 	@hack/image.sh
+
+house: ## structure figures of the code beside their targets; hack/house.sh --build measures builds too
+	@hack/house.sh
 
 clean: ## remove what was built here
 	$(CARGO) clean

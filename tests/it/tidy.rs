@@ -3,6 +3,9 @@
 //! One package cannot state these through Cargo.toml, and rules that nothing enforces do not last. The scan is textual on
 //! purpose: it sees exactly what a reader sees, and it needs no compiler plug-in.
 
+mod cycles;
+mod tokens;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
