@@ -44,7 +44,7 @@ golden: ## rewrite the golden files from what the programs say now; read the dif
 
 screenshots: ## photograph the pages for the documentation (docs/images)
 	@mkdir -p docs/images
-	OCTAVO_SCREENSHOTS=$(CURDIR)/docs/images $(CARGO) test --locked --test it -- browser::shots
+	OCTAVO_SCREENSHOTS=$(CURDIR)/docs/images $(CARGO) test --locked --test it-cluster -- browser::shots
 
 bench: ## measure: start to labels, memory, idle CPU; applies; in a cluster; the aggregator under a swarm (docs/performance.md)
 	@hack/bench.sh
@@ -56,8 +56,8 @@ crash-sweep: ## kill agent and command at every call, also for another layout, a
 	OCTAVO_CRASH_SWEEP=full TMPDIR="$$(test -w /dev/shm && echo /dev/shm || echo "$${TMPDIR:-/tmp}")" \
 	  $(CARGO) test --locked --test it -- crash:: --nocapture --test-threads=1
 
-e2e: setup ## only the tests with a real API server and real nodes
-	$(CARGO) test --locked --test it -- cluster
+e2e: setup ## only the tests with a real API server, real nodes, a browser or images
+	$(CARGO) test --locked --test it-cluster
 
 cluster-up: setup ## a Kubernetes with two nodes on this machine, for people; says how to reach it
 	@hack/cluster/up.sh 1 2

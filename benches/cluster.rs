@@ -25,7 +25,7 @@ mod bed;
 #[path = "support/changes.rs"]
 mod changes;
 #[expect(dead_code, reason = "tests need more of it")]
-#[path = "../tests/it/cluster"]
+#[path = "../tests/it-cluster/cluster"]
 mod cluster {
     mod api;
     mod kubectl;
@@ -40,7 +40,7 @@ mod followed;
 #[path = "support/keepers.rs"]
 mod keepers;
 #[expect(dead_code, reason = "tests need more of it")]
-#[path = "../tests/it/patience.rs"]
+#[path = "../tests/support/patience.rs"]
 mod patience;
 #[path = "support/process.rs"]
 mod process;

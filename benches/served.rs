@@ -25,7 +25,7 @@ mod bed;
 #[path = "support/clients.rs"]
 mod clients;
 #[expect(dead_code, reason = "tests need more of it")]
-#[path = "../tests/it/cluster"]
+#[path = "../tests/it-cluster/cluster"]
 mod cluster {
     mod api;
     mod kubectl;
@@ -48,7 +48,7 @@ mod lateness;
 #[path = "support/objects.rs"]
 mod objects;
 #[expect(dead_code, reason = "tests need more of it")]
-#[path = "../tests/it/patience.rs"]
+#[path = "../tests/support/patience.rs"]
 mod patience;
 #[expect(dead_code, reason = "how often it wakes up is not for here")]
 #[path = "support/process.rs"]

@@ -18,24 +18,24 @@
 #[path = "support/givers.rs"]
 mod givers;
 #[expect(dead_code, reason = "tests need more of it")]
-#[path = "../tests/it/patience.rs"]
+#[path = "../tests/support/patience.rs"]
 mod patience;
-#[path = "../tests/it/peer.rs"]
+#[path = "../tests/support/peer.rs"]
 mod peer;
 #[expect(dead_code, reason = "this reads memory alone")]
 #[path = "support/process.rs"]
 mod process;
 #[expect(dead_code, reason = "tests need more of it")]
-#[path = "../tests/it/record.rs"]
+#[path = "../tests/support/record.rs"]
 mod record;
 #[expect(dead_code, reason = "tests need more of it")]
-#[path = "../tests/it/sharing"]
+#[path = "../tests/support"]
 mod sharing {
     pub(crate) mod kubelet;
 }
 #[path = "support/simulated.rs"]
 mod simulated;
-#[path = "../tests/it/sockets.rs"]
+#[path = "../tests/support/sockets.rs"]
 mod sockets;
 #[path = "support/spread.rs"]
 mod spread;

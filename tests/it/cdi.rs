@@ -13,15 +13,8 @@ use octavo::domain::sharing::{Partition, Unit};
 use octavo::wire::cdi::{DriverEdits, write_spec};
 use serde_json::{Value, json};
 
+use crate::cdi_runtime::RUNTIME;
 use crate::patience::Finish;
-use crate::peer::Peer;
-
-/// Version 1.1.0 of the library is that of the specification.
-pub(crate) const RUNTIME: Peer = Peer {
-    pinned: "cdi",
-    package: "octavo.dev/tests/peers/cdi",
-    version: "v1.1.0",
-};
 
 /// As `nvidia-ctk cdi generate` writes it, in small.
 const NVIDIA: &str = "---

@@ -13,9 +13,9 @@ use std::process::{Command, Output, Stdio};
 use octavo::domain::doctor::Check;
 use octavo::wire::diagnosis::{FindingJson, VerdictJson, parse};
 
+use crate::kubelet::Kubelet;
 use crate::machine::Machine;
 use crate::patience::Finish;
-use crate::sharing::kubelet::Kubelet;
 
 use VerdictJson::{Failing, NotApplicable, Ok as Fine, Unknown, Warning};
 

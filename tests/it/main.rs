@@ -1,4 +1,4 @@
-//! The one integration binary: linking it once is cheaper than linking a dozen.
+//! Integration tests that start processes and read files. Tests that need an API server, a browser or images are in `it-cluster`.
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -10,10 +10,8 @@
 mod agent;
 mod aggregator;
 mod apply;
-mod browser;
 mod cdi;
 mod cli;
-mod cluster;
 mod control;
 mod crash;
 mod demo;
@@ -23,37 +21,37 @@ mod driver_contract;
 mod driver_gaps;
 mod driver_life;
 mod driver_xids;
-mod engine;
 mod estimating;
 mod fleet;
 mod fleet_cli;
 mod golden;
 mod hardware;
 mod hw_smoke;
-mod image;
 mod labels;
 mod layouts;
-mod machine;
 mod matching;
 mod mig_parted;
 mod monitoring;
 mod offers;
 mod partitions_untold;
 mod patience;
-mod peer;
 mod peer_gfd;
 mod peer_mig_parted;
 mod plan;
-mod process;
 mod promtool;
-mod record;
 mod requirements;
 mod rest;
 mod sharing;
-mod sockets;
 mod supply_chain;
+#[path = "../support/mod.rs"]
+mod support;
 mod sysfs;
 mod tidy;
 mod top;
 mod troubleshooting;
 mod usage;
+
+use support::{
+    agent_stream, cdi_runtime, device_plugin, engine, fleet_api, kubelet, machine, manifests, node,
+    peer, process, record, row, sockets, tree,
+};

@@ -28,23 +28,16 @@ use octavo::aggregator::stats::Stats;
 use octavo::aggregator::store::shared_store::SharedStore;
 use octavo::aggregator::tls::Tls;
 use octavo::config::aggregator::{FleetSettings, TlsFiles};
-use octavo::domain::inventory::{Inventory, Machine, NvmlState};
-use octavo::domain::labels::LabelSet;
 use octavo::domain::stream::{Content, Digest, FromAgent, Hello, Parts, Run};
-use octavo::proto::v1;
 use octavo::proto::v1::fleet_client::FleetClient;
-use octavo::proto::v1::to_agent::Message as Answer;
-use octavo::wire::status;
-use octavo::wire::stream::{Identity, encode_from_agent};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch as channel};
+use tokio::sync::watch as channel;
 use tokio::time::timeout;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Status, Streaming};
 
+use crate::agent_stream::{Line, acknowledged, delta, hello, message_of, parts};
 use crate::patience::PATIENCE;
 
 /// What a server is made with.
@@ -167,50 +160,7 @@ impl Site {
     }
 }
 
-/// An agent's end of a stream.
-pub(crate) struct Line {
-    pub(crate) to: mpsc::Sender<v1::FromAgent>,
-    pub(crate) from: Streaming<v1::ToAgent>,
-}
-
 impl Line {
-    pub(crate) async fn open(
-        client: &mut FleetClient<Channel>,
-        first: v1::FromAgent,
-    ) -> Result<Self, Status> {
-        let (to, messages) = mpsc::channel(1);
-        to.send(first).await.unwrap();
-        let answers = client.report(ReceiverStream::new(messages)).await?;
-        Ok(Self {
-            to,
-            from: answers.into_inner(),
-        })
-    }
-
-    pub(crate) async fn answer(&mut self) -> Result<Option<Answer>, Status> {
-        let answer = timeout(PATIENCE, self.from.message()).await.unwrap()?;
-        Ok(answer.map(|answer| answer.message.unwrap()))
-    }
-
-    /// Says something that is answered.
-    pub(crate) async fn say(&mut self, message: &FromAgent) -> Result<Answer, Status> {
-        self.to.send(message_of(message)).await.unwrap();
-        Ok(self.answer().await?.unwrap())
-    }
-
-    /// A stream on which these parts were acknowledged as the first.
-    pub(crate) async fn introduced(
-        client: &mut FleetClient<Channel>,
-        node: &str,
-        parts: Parts,
-    ) -> Self {
-        let mut line = Self::open(client, hello(node, 1)).await.unwrap();
-        assert!(matches!(line.answer().await, Ok(Some(Answer::Resync(_)))));
-        let snapshot = FromAgent::Snapshot { seq: 1, parts };
-        assert_eq!(line.say(&snapshot).await.unwrap(), acknowledged(1));
-        line
-    }
-
     /// A node that reported these parts as its first, and is known to readers.
     async fn settled(site: &Site, node: &str, parts: Parts) -> Self {
         let line = Self::introduced(&mut site.client().await, node, parts).await;
@@ -218,32 +168,6 @@ impl Line {
         site.until(|fleet| fleet.nodes.get(&name).is_some()).await;
         line
     }
-}
-
-pub(crate) fn acknowledged(seq: u64) -> Answer {
-    Answer::Ack(v1::Ack { seq })
-}
-
-pub(crate) fn hello(node: &str, epoch: u64) -> v1::FromAgent {
-    let hello = v1::Hello {
-        node: node.to_owned(),
-        boot_id: "b".to_owned(),
-        agent_version: "1.2.3".to_owned(),
-        epoch,
-        seq: 0,
-        state_hash: 0,
-    };
-    v1::FromAgent {
-        message: Some(v1::from_agent::Message::Hello(hello)),
-    }
-}
-
-pub(crate) fn message_of(message: &FromAgent) -> v1::FromAgent {
-    let identity = Identity {
-        node: "n".parse().unwrap(),
-        agent_version: "1.2.3".to_owned(),
-    };
-    encode_from_agent(message, &identity)
 }
 
 fn second_hello() -> FromAgent {
@@ -255,19 +179,6 @@ fn second_hello() -> FromAgent {
     })
 }
 
-/// A status that differs with `number`.
-pub(crate) fn parts(number: u64) -> Parts {
-    let inventory = Inventory {
-        neuron: None,
-        machine: Machine::default(),
-        nvml: NvmlState::Absent {
-            reason: format!("reason {number}"),
-        },
-        devices: Vec::new(),
-    };
-    status::encode(&inventory, &LabelSet::default(), None)
-}
-
 /// The same with a part of so many bytes, which no reader understands.
 pub(crate) fn big_parts(number: u64, bytes: usize) -> Parts {
     let content = vec![u8::try_from(number % 256).unwrap(); bytes];
@@ -276,15 +187,6 @@ pub(crate) fn big_parts(number: u64, bytes: usize) -> Parts {
     let parts = parts.iter();
     let parts = parts.map(|(key, content)| (key.clone(), content.clone()));
     parts.chain([more]).collect()
-}
-
-/// What leads from one status to another.
-pub(crate) fn delta(seq: u64, from: &Parts, to: &Parts) -> FromAgent {
-    FromAgent::Delta {
-        seq,
-        change: from.change_to(to),
-        hash: to.hash(),
-    }
 }
 
 /// Posts these bytes as the body of a report; gives the gRPC status.

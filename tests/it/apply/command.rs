@@ -1,6 +1,6 @@
 //! `octavo apply`, `history`, `checkpoint` and `restore`, with an agent and without one.
 
-use super::node::{Node, names};
+use crate::node::{Node, names};
 use crate::patience::Finish;
 
 const USED: &str = "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb, start: 0}, {profile: 1g.5gb, start: 4}]}\nprocesses:\n- {pid: 4711, gpu: 1, gi: 1, ci: 0, memory_mib: 100}\n";

@@ -9,7 +9,7 @@ use nvml_sim::model::{Process, ProcessKind};
 use octavo::wire::plan::Document;
 use tokio::time::Instant;
 
-use super::node::{Node, names};
+use crate::node::{Node, names};
 use crate::patience::Finish;
 
 const SEVEN: &str =

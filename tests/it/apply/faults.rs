@@ -7,7 +7,7 @@ use octavo::domain::layout::MigTarget;
 use octavo::domain::reconcile::{ApplyRecord, ApplyRecordEntry};
 use octavo::wire::journal;
 
-use super::node::{Node, names};
+use crate::node::{Node, names};
 use crate::patience::Finish;
 
 const SEVEN: &str =

@@ -8,7 +8,7 @@ use octavo::wire::agent_socket::NodeLayoutStatus;
 use octavo::wire::history;
 use serde_json::Value;
 
-use super::node::{Node, names};
+use crate::node::{Node, names};
 use crate::patience::{Finish, eventually};
 
 /// Two GPUs with the same seven instances.

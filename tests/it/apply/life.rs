@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use super::command::said;
-use super::node::{Node, names};
+use crate::node::{Node, names};
 use crate::patience::Finish;
 
 const TWO: &str = "- {board: A100_40GB, count: 2, mig: enabled}\n";

@@ -5,7 +5,5 @@ mod driver;
 mod faults;
 mod interrupted;
 mod journal;
-pub(crate) mod kubelet;
 mod life;
-pub(crate) mod node;
 pub(crate) mod pods;

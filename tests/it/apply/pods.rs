@@ -16,7 +16,7 @@ use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
-use super::node::{Node, names};
+use crate::node::{Node, names};
 use crate::patience::Finish;
 use crate::record;
 use crate::sockets::{age, listen_as_old};

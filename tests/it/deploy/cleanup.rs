@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::chart;
+use crate::manifests::chart;
 
 /// What is rendered for agents that take away: the pod's spec, and whether the account may change nodes.
 fn cleanup(tier: &str, sink: &str, more: &Value) -> (Value, bool) {

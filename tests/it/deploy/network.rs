@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::chart;
+use crate::manifests::chart;
 
 /// Ports that the agents may connect to.
 fn ports(values: &Value) -> Vec<(String, String)> {

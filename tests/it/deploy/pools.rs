@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
-use super::chart;
+use crate::manifests::chart;
 
 type Labels = BTreeMap<String, String>;
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::chart::{helm, path};
+use crate::manifests::chart::{helm, path};
 
 /// Wrong values, and what helm has to say of them.
 const WRONG: &[(&str, &str)] = &[

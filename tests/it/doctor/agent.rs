@@ -6,7 +6,7 @@ use std::process::Output;
 use octavo::wire::diagnosis::VerdictJson::{Failing, NotApplicable, Ok as Fine, Warning};
 
 use super::{Diagnosis, octavo};
-use crate::apply::node::Node;
+use crate::node::Node;
 use crate::patience::Finish;
 
 const TWO: &str = "- {board: A100_40GB, count: 2, mig: enabled}\n";

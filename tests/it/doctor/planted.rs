@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::{Diagnosis, octavo};
 use crate::patience::Finish;
-use crate::sysfs::tree::{machine, plant};
+use crate::tree::{machine, plant};
 
 /// A machine of files: `sys`, `dev` and the kubelet's folder below one.
 pub(super) struct Planted(TempDir);

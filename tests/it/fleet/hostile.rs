@@ -19,9 +19,10 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
 use tonic_prost::ProstCodec;
 
-use super::api::{Api, PATIENCE};
 use super::{MIXED, SINGLE, agreed};
-use crate::aggregator::{Line, acknowledged, big_parts, delta, hello, message_of, parts, post};
+use crate::agent_stream::{Line, acknowledged, delta, hello, message_of, parts};
+use crate::aggregator::{big_parts, post};
+use crate::fleet_api::{Api, PATIENCE};
 use crate::machine::Machine;
 use crate::patience::within;
 use crate::process::{Aggregator, resident};

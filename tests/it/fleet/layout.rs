@@ -5,7 +5,7 @@ use std::fs;
 use nvml_sim::model::Slot;
 use serde_json::{Value, json};
 
-use super::api::Api;
+use crate::fleet_api::Api;
 use crate::machine::Machine;
 use crate::process::{Aggregator, Program};
 use crate::promtool;

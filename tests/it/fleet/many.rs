@@ -23,8 +23,8 @@ use tokio::time::timeout;
 use tonic::transport::Endpoint;
 use tracing::{Instrument, info_span};
 
-use super::api::{Api, PATIENCE};
-use crate::aggregator::{Line, acknowledged, delta};
+use crate::agent_stream::{Line, acknowledged, delta};
+use crate::fleet_api::{Api, PATIENCE};
 use crate::patience::within;
 use crate::process::Aggregator;
 

@@ -3,7 +3,6 @@
 //! Nothing waits by sleeping. Whoever needs something to have happened waits for a line in a log, or asks the API again
 //! whenever its event stream says that something changed.
 
-pub(crate) mod api;
 mod hostile;
 pub(crate) mod layout;
 mod many;
@@ -15,10 +14,10 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::fleet_api::Api;
 use crate::machine::Machine;
 use crate::patience::Finish;
 use crate::process::{Aggregator, Program};
-use api::Api;
 
 /// Two whole GPUs and one in partitions.
 const MIXED: &str = "

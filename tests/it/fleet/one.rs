@@ -5,8 +5,8 @@ use std::fs;
 use nvml_sim::model::{Process, ProcessKind, Slot};
 use serde_json::{Value, json};
 
-use super::api::Api;
 use super::{MIXED, agreed};
+use crate::fleet_api::Api;
 use crate::machine::Machine;
 use crate::process::{Aggregator, Program};
 

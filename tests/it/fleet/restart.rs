@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use nvml_sim::model::Slot;
 
-use super::api::Api;
 use super::{MIXED, SINGLE, agreed};
+use crate::fleet_api::Api;
 use crate::machine::Machine;
 use crate::patience::{Finish, until_async};
 use crate::process::{Aggregator, Program};

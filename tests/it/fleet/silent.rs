@@ -5,8 +5,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::api::{Api, PATIENCE, pace};
 use super::{MIXED, SINGLE};
+use crate::fleet_api::{Api, PATIENCE, pace};
 use crate::machine::Machine;
 use crate::process::Aggregator;
 

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::dashboard::{filled, queries};
 use super::rules;
 use super::served::{Running, running};
-use crate::fleet::api::{Api, PATIENCE, pace};
+use crate::fleet_api::{Api, PATIENCE, pace};
 use crate::process::Program;
 
 /// The scrape as docs/metrics.md asks for it, where the agent is in a pod of its own.

@@ -20,8 +20,8 @@ use tokio::time::Instant;
 use super::dashboard::{queries, variables};
 use super::rules::alerts;
 use super::{read, root};
-use crate::fleet::api::Api;
 use crate::fleet::layout::{SHARED, partition};
+use crate::fleet_api::Api;
 use crate::machine::Machine;
 use crate::process::{Aggregator, Program};
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::plugin::{GPU, Rig, shared};
+use crate::device_plugin::{GPU, Rig, shared};
 use crate::process::Program;
 
 const TWO: &str = "- {board: A100_40GB, count: 2}\n";

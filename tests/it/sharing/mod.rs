@@ -1,8 +1,7 @@
 //! Devices given out to pods, and who has them: the real agent on simulated machines.
 
 mod fitness;
-pub(crate) mod kubelet;
-pub(crate) mod plugin;
+mod plugin;
 mod plugin_faults;
 mod plugin_mig;
 mod plugin_start;

@@ -6,8 +6,8 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
-use super::kubelet::{Pod, Tells};
-use super::plugin::{GPU, Rig, shared};
+use crate::device_plugin::{GPU, Rig, shared};
+use crate::kubelet::{Pod, Tells};
 use crate::sockets::age;
 
 const EIGHT: &str = "- {board: A100_40GB, count: 8}\n";

@@ -3,8 +3,8 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use super::kubelet::Tells;
-use super::plugin::{GPU, Rig};
+use crate::device_plugin::{GPU, Rig};
+use crate::kubelet::Tells;
 
 pub(super) const HALF: &str = "nvidia.com/mig-3g.20gb";
 pub(super) const SEVENTH: &str = "nvidia.com/mig-1g.5gb";

@@ -1,6 +1,6 @@
 //! An agent that starts with a lost GPU, or with a broken file of layouts.
 
-use super::plugin::{GPU, Rig, shared};
+use crate::device_plugin::{GPU, Rig, shared};
 
 const ONE: &str = "- {board: A100_40GB}\n";
 

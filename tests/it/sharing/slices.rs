@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use super::plugin::{GPU, Rig};
+use crate::device_plugin::{GPU, Rig};
 
 const TWO: &str = "- {board: A100_40GB, count: 2}\n";
 const SHORT: &str = "[{devices: all, timeSlicing: {replicas: 3, slice: short}}]";

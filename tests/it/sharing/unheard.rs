@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use super::kubelet::Tells;
-use super::plugin::{GPU, Rig, shared};
 use super::plugin_mig::{HALF, HALVES, MIXED, ONE, SEVENTH, SEVENTHS, partitions};
+use crate::device_plugin::{GPU, Rig, shared};
+use crate::kubelet::Tells;
 use crate::record::{self, uid};
 use crate::sockets::age;
 

@@ -9,10 +9,10 @@ use octavo::hw::Settings;
 
 use super::amd_host::{CPX, DEVICES, MI300X, NODES, SPX, mi300x};
 use super::faults::Fault;
-use super::tree::{machine, plant};
 use crate::golden::golden;
 use crate::machine::start;
 use crate::patience::Finish;
+use crate::tree::{machine, plant};
 
 fn planted(tree: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();

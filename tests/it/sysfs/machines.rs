@@ -17,13 +17,13 @@ use super::neuron_host::{
     Arranged, Chip, DEVICE, Host, INFERENTIA, INFERENTIA2, SETTING, TRAINIUM1, TRAINIUM2, chain,
     garble, ring, torus,
 };
-use super::tree;
 use super::unprivileged::{command, give};
-use crate::fleet::api::Api;
+use crate::fleet_api::Api;
 use crate::golden::golden;
 use crate::machine::Machine;
 use crate::patience::Finish;
 use crate::process::{Aggregator, Program};
+use crate::tree;
 
 const OCTAVO: &str = env!("CARGO_BIN_EXE_octavo");
 

@@ -10,5 +10,4 @@ mod neuron;
 mod neuron_host;
 mod sweep;
 mod told;
-pub(crate) mod tree;
 mod unprivileged;

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use super::tree::{machine, plant};
 use crate::golden::golden;
 use crate::patience::Finish;
+use crate::tree::{machine, plant};
 
 fn octavo(root: &Path, command: &str, more: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_octavo"))

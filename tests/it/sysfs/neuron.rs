@@ -11,9 +11,9 @@ use super::neuron_host::{
     Arranged, Chip, DEVICE, Host, INFERENTIA, INFERENTIA2, SETTING, TRAINIUM1, TRAINIUM2, chain,
     garble, ring, torus,
 };
-use super::tree;
 use crate::golden::golden;
 use crate::patience::Finish;
+use crate::tree;
 
 /// `octavo inspect` on the machine below `root` and nothing of this one.
 fn inspect(root: &Path, more: &[&str]) -> Output {

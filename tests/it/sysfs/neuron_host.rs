@@ -133,7 +133,7 @@ pub(crate) fn garble(root: &Path) {
 }
 
 impl Host {
-    /// As a text for [`super::tree::plant`].
+    /// As a text for [`crate::tree::plant`].
     pub(crate) fn tree(&self) -> String {
         let mut text = format!("sys/module/neuron/version = {}\\n\n", self.driver);
         for (number, near) in self.links.iter().enumerate() {

@@ -10,9 +10,9 @@ use tempfile::TempDir;
 
 use super::faults::{Fault, paths};
 use super::neuron_host::{Arranged, Host, INFERENTIA2, SETTING, TRAINIUM1, ring};
-use super::tree;
 use super::unprivileged::{acting, give};
 use crate::machine::start;
+use crate::tree;
 
 const FUNCTIONS: &str = "sys/bus/pci/devices";
 

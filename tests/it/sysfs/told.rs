@@ -3,11 +3,11 @@
 use std::process::{Command, Stdio};
 
 use super::neuron_host::{Arranged, Host, INFERENTIA2, TRAINIUM2, ring, torus};
-use super::tree;
-use crate::fleet::api::Api;
+use crate::fleet_api::Api;
 use crate::patience::Finish;
 use crate::process::{Aggregator, Program};
 use crate::promtool;
+use crate::tree;
 
 /// A machine with these files, whose agent reports it, and where.
 struct Told {

@@ -1,8 +1,8 @@
 //! Devices and their driver.
 
-use super::row::Row;
-use crate::apply::node::{Node, names};
 use crate::machine::Machine;
+use crate::node::{Node, names};
+use crate::row::Row;
 
 const TWO: &str =
     "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]}\n";

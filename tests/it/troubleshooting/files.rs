@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use super::row::Row;
-use crate::apply::node::{Node, names};
+use crate::node::{Node, names};
 use crate::patience::Finish;
+use crate::row::Row;
 
 const ONE: &str = "- {board: A100_40GB, mig: enabled}\n";
 const MISTAKE: &str = "[{devices: all, migg: {7g.40gb: 1}}]";

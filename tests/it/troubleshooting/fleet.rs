@@ -6,13 +6,11 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use super::row::Row;
-use crate::cluster::Api as Cluster;
-use crate::cluster::auth::place::Place;
-use crate::fleet::api::Api;
+use crate::fleet_api::Api;
 use crate::machine::Machine;
 use crate::patience::Finish;
 use crate::process::Aggregator;
+use crate::row::Row;
 
 const SINGLE: &str = "machine: single\ngpus:\n- {board: H100_80GB_SXM}\n";
 
@@ -84,26 +82,6 @@ fn an_aggregator_that_is_away_is_missed_by_agents_and_by_people() {
     row.hears(&mut agent);
     let server = format!("http://{}", gone.http);
     row.finds("octavo nodes", &asks(&server, &["nodes"]));
-}
-
-#[tokio::test]
-async fn a_token_that_does_not_prove_the_node_is_refused_with_the_reason() {
-    let place = Place::new(Cluster::shared());
-    let (own, other) = (place.cluster.node("trouble"), place.cluster.node("trouble"));
-    let site = place.site(&[]);
-    let machine = Machine::new(SINGLE);
-
-    let row = Row::of("token_missing");
-    row.hears(&mut site.agent(&machine, own.name(), None));
-
-    let row = Row::of("token_refused");
-    let pod = place.pod("octavo-agent", own.name());
-    let token = site.file("another", &place.token(&pod, "another"));
-    row.hears(&mut site.agent(&machine, own.name(), Some(&token)));
-
-    let row = Row::of("token_of_another_node");
-    let token = site.file("own", &place.agents_token(own.name()));
-    row.hears(&mut site.agent(&machine, other.name(), Some(&token)));
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::fs;
 use std::os::unix::net::UnixListener;
 
-use super::row::Row;
-use crate::sharing::plugin::{GPU, Rig, shared};
+use crate::device_plugin::{GPU, Rig, shared};
+use crate::row::Row;
 use crate::sockets::age;
 
 const ONE: &str = "- {board: A100_40GB}\n";

@@ -6,9 +6,9 @@ use std::process::Command;
 
 use nvml_sim::model::{Process, ProcessKind};
 
-use super::row::Row;
-use crate::apply::node::{Node, names};
+use crate::node::{Node, names};
 use crate::patience::Finish;
+use crate::row::Row;
 
 const SEVEN: &str =
     "- {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]}\n";

@@ -4,13 +4,10 @@
 //! row says it is. So neither can change without the other.
 
 mod devices;
-mod drain;
 mod files;
 mod fleet;
 mod given;
-mod hand_off;
 mod layouts;
-mod node;
 mod row;
 mod usage;
 mod users;
@@ -21,7 +18,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use self::row::{document, id};
+use crate::row::{document, id};
 
 /// Alerts whose descriptions point into the document, as the chart gives them to Prometheus.
 fn alerts() -> Vec<String> {
@@ -36,12 +33,15 @@ fn alerts() -> Vec<String> {
 
 /// Ids that tests here name, each as often as it is.
 fn tested() -> Vec<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/troubleshooting");
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let text = fs::read_to_string(entry.unwrap().path()).unwrap();
-        let named = text.split("Row::of(\"").skip(1);
-        found.extend(named.map(|rest| rest.split('"').next().unwrap().to_owned()));
+    for binary in ["it", "it-cluster"] {
+        let folder = format!("tests/{binary}/troubleshooting");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+        for entry in fs::read_dir(folder).unwrap() {
+            let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+            let named = text.split("Row::of(\"").skip(1);
+            found.extend(named.map(|rest| rest.split('"').next().unwrap().to_owned()));
+        }
     }
     // The one in the line above.
     found.retain(|id| !id.ends_with('\\'));

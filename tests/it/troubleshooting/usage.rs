@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use super::row::Row;
 use crate::patience::Finish;
 use crate::process::Program;
+use crate::row::Row;
 use crate::usage::rig::{Groups, Rig};
 
 const ONE: &str = "- {board: A100_80GB}\n";

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use nvml_sim::model::{Process, ProcessKind};
 
-use super::row::Row;
-use crate::apply::node::{Node, names};
 use crate::apply::pods;
+use crate::node::{Node, names};
 use crate::patience::Finish;
+use crate::row::Row;
 
 const SEVEN: &str =
     "- {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]}\n";

@@ -14,7 +14,7 @@ use octavo::telemetry::exposition;
 use tokio::sync::watch;
 
 use super::rig::{Groups, Rig};
-use crate::fleet::api::Api;
+use crate::fleet_api::Api;
 use crate::process::Program;
 use crate::promtool;
 

@@ -1,0 +1,278 @@
+//! Pods in the way of a layout: evicted where that is wanted, with the Node tainted before and free of the taint after it, whatever
+//! happens.
+
+mod site;
+
+use octavo::domain::node::drain::{Answer, PodId, PodRequests};
+use octavo::k8s::evict::Evictor;
+use serde_json::{Value, json};
+
+use self::site::Site;
+use crate::node::names;
+use crate::patience::Finish;
+use crate::process::Program;
+
+const LAYOUT: &str = "octavo.dev/layout=all-7g.40gb";
+const AFFECTED: &str = "--drain=affected";
+
+/// A drain that a budget holds up, with its agent.
+fn held_up(arguments: &[&str]) -> (Site, Program) {
+    let site = Site::new();
+    site.pod("notebook-7");
+    site.holds("notebook-7", 1);
+    site.protect("notebook-7");
+    site.rig.label(&[LAYOUT]);
+    let arguments = [&[AFFECTED], arguments].concat();
+    let mut agent = site.rig.start(&arguments);
+    site.await_taint(&mut agent, true);
+    (site, agent)
+}
+
+#[test]
+fn only_pods_in_the_way_are_evicted_after_the_taint_is_there_and_a_cordon_stays_what_it_is() {
+    let site = Site::new();
+    site.rig.api.kubectl(&["cordon", site.rig.name()]);
+    site.pod("notebook-7");
+    site.pod("other");
+    site.holds("notebook-7", 1);
+    site.rig.label(&[LAYOUT]);
+    let mut agent = site.rig.start(&[AFFECTED]);
+    let name = site.full("notebook-7");
+    agent.says(&format!("pod {name}: evicted"));
+    let waits = json!([{"pod": name, "reason": "is ending"}]);
+    let drain = json!({"policy": "affected", "phase": "emptying", "waitsFor": waits});
+    site.await_drain(&mut agent, &drain);
+    assert!(site.is_tainted());
+    // What nobody has is done meanwhile.
+    site.rig.machine.settles(0, &["7g.40gb"]);
+    assert_eq!(names(&site.rig.machine.geometry(1)), ["3g.20gb", "3g.20gb"]);
+    site.end("notebook-7");
+    agent.says("GPU 1: applied");
+    site.await_taint(&mut agent, false);
+    assert_eq!(names(&site.rig.machine.geometry(1)), ["7g.40gb"]);
+    assert!(site.stays("other"));
+    assert_eq!(site.rig.get()["spec"]["unschedulable"], true);
+    assert_eq!(site.evictions(), [("notebook-7".to_owned(), 201)]);
+    assert_eq!(site.rig.status()["drain"], Value::Null);
+    let events = site.rig.api.audit();
+    let first = |what: &dyn Fn(&str) -> bool| {
+        let uri = |event: &Value| event["requestURI"].as_str().unwrap_or_default().to_owned();
+        events.iter().position(|event| what(&uri(event))).unwrap()
+    };
+    // Taints are written so and by nothing else of an agent that pauses nothing.
+    let node = format!("/nodes/{}?", site.rig.name());
+    let tainted = first(&|uri| uri.contains(&node) && uri.contains("octavo-agent-operands"));
+    let evicted = first(&|uri| uri.contains(&site.namespace) && uri.contains("/eviction"));
+    assert!(tainted < evicted);
+    site.rig.await_event("DrainBegan");
+    site.rig.await_event("DrainEnded");
+}
+
+#[test]
+fn of_the_whole_node_every_pod_that_may_be_evicted_is_where_one_is_in_the_way() {
+    let site = Site::new();
+    site.pod("notebook-7");
+    site.pod("other");
+    site.make("alone", &json!([]));
+    site.holds("notebook-7", 1);
+    site.rig.label(&[LAYOUT]);
+    let mut agent = site.rig.start(&["--drain=node"]);
+    agent.says(&format!("pod {}: evicted", site.full("notebook-7")));
+    agent.says(&format!("pod {}: evicted", site.full("other")));
+    assert!(site.stays("alone"));
+    site.end("notebook-7");
+    agent.says("GPU 1: applied");
+    site.await_taint(&mut agent, false);
+    assert!(site.stays("alone"));
+    let mut evicted: Vec<String> = site.evictions().into_iter().map(|(pod, _)| pod).collect();
+    evicted.sort();
+    assert_eq!(evicted, ["notebook-7", "other"]);
+}
+
+#[test]
+fn without_being_asked_to_nothing_is_evicted_and_no_taint_is_written() {
+    let site = Site::new();
+    site.pod("notebook-7");
+    site.holds("notebook-7", 1);
+    site.rig.label(&[LAYOUT]);
+    let _agent = site.rig.start(&[]);
+    site.rig.await_event("LayoutBlocked");
+    assert!(!site.is_tainted() && site.evictions().is_empty());
+}
+
+#[test]
+fn a_budget_that_never_yields_ends_with_the_pods_name_and_no_taint_until_another_choice() {
+    let (site, mut agent) = held_up(&["--drain-deadline=3s"]);
+    let because = format!(
+        "pod {}: its disruption budget allows no eviction",
+        site.full("notebook-7")
+    );
+    let told = site.rig.await_event("DrainGaveUp");
+    assert!(told.contains(&because), "{told}");
+    site.await_taint(&mut agent, false);
+    let waits = json!([{"pod": site.full("notebook-7"), "reason": "its disruption budget allows no eviction"}]);
+    let drain = json!({"policy": "affected", "phase": "gave-up", "waitsFor": waits});
+    site.await_drain(&mut agent, &drain);
+    site.rig.await_label("octavo.dev/layout-state", "blocked");
+    let status = site.rig.status();
+    let message = status["devices"][1]["message"].as_str().unwrap();
+    assert!(message.contains(&site.full("notebook-7")), "{message}");
+    assert!(site.stays("notebook-7"));
+    assert!(site.evictions().iter().all(|(_, code)| *code == 429));
+    // The budget yields, and the same layout is chosen once more.
+    site.rig
+        .api
+        .kubectl(&["delete", "pdb", "notebook-7", "-n", &site.namespace]);
+    site.rig.label(&["octavo.dev/layout-"]);
+    site.await_status(&mut agent, "layout", &Value::Null);
+    site.rig.label(&[LAYOUT]);
+    agent.says(&format!("pod {}: evicted", site.full("notebook-7")));
+    site.end("notebook-7");
+    agent.says("GPU 1: applied");
+    site.await_taint(&mut agent, false);
+}
+
+#[test]
+fn a_budget_that_yields_late_lets_the_drain_go_on() {
+    let (site, mut agent) = held_up(&[]);
+    let waits = json!([{"pod": site.full("notebook-7"), "reason": "its disruption budget allows no eviction"}]);
+    let drain = json!({"policy": "affected", "phase": "emptying", "waitsFor": waits});
+    site.await_drain(&mut agent, &drain);
+    site.rig
+        .api
+        .kubectl(&["delete", "pdb", "notebook-7", "-n", &site.namespace]);
+    agent.says(&format!("pod {}: evicted", site.full("notebook-7")));
+    site.end("notebook-7");
+    agent.says("GPU 1: applied");
+    site.await_taint(&mut agent, false);
+}
+
+#[test]
+fn a_layout_that_is_withdrawn_in_the_middle_takes_the_taint_along() {
+    let (site, mut agent) = held_up(&[]);
+    site.rig.label(&["octavo.dev/layout-"]);
+    site.await_taint(&mut agent, false);
+    assert!(site.stays("notebook-7"));
+}
+
+#[test]
+fn i11_the_taint_of_an_agent_that_was_killed_is_taken_off_by_the_next_one_that_drains_or_not() {
+    let (site, mut agent) = held_up(&[]);
+    agent.kill();
+    assert!(site.is_tainted());
+    let mut agent = site.rig.start(&[]);
+    site.await_taint(&mut agent, false);
+    assert!(site.stays("notebook-7"));
+}
+
+#[test]
+fn i11_what_is_left_of_a_drain_goes_with_a_clean_up() {
+    let (site, mut agent) = held_up(&[]);
+    agent.kill();
+    assert!(site.is_tainted());
+    let arguments = ["--label-sink=node", "--cleanup"];
+    let output = site.rig.agent(&arguments).finish();
+    assert!(output.status.success(), "{output:?}");
+    assert!(!site.is_tainted());
+}
+
+#[test]
+fn i11_an_agent_that_is_told_to_end_in_the_middle_of_a_drain_leaves_no_taint() {
+    let (site, agent) = held_up(&[]);
+    assert!(agent.stop().success());
+    assert!(!site.is_tainted());
+    assert!(site.stays("notebook-7"));
+}
+
+#[test]
+fn where_one_in_the_way_would_stay_nothing_is_evicted_and_it_is_said_who() {
+    for daemon in [true, false] {
+        let site = Site::new();
+        site.pod("notebook-7");
+        site.holds("notebook-7", 1);
+        let (staying, reason) = if daemon {
+            (site.daemon(), "it is of a DaemonSet")
+        } else {
+            site.make("alone", &json!([]));
+            ("alone".to_owned(), "nothing would make it again")
+        };
+        site.holds(&staying, 1);
+        site.rig.label(&[LAYOUT]);
+        let _agent = site.rig.start(&["--drain=node"]);
+        let told = site.rig.await_event("DrainRefused");
+        let named = format!("pod {}: {reason}", site.full(&staying));
+        assert!(told.contains(&named), "{told}");
+        assert!(!site.is_tainted() && site.evictions().is_empty());
+    }
+}
+
+#[test]
+fn an_agent_that_may_not_list_pods_says_what_would_let_it() {
+    let site = Site::new();
+    site.pod("notebook-7");
+    site.holds("notebook-7", 1);
+    site.rig.label(&[LAYOUT]);
+    let bearer = site.rig.api.as_bearer(&site.token());
+    let kubeconfig = bearer.path().display().to_string();
+    let arguments = ["--label-sink=node", "--interval=200ms", AFFECTED];
+    let mut command = site.rig.machine.agent(&arguments);
+    command.args(["--kubeconfig", &kubeconfig, "--node-name", site.rig.name()]);
+    let _agent = Program::start(&mut command);
+    let told = site.rig.await_event("DrainRefused");
+    assert!(
+        told.contains("kubectl apply -k deploy/options/drain"),
+        "{told}"
+    );
+    assert!(!site.is_tainted() && site.evictions().is_empty());
+}
+
+/// What the API server says to the eviction of this very pod.
+async fn asked(site: &Site, id: PodId) -> Answer {
+    let node = site.rig.name().parse().unwrap();
+    let (door, usher) = Evictor::new(site.rig.api.client(), &node);
+    let usher = tokio::spawn(usher.run());
+    door.set_orders(PodRequests {
+        list: None,
+        evict: vec![id.clone()],
+    });
+    let mut heard = door.results.clone();
+    let heard = heard.wait_for(|heard| heard.answers.contains_key(&id));
+    let answer = heard.await.unwrap().answers[&id].clone();
+    drop(door);
+    usher.await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn a_pod_of_the_same_name_that_was_made_since_is_not_evicted_and_one_with_two_budgets_is_told_as_such()
+ {
+    let site = Site::new();
+    site.pod("notebook-7");
+    let id = |uid: &str| PodId {
+        namespace: site.namespace.clone(),
+        name: "notebook-7".to_owned(),
+        uid: uid.to_owned(),
+    };
+    let before = id("another-one");
+    assert_eq!(asked(&site, before).await, Answer::Gone);
+    assert!(site.stays("notebook-7"));
+    let nobody = PodId {
+        name: "nobody".to_owned(),
+        ..id("x")
+    };
+    assert_eq!(asked(&site, nobody).await, Answer::Gone);
+    let uid = site.get("pod", "notebook-7")["metadata"]["uid"].clone();
+    let this = id(uid.as_str().unwrap());
+    for budget in ["one", "another"] {
+        site.rig.api.create(&json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": budget, "namespace": site.namespace},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "notebook-7"}}},
+        }));
+    }
+    let Answer::Refused(why) = asked(&site, this).await else {
+        panic!("two budgets let it go");
+    };
+    assert!(why.contains("more than one PodDisruptionBudget"), "{why}");
+    assert!(site.stays("notebook-7"));
+}

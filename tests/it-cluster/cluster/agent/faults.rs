@@ -1,0 +1,376 @@
+//! An API server in trouble, credentials that go, a Node that goes, another agent, a clock that steps: what becomes of the node,
+//! and how many requests that makes.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::proxy::{Fault, Proxy, To};
+use super::{KEPT, Rig};
+use crate::cluster::Api;
+use crate::node::names;
+use crate::patience::Finish;
+use crate::process::Program;
+
+const TWO: &str = "- {board: A100_40GB, count: 2, mig: enabled}\n";
+
+/// Nothing is answered well until this ends.
+const REFUSES_ALL: Fault = Fault {
+    to: To::All,
+    code: 500,
+    retry_after: None,
+    times: u32::MAX,
+};
+
+impl Rig<'_> {
+    /// An agent that speaks through a proxy.
+    pub(super) fn through(&self, proxy: &Proxy, arguments: &[&str]) -> Program {
+        let mut command = self
+            .machine
+            .agent(&["--interval=200ms", "--label-sink=node"]);
+        command
+            .args(arguments)
+            .arg("--kubeconfig")
+            .arg(proxy.kubeconfig())
+            .arg("--node-name")
+            .arg(self.name());
+        Program::start(&mut command)
+    }
+}
+
+#[test]
+fn an_api_server_that_is_away_holds_up_no_hardware_and_hears_everything_when_it_is_back() {
+    let mut api = Api::fresh();
+    api.stop();
+    let machine = crate::node::Node::new(TWO);
+    api.start();
+    let node = api.node("late");
+    api.kubectl(&[
+        "label",
+        "node",
+        node.name(),
+        "octavo.dev/layout=all-7g.40gb",
+    ]);
+    api.stop();
+    let kubeconfig = api.kubeconfig().display().to_string();
+    let arguments = [
+        "--label-sink=node",
+        "--interval=200ms",
+        "--kubeconfig",
+        &kubeconfig,
+        "--node-name",
+        node.name(),
+    ];
+    let mut agent = Program::start(&mut machine.agent(&arguments));
+    // Which layout nobody knows yet, so nothing is begun; what is there is seen.
+    agent.says("cannot be watched");
+    agent.says("device: ");
+    assert!(machine.geometry(0).is_empty());
+    api.start();
+    agent.says("GPU 1: applied");
+    agent.says(KEPT);
+    api.stop();
+    agent.says("cannot be watched");
+    // Somebody destroys what there is, and it is brought back though nobody can be told.
+    machine.machine.change(|world| {
+        let slot = world.slot_of_index(0).unwrap();
+        world.destroy_ci(slot, 0, 0)?;
+        world.destroy_gi(slot, 0)
+    });
+    agent.says("GPU 0: applied");
+    assert_eq!(names(&machine.geometry(0)), ["7g.40gb"]);
+    machine
+        .machine
+        .change(|world| world.lose_gpu(world.slot_of_index(1).unwrap()));
+    api.start();
+    agent.says("the API server answers again");
+    // A GPU that fell off the bus is not among those that the driver speaks for.
+    let name = format!("node/{}", node.name());
+    let gone = "--for=jsonpath={.metadata.labels.nvidia\\.com/gpu\\.count}=1";
+    api.kubectl(&["wait", "--timeout=100s", gone, &name]);
+}
+
+#[test]
+fn what_the_api_server_refuses_for_now_is_asked_again_as_often_as_it_has_to_be_and_not_oftener() {
+    for (code, retry_after) in [(429, Some(1)), (500, None), (503, Some(1)), (409, None)] {
+        let rig = Rig::new(Api::shared(), TWO);
+        let proxy = Proxy::start(rig.api);
+        proxy.fault(Fault {
+            to: To::Patches,
+            code,
+            retry_after,
+            times: 3,
+        });
+        let mut agent = rig.through(&proxy, &[]);
+        agent.says(KEPT);
+        rig.await_label("octavo.dev/count", "2");
+        assert_eq!(proxy.count("PATCH"), 4, "{code}: {:?}", proxy.requests());
+    }
+}
+
+#[test]
+fn a_watch_that_expires_is_begun_anew_and_nothing_is_written_for_it() {
+    let rig = Rig::new(Api::shared(), TWO);
+    let proxy = Proxy::start(rig.api);
+    proxy.fault(Fault {
+        to: To::Watches,
+        code: 410,
+        retry_after: None,
+        times: 3,
+    });
+    let mut agent = rig.through(&proxy, &[]);
+    agent.says(KEPT);
+    rig.label(&["octavo.dev/layout=all-7g.40gb"]);
+    rig.await_label("octavo.dev/layout-state", "applied");
+    let requests = proxy.requests();
+    let lists = requests
+        .iter()
+        .filter(|line| line.starts_with("GET") && !line.contains("watch=true"));
+    assert!(lists.count() <= 5, "{requests:?}");
+    assert!(proxy.count("PATCH") <= 5, "{requests:?}");
+}
+
+#[test]
+fn an_api_server_that_refuses_everything_is_asked_ever_more_seldom() {
+    let rig = Rig::new(Api::shared(), TWO);
+    let proxy = Proxy::start(rig.api);
+    let mut agent = rig.through(&proxy, &["--log-level=debug"]);
+    agent.says(KEPT);
+    proxy.fault(REFUSES_ALL);
+    let (began, before) = (Instant::now(), proxy.requests().len());
+    // Much changes meanwhile, and each change is something to write.
+    for turn in 0..30 {
+        rig.machine.machine.change(|world| {
+            let slot = world.slot_of_index(turn % 2).unwrap();
+            if turn % 4 < 2 {
+                world.lose_gpu(slot)
+            } else {
+                world.return_gpu(slot)
+            }
+        });
+        agent.says("device now: ");
+    }
+    let asked = proxy.requests().len() - before;
+    let most = 10 + 2 * usize::try_from(began.elapsed().as_secs()).unwrap();
+    assert!(asked <= most, "{asked} requests in {:?}", began.elapsed());
+    proxy.fault(None);
+    agent.says(KEPT);
+    rig.await_label("octavo.dev/count", "2");
+}
+
+#[test]
+fn an_api_server_that_refuses_from_the_start_is_asked_less_and_less_often() {
+    let rig = Rig::new(Api::shared(), TWO);
+    let proxy = Proxy::start(rig.api);
+    proxy.fault(REFUSES_ALL);
+    let began = Instant::now();
+    let mut agent = rig.through(&proxy, &["--log-level=debug"]);
+    agent.says("cannot be watched");
+    for _ in 0..4 {
+        agent.says("still cannot be watched");
+    }
+    // Half a second, one, two and four at the least, whatever else is asked for meanwhile.
+    assert!(
+        began.elapsed().as_secs_f64() > 7.0,
+        "{:?}",
+        proxy.requests()
+    );
+    assert!(proxy.requests().len() <= 6, "{:?}", proxy.requests());
+    proxy.fault(None);
+    agent.says(KEPT);
+}
+
+#[test]
+fn a_token_that_is_refused_is_read_again_until_it_is_a_good_one() {
+    let api = Api::fresh();
+    let rig = Rig::new(&api, TWO);
+    let token = token(&api, rig.name());
+    let bearer = api.as_bearer("refused");
+    let kubeconfig = bearer.path().display().to_string();
+    let mut agent = Program::start(&mut rig.machine.agent(&[
+        "--label-sink=node",
+        "--interval=200ms",
+        "--kubeconfig",
+        &kubeconfig,
+        "--node-name",
+        rig.name(),
+    ]));
+    agent.says("401");
+    bearer.set_token(&token);
+    agent.says(KEPT);
+    rig.await_label("octavo.dev/count", "2");
+    let refused = api
+        .audit()
+        .iter()
+        .filter(|event| event["responseStatus"]["code"] == 401)
+        .count();
+    assert!(refused <= 40, "{refused} requests with a bad token");
+}
+
+#[test]
+fn a_new_authority_of_the_api_server_is_trusted_without_a_restart() {
+    let mut api = Api::fresh();
+    let machine = crate::node::Node::new(TWO);
+    let node = api.node("rotated");
+    let bearer = api.as_bearer(&token(&api, node.name()));
+    let kubeconfig = bearer.path().display().to_string();
+    let mut agent = Program::start(&mut machine.agent(&[
+        "--label-sink=node",
+        "--log-level=debug",
+        "--interval=200ms",
+        "--kubeconfig",
+        &kubeconfig,
+        "--node-name",
+        node.name(),
+    ]));
+    agent.says(KEPT);
+    api.rotate_ca();
+    // The client reads the file of authorities once a minute.
+    api.kubectl(&[
+        "label",
+        "node",
+        node.name(),
+        "octavo.dev/layout=all-7g.40gb",
+    ]);
+    agent.says("GPU 1: applied");
+    agent.says(KEPT);
+    std::mem::forget(node);
+}
+
+/// A token of a service account that may do what the agent does, bound to a pod on `node`.
+fn token(api: &Api, node: &str) -> String {
+    let namespace = api.namespace();
+    api.apply(
+        &json!({"apiVersion": "v1", "kind": "List", "items": [
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "agent", "namespace": namespace}},
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "agent", "namespace": namespace}, "spec": {
+                "nodeName": node, "serviceAccountName": "agent",
+                "containers": [{"name": "agent", "image": "test.invalid/none:1"}]}},
+            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+             "metadata": {"name": format!("agent-{namespace}")},
+             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+             "subjects": [{"kind": "ServiceAccount", "name": "agent", "namespace": namespace}]},
+        ]})
+        .to_string(),
+    );
+    api.token(&namespace, "agent", "agent", &[])
+}
+
+#[test]
+fn a_node_that_is_deleted_and_made_again_is_labelled_again_and_keeps_its_partitions() {
+    let rig = Rig::new(Api::shared(), TWO);
+    rig.label(&["octavo.dev/layout=all-7g.40gb"]);
+    let mut agent = rig.start(&[]);
+    rig.await_label("octavo.dev/layout-state", "applied");
+    rig.api.kubectl(&["delete", "node", rig.name()]);
+    agent.says("there is no Node");
+    assert_eq!(names(&rig.machine.geometry(0)), ["7g.40gb"]);
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {
+        "name": rig.name(), "labels": {"octavo.dev/layout": "all-3g.20gb"}}});
+    rig.api.create(&node);
+    rig.await_label("octavo.dev/layout-state", "applied");
+    assert_eq!(names(&rig.machine.geometry(0)), ["3g.20gb", "3g.20gb"]);
+}
+
+#[test]
+fn two_agents_with_one_node_name_by_mistake_say_so_and_do_not_fight_for_long() {
+    let rig = Rig::new(Api::shared(), TWO);
+    let other = crate::node::Node::new("- {board: H100_80GB_SXM}\n");
+    let mut one = rig.start(&[]);
+    one.says(KEPT);
+    let kubeconfig = rig.api.kubeconfig().display().to_string();
+    let mut two = Program::start(&mut other.agent(&[
+        "--label-sink=node",
+        "--interval=200ms",
+        "--kubeconfig",
+        &kubeconfig,
+        "--node-name",
+        rig.name(),
+    ]));
+    two.says("is there another agent for it?");
+    one.says("is there another agent for it?");
+    let writes = rig.writes();
+    assert!(writes.len() <= 16, "{} writes: {writes:#?}", writes.len());
+}
+
+/// Clocks by their numbers. Source: Linux, `include/uapi/linux/time.h`.
+const WALL_CLOCK: u32 = 0;
+pub(crate) const MONOTONIC_CLOCK: u32 = 1;
+
+/// Makes a clock of a program what a file says: seconds to add.
+const CLOCK: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+int clock_gettime(clockid_t which, struct timespec *time) {
+  static int (*real)(clockid_t, struct timespec *);
+  if (!real) real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+  int result = real(which, time);
+  const char *stepped = getenv("TEST_CLOCK_ID");
+  if (result == 0 && stepped && which == (clockid_t)atoi(stepped)) {
+    FILE *file = fopen(getenv("TEST_CLOCK"), "r");
+    long step = 0;
+    if (file) { if (fscanf(file, "%ld", &step) != 1) step = 0; fclose(file); }
+    time->tv_sec += step;
+  }
+  return result;
+}
+"#;
+
+/// Has a program's clock go by a file, which is given.
+pub(crate) fn clock(rig: &Rig<'_>, which: u32, command: &mut Command) -> PathBuf {
+    let folder = rig.machine.machine.path();
+    let (source, library) = (folder.join("clock.c"), folder.join("clock.so"));
+    fs::write(&source, CLOCK).unwrap();
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .args([&library, &source])
+        .arg("-ldl")
+        .finish();
+    assert!(built.status.success(), "{built:?}");
+    let step = folder.join("clock");
+    fs::write(&step, "0").unwrap();
+    command
+        .env("LD_PRELOAD", library)
+        .env("TEST_CLOCK", &step)
+        .env("TEST_CLOCK_ID", which.to_string());
+    step
+}
+
+#[test]
+fn a_wall_clock_that_steps_is_no_reason_to_do_anything() {
+    let rig = Rig::new(Api::shared(), TWO);
+    let mut command = rig.agent(&["--label-sink=node", "--log-level=debug"]);
+    let step = clock(&rig, WALL_CLOCK, &mut command);
+    let mut agent = Program::start(&mut command);
+    agent.says("nothing to write");
+    let before = rig.writes().len();
+    // A month ahead, and back: a step forwards and one backwards.
+    for (seconds, layout) in [("2592000", "all-7g.40gb"), ("0", "all-3g.20gb")] {
+        fs::write(&step, seconds).unwrap();
+        rig.label(&[&format!("octavo.dev/layout={layout}")]);
+        agent.says("GPU 1: applied");
+        agent.says("nothing to write");
+    }
+    rig.await_label("octavo.dev/layout-state", "applied");
+    assert_eq!(names(&rig.machine.geometry(0)), ["3g.20gb", "3g.20gb"]);
+    let writes = rig.writes().len() - before;
+    assert!(writes <= 6, "{writes} writes for two changes");
+    let said = agent.kill().join("\n");
+    assert!(
+        said.contains(&stamp_in_a_month()),
+        "the clock did not step:\n{said}"
+    );
+}
+
+/// The month that it is in a month: part of the log's lines of then.
+fn stamp_in_a_month() -> String {
+    let then = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(720);
+    then.strftime("%Y-%m-%d").to_string()
+}

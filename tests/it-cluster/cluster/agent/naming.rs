@@ -1,0 +1,147 @@
+//! The name that a label of the Node gives to devices that nobody knows.
+
+use std::fs;
+
+use super::Rig;
+use crate::cluster::Api;
+use crate::patience::{Finish, until};
+use crate::tree::plant;
+
+const LABEL: &str = "octavo.dev/type-override";
+const NONE: &str = " []";
+
+/// A board that is in no catalogue, on the rig's machine.
+fn stranger(rig: &Rig<'_>, slot: &str) {
+    let at = format!("sys/bus/pci/devices/0000:{slot}:00.0");
+    let tree = [
+        ("vendor", "0x1e52"),
+        ("device", "0xfff7"),
+        ("class", "0x120000"),
+    ];
+    let tree: Vec<String> = tree
+        .iter()
+        .map(|(file, value)| format!("{at}/{file} = {value}\\n"))
+        .collect();
+    plant(rig.machine.machine.path(), &tree.join("\n"));
+}
+
+/// The labels that say what is in the node, as `key=value`.
+fn types(rig: &Rig<'_>) -> Vec<String> {
+    let own = rig.labels("octavo.dev/type").into_iter();
+    let each = rig.labels("type.octavo.dev/").into_iter();
+    let all = own.chain(each).filter(|(key, _)| key != LABEL);
+    all.map(|(key, value)| format!("{key}={value}")).collect()
+}
+
+#[test]
+fn a_label_names_what_nobody_knows_until_it_goes_and_outlives_agents() {
+    let api = Api::fresh();
+    let rig = Rig::new(&api, NONE);
+    stranger(&rig, "5d");
+    let mut agent = rig.start(&[]);
+    rig.await_label("octavo.dev/type", "unknown");
+    rig.label(&[&format!("{LABEL}=acme-x1")]);
+    let said = agent.says("by hand");
+    assert!(
+        said.contains("octavo.dev/type-override=acme-x1: 1 device is called acme-x1 by hand"),
+        "{said}"
+    );
+    rig.await_label("octavo.dev/type", "acme-x1");
+    let named = [
+        "octavo.dev/type=acme-x1",
+        "octavo.dev/type-source=manual",
+        "type.octavo.dev/acme-x1=1",
+    ];
+    assert_eq!(types(&rig), named);
+    // A product of the catalogue brings its SKU, which its maker's devices alone can have.
+    rig.label(&[&format!("{LABEL}=Acme_X2")]);
+    rig.await_label("octavo.dev/type", "acme-x2");
+    rig.label(&[&format!("{LABEL}=acme-x1")]);
+    rig.await_label("octavo.dev/type", "acme-x1");
+    let before = rig.writes();
+    agent.kill();
+    // The next one says the same from its first word on: nothing is written.
+    let mut agent = rig.start(&["--log-level=debug"]);
+    agent.says("called acme-x1 by hand");
+    agent.says("nothing to write");
+    assert_eq!(rig.writes(), before);
+    assert_eq!(types(&rig), named);
+    // Whoever has labels of ours taken away keeps his own.
+    rig.label(&[&format!("{LABEL}-")]);
+    agent.says("is gone from the Node");
+    rig.await_label("octavo.dev/type", "unknown");
+    assert_eq!(
+        types(&rig),
+        ["octavo.dev/type=unknown", "type.octavo.dev/unknown=1"]
+    );
+    rig.label(&[&format!("{LABEL}=acme-x1")]);
+    rig.await_label("octavo.dev/type", "acme-x1");
+    agent.kill();
+    let cleaned = rig.agent(&["--label-sink=node", "--cleanup"]).finish();
+    assert!(cleaned.status.success(), "{cleaned:?}");
+    let kept = [(LABEL.to_owned(), "acme-x1".to_owned())];
+    assert_eq!(rig.labels("octavo.dev/"), kept);
+    assert_eq!(rig.labels("type.octavo.dev/"), []);
+}
+
+#[test]
+fn a_word_that_can_name_nothing_is_told_and_changes_nothing() {
+    let rig = Rig::new(Api::shared(), "- {board: H100_80GB_SXM, count: 1}\n");
+    rig.label(&[&format!("{LABEL}=acme-x1")]);
+    let mut agent = rig.start(&[]);
+    agent.says(
+        "octavo.dev/type-override=acme-x1 names nothing: the type of every device here is known, and stays what it is",
+    );
+    rig.await_label("octavo.dev/type", "nvidia-h100-80gb");
+    // One that comes is named at the next look.
+    stranger(&rig, "5d");
+    agent.says("1 device is called acme-x1 by hand");
+    rig.await_label("octavo.dev/type", "mixed");
+    rig.await_label("octavo.dev/type-source", "manual");
+    for (value, expected) in [
+        ("H100", "=H100 may mean any of nvidia-h100-sxm5-80gb, "),
+        ("", "type-override= is empty, and names nothing"),
+        (
+            "mixed",
+            "=mixed names nothing: the word stands for the lack of one type",
+        ),
+        (
+            "nvidia-b300",
+            "0 devices are called nvidia-b300-288gb by hand; 1 device stays unknown",
+        ),
+    ] {
+        rig.label(&[&format!("{LABEL}={value}")]);
+        let said = agent.says(expected);
+        assert!(said.contains("WARN"), "{said}");
+        let expected = [
+            "octavo.dev/type=mixed",
+            "type.octavo.dev/nvidia-h100-80gb=1",
+            "type.octavo.dev/unknown=1",
+        ];
+        until(value, || types(&rig), |types| *types == expected);
+        rig.label(&[&format!("{LABEL}=acme-x1")]);
+        rig.await_label("octavo.dev/type-source", "manual");
+    }
+    // What Kubernetes takes for no label never gets here.
+    for value in ["h 7", &"x".repeat(64)] {
+        let wrong = format!("{LABEL}={value}");
+        let arguments = ["label", "--overwrite", "node", rig.name(), &wrong];
+        assert!(!rig.api.try_kubectl(&arguments).status.success());
+    }
+}
+
+#[test]
+fn a_name_of_a_catalogue_of_ones_own_brings_its_facts() {
+    let rig = Rig::new(Api::shared(), NONE);
+    stranger(&rig, "5d");
+    let file = rig.machine.machine.path().join("own.yaml");
+    let text = "apiVersion: octavo.dev/v1\nkind: Catalogue\naccelerators:\n- sku: acme-x7-oam\n  type: acme-x7\n  vendor: acme\n  \
+                name: Acme X7\n  architecture: Seven\n  aliases: [big one]\n";
+    fs::write(&file, text).unwrap();
+    rig.label(&[&format!("{LABEL}=big-one")]);
+    let _agent = rig.start(&["--catalog", file.to_str().unwrap()]);
+    rig.await_label("octavo.dev/type", "acme-x7");
+    rig.await_label("octavo.dev/sku", "acme-x7-oam");
+    rig.await_label("octavo.dev/architecture", "seven");
+    rig.await_label("octavo.dev/type-source", "manual");
+}

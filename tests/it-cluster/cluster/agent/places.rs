@@ -1,0 +1,199 @@
+//! Labels on the Node and in the NodeFeature: who has a key, what a restart writes, what is left behind.
+
+use serde_json::{Value, json};
+
+use super::{KEPT, Rig};
+use crate::cluster::Api;
+use crate::fleet_api::Api as Readers;
+use crate::patience::{Finish, until, until_async};
+use crate::process::Program;
+
+const FOUR: &str = "- {board: H100_80GB_SXM, count: 4}\n";
+
+#[test]
+fn a_restart_of_the_agent_writes_nothing_and_what_changes_is_written_once() {
+    let api = Api::fresh();
+    let rig = Rig::new(&api, FOUR);
+    let mut agent = rig.start(&[]);
+    agent.says(KEPT);
+    rig.await_label("octavo.dev/count", "4");
+    let before = rig.writes();
+    assert_eq!(before.len(), 1, "{before:?}");
+    agent.kill();
+    let mut agent = rig.start(&["--log-level=debug"]);
+    // It has looked at the Node, and several times at the hardware.
+    agent.says("device: ");
+    agent.says("nothing to write");
+    assert_eq!(rig.writes(), before);
+    rig.machine
+        .machine
+        .change(|world| world.lose_gpu(world.slot_of_index(0).unwrap()));
+    agent.says(KEPT);
+    assert_eq!(rig.writes().len(), 2);
+}
+
+#[test]
+fn keys_that_others_have_are_left_to_them_reported_and_taken_when_they_let_go() {
+    let rig = Rig::new(Api::shared(), FOUR);
+    let theirs = [
+        "label",
+        "node",
+        rig.name(),
+        "nvidia.com/gpu.count=3",
+        "--field-manager=nfd-master",
+    ];
+    rig.api.kubectl(&theirs);
+    let mut agent = rig.start(&[]);
+    agent.says(KEPT);
+    rig.await_label("octavo.dev/count", "4");
+    let of = |key: &str| rig.get()["metadata"]["labels"][key].clone();
+    assert_eq!(of("nvidia.com/gpu.count"), "3");
+    let told = rig.await_event("KeysLeftToOthers");
+    assert!(told.contains("nvidia.com/gpu.count (nfd-master)"), "{told}");
+    let expected = json!([{"key": "nvidia.com/gpu.count", "owner": "nfd-master"}]);
+    let left = || rig.status()["leftToOthers"].clone();
+    until("the key that is left to its owner", left, |left| {
+        *left == expected
+    });
+    // A person overrides one of ours, and thinks better of it.
+    rig.label(&["octavo.dev/type=mine"]);
+    rig.label(&["nvidia.com/gpu.count-"]);
+    rig.await_label("nvidia.com/gpu.count", "4");
+    assert_eq!(of("octavo.dev/type"), "mine");
+    rig.label(&["octavo.dev/type-"]);
+    rig.await_label("octavo.dev/type", "nvidia-h100-80gb");
+}
+
+#[test]
+fn cleaning_up_leaves_nothing_of_ours_and_everything_of_others() {
+    let rig = Rig::new(Api::shared(), FOUR);
+    rig.label(&[
+        "octavo.dev/layout=no-such-layout",
+        "nvidia.com/gpu.deploy.dcgm=paused-for-octavo",
+    ]);
+    let mut agent = rig.start(&["--taint-not-ready", "--compat=mig-manager"]);
+    agent.says("1 taints");
+    rig.await_label("octavo.dev/count", "4");
+    agent.kill();
+    let cleaned = rig.agent(&["--label-sink=node", "--cleanup"]).finish();
+    assert!(cleaned.status.success(), "{cleaned:?}");
+    let node = rig.get();
+    // The label that chooses is a person's.
+    let kept = ["octavo.dev/layout"].map(|key| (key.to_owned(), "no-such-layout".to_owned()));
+    assert_eq!(rig.labels("octavo.dev/"), kept);
+    assert_eq!(rig.labels("type.octavo.dev/"), []);
+    assert_eq!(
+        rig.labels("nvidia.com/"),
+        [("nvidia.com/gpu.deploy.dcgm".to_owned(), "true".to_owned())]
+    );
+    assert!(node["spec"].get("taints").is_none(), "{}", node["spec"]);
+    let managers = node["metadata"]["managedFields"].as_array().unwrap();
+    let ours = managers
+        .iter()
+        .filter(|entry| entry["manager"] == "octavo-agent");
+    assert_eq!(ours.count(), 0, "{managers:?}");
+    let again = rig.agent(&["--label-sink=node", "--cleanup"]).finish();
+    assert!(again.status.success(), "{again:?}");
+}
+
+#[tokio::test]
+async fn one_that_cleans_up_and_stays_is_ready_when_nothing_is_left_and_writes_nothing_again() {
+    let rig = Rig::new(Api::shared(), FOUR);
+    let mut agent = rig.start(&[]);
+    rig.await_label("octavo.dev/count", "4");
+    agent.kill();
+    let mut cleaner = rig.start(&["--cleanup=stay", "--metrics-listen=127.0.0.1:0"]);
+    let readers = Readers::at(cleaner.metrics());
+    cleaner.says("the Node has nothing of ours any more");
+    let ready = async || readers.get("/readyz").await.status;
+    until_async("/readyz", ready, |status| *status == 200).await;
+    assert_eq!(rig.labels("octavo.dev/"), []);
+    let version = rig.get()["metadata"]["resourceVersion"].clone();
+    assert!(cleaner.stop().success());
+    assert_eq!(rig.get()["metadata"]["resourceVersion"], version);
+}
+
+#[test]
+fn an_agent_that_looks_once_ends_when_the_node_has_it_or_says_why_not() {
+    let rig = Rig::new(Api::shared(), FOUR);
+    let once = rig.agent(&["--label-sink=node", "--oneshot"]).finish();
+    assert!(once.status.success(), "{once:?}");
+    assert_eq!(rig.get()["metadata"]["labels"]["octavo.dev/count"], "4");
+    assert!(!rig.labels("nvidia.com/").is_empty());
+}
+
+/// The kinds of node-feature-discovery, as far as the API server needs to know them. Source: node-feature-discovery v0.18.3,
+/// `deployment/base/nfd-crds/nfd-api-crds.yaml`.
+const NODE_FEATURES: &str = r#"{
+  "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+  "metadata": {"name": "nodefeatures.nfd.k8s-sigs.io",
+               "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/kubernetes/pull/1"}},
+  "spec": {
+    "group": "nfd.k8s-sigs.io", "scope": "Namespaced",
+    "names": {"kind": "NodeFeature", "listKind": "NodeFeatureList", "plural": "nodefeatures", "singular": "nodefeature"},
+    "versions": [{"name": "v1alpha1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+      "type": "object", "required": ["spec"], "properties": {"spec": {"type": "object", "properties": {
+        "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+        "features": {"type": "object", "required": ["attributes", "flags", "instances"], "properties": {
+          "attributes": {"type": "object", "additionalProperties": {"type": "object", "required": ["elements"],
+            "properties": {"elements": {"type": "object", "additionalProperties": {"type": "string"}}}}},
+          "flags": {"type": "object", "additionalProperties": {"type": "object", "required": ["elements"],
+            "properties": {"elements": {"type": "object", "additionalProperties": {"type": "object"}}}}},
+          "instances": {"type": "object", "additionalProperties": {"type": "object", "required": ["elements"],
+            "properties": {"elements": {"type": "array", "items": {"type": "object", "required": ["attributes"],
+              "properties": {"attributes": {"type": "object", "additionalProperties": {"type": "string"}}}}}}}}
+        }}}}}}}}]
+  }
+}"#;
+
+fn feature(api: &Api, node: &str) -> Option<Value> {
+    let name = format!("octavo-{node}");
+    let output = api.try_kubectl(&["get", "nodefeature", &name, "-o", "json"]);
+    serde_json::from_slice(&output.stdout).ok()
+}
+
+#[test]
+fn a_node_feature_has_the_labels_and_each_device_and_goes_with_a_clean_up() {
+    let api = Api::fresh();
+    api.apply(NODE_FEATURES);
+    api.kubectl(&[
+        "wait",
+        "--for=condition=Established",
+        "crd/nodefeatures.nfd.k8s-sigs.io",
+        "--timeout=60s",
+    ]);
+    let rig = Rig::new(&api, FOUR);
+    let start =
+        || Program::start(&mut rig.agent(&["--label-sink=nodefeature", "--log-level=debug"]));
+    let mut agent = start();
+    agent.says(": written");
+    let object = feature(&api, rig.name()).unwrap();
+    assert_eq!(
+        object["metadata"]["labels"]["nfd.node.kubernetes.io/node-name"],
+        rig.name()
+    );
+    assert_eq!(
+        object["spec"]["labels"]["octavo.dev/type"],
+        "nvidia-h100-80gb"
+    );
+    let devices = object["spec"]["features"]["instances"]["octavo.device"]["elements"]
+        .as_array()
+        .unwrap();
+    assert_eq!(devices.len(), 4);
+    assert_eq!(devices[0]["attributes"]["type"], "nvidia-h100-80gb");
+    agent.kill();
+    let mut agent = start();
+    agent.says("as it shall be");
+    assert_eq!(
+        feature(&api, rig.name()).unwrap()["metadata"]["resourceVersion"],
+        object["metadata"]["resourceVersion"]
+    );
+    // Nothing but the object is written: the Node is node-feature-discovery's.
+    assert_eq!(rig.labels("octavo.dev/"), []);
+    agent.kill();
+    let cleaned = rig
+        .agent(&["--label-sink=nodefeature", "--cleanup"])
+        .finish();
+    assert!(cleaned.status.success(), "{cleaned:?}");
+    assert_eq!(feature(&api, rig.name()), None);
+}

@@ -1,0 +1,219 @@
+//! Agents that have to prove their node, by tokens of a real API server that are bound to pods.
+
+pub(crate) mod place;
+
+use std::fs;
+use std::time::Instant;
+
+use octavo::proto::v1::fleet_client::FleetClient;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
+use serde_json::Value;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Endpoint;
+use tonic::{Code, Request};
+
+use self::place::{ACCOUNT, AUDIENCE, Place, forged, now};
+use super::Api;
+use crate::agent_stream::hello;
+use crate::machine::Machine;
+use crate::patience::until_async;
+use crate::process::Aggregator;
+
+const SINGLE: &str = "
+machine: single
+driver: 570.133.20
+gpus:
+  - {board: H100_80GB_SXM}
+";
+
+#[tokio::test]
+async fn the_token_of_an_agent_reports_its_own_node_and_no_other() {
+    let cluster = Api::shared();
+    let place = Place::new(cluster);
+    let (a, b) = (cluster.node("auth"), cluster.node("auth"));
+    let mut site = place.site(&["--log-level=trace"]);
+    let machine = Machine::new(SINGLE);
+    let (of_a, of_b) = (place.agents_token(a.name()), place.agents_token(b.name()));
+    let token = site.file("a", &of_a);
+    let mut agent = site.agent_at("trace", &machine, a.name(), Some(&token));
+    let node = site
+        .readers
+        .node(a.name(), |node| node["connected"] == true)
+        .await;
+    assert_eq!(node["inventory"]["devices"].as_array().unwrap().len(), 1);
+
+    // The same token is stolen, and used from another machine under another name.
+    let mut thief = site.agent(&machine, b.name(), Some(&token));
+    let said = thief.says("not reporting to https://");
+    let reason = format!("the token is that of an agent on node {}", a.name());
+    assert!(said.contains(&reason), "{said}");
+    assert_eq!(site.names().await, [a.name()]);
+    assert!(site.metric("refusals_total{reason=\"not_its_node\"}").await >= 1);
+
+    // Whoever is really there is let in.
+    let token = site.file("b", &of_b);
+    let mut other = site.agent(&machine, b.name(), Some(&token));
+    other.says("reporting to https://");
+    site.readers
+        .node(b.name(), |node| node["connected"] == true)
+        .await;
+    assert_eq!(site.names().await.len(), 2);
+
+    let traced = [agent.kill(), site.aggregator.kill()];
+    for lines in &traced {
+        assert!(lines.iter().any(|line| line.contains("TRACE")), "{lines:?}");
+    }
+    for lines in traced.into_iter().chain([thief.kill(), other.kill()]) {
+        for token in [&of_a, &of_b] {
+            let secret = token.rsplit('.').next().unwrap();
+            let line = lines.iter().find(|line| line.contains(secret));
+            assert!(line.is_none(), "{line:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn whoever_has_no_good_token_is_told_why_and_nothing_of_it_is_kept() {
+    let cluster = Api::shared();
+    let place = Place::new(cluster);
+    let node = cluster.node("auth");
+    let site = place.site(&[]);
+    let machine = Machine::new(SINGLE);
+    let pod = place.pod(ACCOUNT, node.name());
+    let other = place.pod("other", node.name());
+    let own_key = fs::read(cluster.folder().join("pki/service-account.key")).unwrap();
+    let own_key = PrivateKeyDer::from_pem_slice(&own_key).unwrap();
+    let stranger = rcgen::KeyPair::generate().unwrap().serialize_der();
+    let unbound = ["create", "token", ACCOUNT, "-n", &place.namespace];
+    let unbound = cluster.kubectl(&[&unbound[..], &["--audience", AUDIENCE]].concat());
+    let in_an_hour = now() + 3600;
+    let forged = |key: &[u8], expires| forged(&place, node.name(), key, expires);
+    let gone = {
+        let pod = {
+            let gone = cluster.node("auth");
+            place.pod(ACCOUNT, gone.name())
+        };
+        let token = place.token(&pod, AUDIENCE);
+        let delete = ["delete", "pod", &pod, "-n", &place.namespace];
+        cluster.kubectl(&[&delete[..], &["--force", "--wait=true"]].concat());
+        token
+    };
+    let not_accepted = "the API server does not accept the token: ";
+    let cases = [
+        (None, "a token is needed"),
+        (Some("garbage".to_owned()), "cannot use the token in "),
+        (Some(place.token(&pod, "another")), not_accepted),
+        (
+            Some(place.token(&pod, "https://kubernetes.default.svc.cluster.local")),
+            not_accepted,
+        ),
+        (
+            Some(cluster.token(&place.namespace, "other", &other, &[AUDIENCE])),
+            "and not of ",
+        ),
+        (
+            Some(unbound.trim_end().to_owned()),
+            "the token names no node",
+        ),
+        (Some(gone), not_accepted),
+        (Some(forged(own_key.secret_der(), now() - 60)), not_accepted),
+        (Some(forged(&stranger, in_an_hour)), not_accepted),
+    ];
+    for (number, (token, reason)) in cases.into_iter().enumerate() {
+        let file = token.map(|token| site.file(&number.to_string(), &token));
+        let mut agent = site.agent(&machine, node.name(), file.as_deref());
+        let said = agent.says("not reporting to https://");
+        assert!(said.contains(reason), "{number}: {reason}: {said}");
+    }
+    assert!(
+        site.metric("refusals_total{reason=\"unauthenticated\"}")
+            .await
+            >= 8
+    );
+    assert_eq!(site.metric("messages_total{kind=\"hello\"}").await, 0);
+    assert_eq!(site.names().await, [] as [Value; 0]);
+    // What was made here as the API server makes it would have been taken, had it not expired.
+    let file = site.file("own", &forged(own_key.secret_der(), in_an_hour));
+    site.agent(&machine, node.name(), Some(&file))
+        .says("reporting to https://");
+}
+
+#[tokio::test]
+async fn while_the_api_server_is_away_who_is_in_stays_and_who_comes_waits() {
+    let mut cluster = Api::fresh();
+    let (a, b) = (cluster.node("auth"), cluster.node("auth"));
+    let place = Place::new(&cluster);
+    let mut site = place.site(&[]);
+    let machine = Machine::new(SINGLE);
+    let of_a = site.file("a", &place.agents_token(a.name()));
+    let of_b = site.file("b", &place.agents_token(b.name()));
+    drop(place);
+    let mut known = site.agent(&machine, a.name(), Some(&of_a));
+    known.says("reporting to https://");
+
+    cluster.stop();
+    let mut newcomer = site.agent(&machine, b.name(), Some(&of_b));
+    let said = newcomer.says("not reporting to https://");
+    assert!(said.contains("the token cannot be checked now"), "{said}");
+    site.aggregator.says("agents' tokens cannot be reviewed: ");
+    // The one that was there is heard all the while.
+    let heard = site.metric("messages_total{kind=\"heartbeat\"}").await;
+    let beats = async || site.metric("messages_total{kind=\"heartbeat\"}").await;
+    until_async("three heartbeats", beats, |beats| *beats >= heard + 3).await;
+    assert_eq!(site.names().await, [a.name()]);
+
+    cluster.start();
+    newcomer.says("reporting to https://");
+    site.aggregator
+        .says("the API server reviews agents' tokens again");
+    site.readers
+        .node(b.name(), |node| node["connected"] == true)
+        .await;
+    let lines = known.kill();
+    assert!(
+        !lines.iter().any(|line| line.contains("not reporting")),
+        "{lines:?}"
+    );
+    let lines = site.aggregator.kill();
+    let said = lines
+        .iter()
+        .filter(|line| line.contains("cannot be reviewed"));
+    assert_eq!(said.count(), 1, "{lines:?}");
+}
+
+#[tokio::test]
+async fn however_often_agents_come_the_api_server_is_asked_seldom() {
+    let cluster = Api::fresh();
+    let node = cluster.node("auth");
+    let place = Place::new(&cluster);
+    let mut arguments = place.arguments();
+    arguments.push("--plaintext".to_owned());
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let aggregator = Aggregator::start(&arguments);
+    let good = place.agents_token(node.name());
+    let bad = place.token(&place.pod(ACCOUNT, node.name()), "another");
+    let start = Instant::now();
+    for _ in 0..100 {
+        for (token, code) in [(&good, None), (&bad, Some(Code::Unauthenticated))] {
+            // A connection of its own each time, as from an agent that is started again and again.
+            let endpoint = Endpoint::from_shared(format!("http://{}", aggregator.grpc)).unwrap();
+            let mut client = FleetClient::new(endpoint.connect().await.unwrap());
+            let (to, messages) = tokio::sync::mpsc::channel(1);
+            to.send(hello(node.name(), 1)).await.unwrap();
+            let mut request = Request::new(ReceiverStream::new(messages));
+            let shown = format!("Bearer {token}").parse().unwrap();
+            request.metadata_mut().insert("authorization", shown);
+            let answer = client.report(request).await;
+            assert_eq!(answer.err().map(|status| status.code()), code);
+        }
+    }
+    let took = start.elapsed();
+    let asked = cluster.audit();
+    let asked = asked
+        .iter()
+        .filter(|event| event["objectRef"]["resource"] == "tokenreviews");
+    let asked = u64::try_from(asked.count()).unwrap();
+    let most = took.as_secs() / 60 + 1 + took.as_secs() / 5 + 1;
+    assert!((2..=most).contains(&asked), "{asked} in {took:?}");
+}

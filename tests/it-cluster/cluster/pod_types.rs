@@ -1,0 +1,285 @@
+//! Pods are told which accelerators they were given: by the real aggregator, on a real API server. What nodes say is made up here.
+
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use octavo::domain::id::PciAddress;
+use octavo::domain::inventory::{
+    Condition, Device, Identity, Inventory, Machine, NvmlState, PciIds,
+};
+use octavo::domain::labels::LabelSet;
+use octavo::domain::sharing::ShareId;
+use octavo::domain::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
+use octavo::domain::stream::Parts;
+use octavo::proto::v1::fleet_client::FleetClient;
+use octavo::wire::status;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use tonic::transport::Endpoint;
+
+use super::Api;
+use crate::agent_stream::{Line, delta};
+use crate::process::Aggregator;
+
+const GPU: &str = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
+const TYPE: &str = "accelerator.opendatahub.io/type";
+pub(super) const A100: &str = "nvidia-a100-80gb";
+const NAMESPACE: &str = "team-a";
+/// What is logged when the one begins that writes.
+const HOLDS: &str = "holds the Lease";
+
+/// An API server with a namespace, to which an aggregator can be told of pods.
+struct Stage {
+    api: Api,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let api = Api::fresh();
+        for namespace in [NAMESPACE, "octavo-system"] {
+            api.kubectl(&["create", "namespace", namespace]);
+        }
+        api.kubectl(&["create", "serviceaccount", "default", "-n", NAMESPACE]);
+        Self { api }
+    }
+
+    /// A pod on a node, and its UID.
+    fn pod(&self, name: &str, node: &str) -> String {
+        let pod = self.api.create(&json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": NAMESPACE, "annotations": {"person": "1"}},
+            "spec": {"nodeName": node, "containers": [{"name": "main", "image": "test.invalid/train:1"}]},
+        }));
+        pod["metadata"]["uid"].as_str().unwrap().to_owned()
+    }
+
+    fn get(&self, pod: &str) -> Value {
+        let get = ["get", "pod", pod, "-n", NAMESPACE, "-o", "json"];
+        serde_json::from_str(&self.api.kubectl(&get)).unwrap()
+    }
+
+    /// Waits until the pod says so.
+    #[track_caller]
+    fn await_type(&self, pod: &str, kind: &str) {
+        let path = TYPE.replace('.', "\\.");
+        let condition = format!("--for=jsonpath={{.metadata.annotations.{path}}}={kind}");
+        let wait = ["wait", "pod", pod, "-n", NAMESPACE, "--timeout=120s"];
+        self.api.kubectl(&[&wait[..], &[&condition]].concat());
+    }
+
+    fn aggregator(&self) -> Aggregator {
+        let kubeconfig = format!("--kubeconfig={}", self.api.kubeconfig().display());
+        Aggregator::start(&[
+            "--plaintext",
+            "--annotate-pods",
+            "--log-level=debug",
+            &kubeconfig,
+        ])
+    }
+
+    /// Requests for pods of this verb that were answered.
+    fn asked(&self, verb: &str) -> usize {
+        let log = self.api.audit();
+        let of = |event: &&Value| {
+            let agent = event["userAgent"].as_str().unwrap_or_default();
+            event["verb"] == verb
+                && event["objectRef"]["resource"] == "pods"
+                && event["stage"] == "ResponseComplete"
+                && !agent.starts_with("kubectl")
+        };
+        log.iter().filter(of).count()
+    }
+
+    fn transitions(&self) -> String {
+        let path = "-o=jsonpath={.spec.leaseTransitions}";
+        let get = ["get", "lease", "octavo-aggregator", "-n", "octavo-system"];
+        self.api.kubectl(&[&get[..], &[path]].concat())
+    }
+}
+
+/// What a node says: an A100, which these pods have, each with the beginning of its UID where that is told.
+pub(super) fn said(namespace: &str, pods: &[(&str, Option<&str>)]) -> Parts {
+    let pci = PciAddress::new(0, 7, 0, 0).unwrap();
+    let ids = PciIds {
+        vendor: 0x10de,
+        device: 0x20b5,
+        subsystem_vendor: 0,
+        subsystem_device: 0,
+        class: None,
+    };
+    let mut device = Device::new(pci, ids);
+    device.condition = Condition::Working;
+    device.identity = Identity::Known {
+        type_name: A100.parse().unwrap(),
+        sku: None,
+    };
+    let inventory = Inventory {
+        neuron: None,
+        machine: Machine::default(),
+        nvml: NvmlState::Loading,
+        devices: vec![device],
+    };
+    let tenants = pods.iter().map(|(pod, uid)| Tenant {
+        namespace: Some(namespace.to_owned()),
+        pod: Some((*pod).to_owned()),
+        uid: uid.map(|uid| uid.chars().take(8).collect()),
+        container: Some("main".to_owned()),
+        ids: vec![ShareId::whole(GPU)],
+        ..Tenant::default()
+    });
+    let unit = UnitUsage {
+        uuid: GPU.to_owned(),
+        partition: None,
+        profile: None,
+        resource: None,
+        replicas: None,
+        fair_share: None,
+        memory: None,
+        tenants: tenants.collect(),
+        unattributed: None,
+        exhausted_in: None,
+        is_nearly_exhausted: false,
+    };
+    let usage = Usage {
+        devices: vec![DeviceUsage {
+            pci,
+            name: "GPU 0".to_owned(),
+            memory: None,
+            utilization: None,
+            units: vec![unit],
+        }],
+        missing: Vec::new(),
+    };
+    let parts = status::encode(&inventory, &LabelSet::default(), None);
+    let parts = parts
+        .iter()
+        .map(|(key, content)| (key.clone(), content.clone()));
+    parts.chain([status::encode_usage(&usage)]).collect()
+}
+
+/// A node that says this, on a stream that stays.
+pub(super) async fn report(aggregator: &Aggregator, node: &str, parts: Parts) -> Line {
+    let endpoint = Endpoint::from_shared(format!("http://{}", aggregator.grpc)).unwrap();
+    let mut client = FleetClient::new(endpoint.connect().await.unwrap());
+    let introduced = Line::introduced(&mut client, node, parts);
+    timeout(Duration::from_mins(2), introduced).await.unwrap()
+}
+
+/// Ends it as kubelet does.
+fn terminate(aggregator: &Aggregator) {
+    let pid = Pid::from_raw(i32::try_from(aggregator.id()).unwrap());
+    kill(pid, Signal::SIGTERM).unwrap();
+}
+
+#[tokio::test]
+async fn req_010_a_pod_is_told_its_type_once_and_what_is_so_is_not_written_again() {
+    let stage = Stage::new();
+    let mut first = stage.aggregator();
+    first.says(HOLDS);
+    let uid = stage.pod("told", "n");
+    stage.pod("by-name-alone", "n");
+    stage.pod("elsewhere", "m");
+    stage.pod("another-uid", "n");
+    stage.pod("ended", "n");
+    let ended = json!({"status": {"phase": "Succeeded"}}).to_string();
+    let patch = ["patch", "pod", "ended", "-n", NAMESPACE];
+    let patch = [&patch[..], &["--subresource=status", "-p", &ended]].concat();
+    stage.api.kubectl(&patch);
+    let parts = said(
+        NAMESPACE,
+        &[
+            ("another-uid", Some("00000000")),
+            ("elsewhere", None),
+            ("ended", None),
+            ("no-such-pod", None),
+            ("by-name-alone", None),
+            ("told", Some(&uid)),
+        ],
+    );
+    let _line = report(&first, "n", parts.clone()).await;
+    stage.await_type("told", A100);
+    stage.await_type("by-name-alone", A100);
+    let told = stage.get("told");
+    let expected = json!({"person": "1", TYPE: A100, "octavo.dev/sharing": "exclusive"});
+    assert_eq!(told["metadata"]["annotations"], expected);
+    terminate(&first);
+    first.says("was given back");
+    for pod in ["elsewhere", "another-uid", "ended"] {
+        let annotations = &stage.get(pod)["metadata"]["annotations"];
+        assert_eq!(*annotations, json!({"person": "1"}), "{pod}");
+    }
+    assert_eq!(stage.asked("patch"), 2);
+
+    // Another run reads each pod once, and writes nothing.
+    let read = stage.asked("get");
+    let mut second = stage.aggregator();
+    second.says(HOLDS);
+    let _line = report(&second, "n", parts).await;
+    let mut asked = 0;
+    while stage.asked("get") < read + 6 {
+        asked += 1;
+        assert!(asked < 1000, "nobody looks at the pods");
+    }
+    assert_eq!(stage.asked("patch"), 2);
+    let version = |pod: &Value| pod["metadata"]["resourceVersion"].clone();
+    assert_eq!(version(&stage.get("told")), version(&told));
+}
+
+#[tokio::test]
+async fn a_pod_that_is_made_anew_is_told_what_it_was_given_now() {
+    let stage = Stage::new();
+    let mut aggregator = stage.aggregator();
+    aggregator.says(HOLDS);
+    let uid = stage.pod("train-0", "n");
+    let before = said(NAMESPACE, &[("train-0", Some(&uid))]);
+    let mut line = report(&aggregator, "n", before.clone()).await;
+    stage.await_type("train-0", A100);
+    let delete = ["delete", "pod", "train-0", "-n", NAMESPACE, "--force"];
+    stage.api.kubectl(&delete);
+    let uid = stage.pod("train-0", "n");
+    let after = said(NAMESPACE, &[("train-0", Some(&uid))]);
+    line.say(&delta(2, &before, &after)).await.unwrap();
+    stage.await_type("train-0", A100);
+}
+
+#[tokio::test]
+async fn of_two_aggregators_one_writes_and_when_it_is_killed_the_other_does() {
+    let stage = Stage::new();
+    let mut first = stage.aggregator();
+    first.says(HOLDS);
+    let mut second = stage.aggregator();
+    stage.pod("early", "n");
+    let parts = said(NAMESPACE, &[("early", None)]);
+    let mut other = report(&second, "n", parts.clone()).await;
+    let _line = report(&first, "n", parts.clone()).await;
+    stage.await_type("early", A100);
+    assert_eq!(stage.transitions(), "0");
+    first.kill();
+    second.says(HOLDS);
+    assert_eq!(stage.transitions(), "1");
+    stage.pod("late", "n");
+    let more = said(NAMESPACE, &[("early", None), ("late", None)]);
+    other.say(&delta(2, &parts, &more)).await.unwrap();
+    stage.await_type("late", A100);
+    // Who does not hold it asks nothing of pods, and what was right stays as it was.
+    second.says("was told");
+    let lines = second.kill();
+    let told = |line: &&String| line.contains("was told");
+    assert_eq!(lines.iter().filter(told).count(), 1, "{lines:#?}");
+    assert_eq!(stage.asked("patch"), 2);
+}
+
+#[tokio::test]
+async fn while_the_api_server_is_away_nothing_is_written_and_afterwards_all_is() {
+    let mut stage = Stage::new();
+    let mut aggregator = stage.aggregator();
+    aggregator.says(HOLDS);
+    stage.pod("late", "n");
+    stage.api.stop();
+    let _line = report(&aggregator, "n", said(NAMESPACE, &[("late", None)])).await;
+    aggregator.says("does not hold the Lease octavo-system/octavo-aggregator any more");
+    stage.api.start();
+    aggregator.says(HOLDS);
+    stage.await_type("late", A100);
+}

@@ -1,0 +1,311 @@
+//! New profiles, made by an aggregator that was started for that: tried, made, never put over another one without a word, and only
+//! for people who may make them themselves.
+
+use serde_json::{Value, json};
+
+use super::made::object;
+use super::{GPU, H200, HARDWARE, define, node};
+use crate::cluster::Api;
+use crate::fleet_api::Api as Readers;
+use crate::patience::until_async;
+use crate::process::Aggregator;
+
+const PATH: &str = "/api/v1/profiles";
+
+fn start(api: &Api, more: &[&str]) -> Aggregator {
+    let kubeconfig = format!("--kubeconfig={}", api.kubeconfig().display());
+    let always = ["--plaintext", "--follow-cluster", &kubeconfig];
+    Aggregator::start(&[&always[..], more].concat())
+}
+
+/// Waits until the aggregator knows this node.
+async fn knows(readers: &Readers, name: &str) {
+    let path = format!("/api/v1/profile-draft?nodes={name}&resource={GPU}");
+    let draft = async || readers.get(&path).await;
+    until_async(&path, draft, |answer| answer.status == 200).await;
+}
+
+fn order(node: &str, namespace: &str, name: &str) -> Value {
+    json!({"nodes": [node], "resource": GPU, "namespace": namespace, "name": name})
+}
+
+fn with(order: &Value, more: Value) -> Value {
+    let mut order = order.clone();
+    let Value::Object(more) = more else {
+        panic!("{more} has no fields")
+    };
+    order.as_object_mut().unwrap().extend(more);
+    order
+}
+
+async fn refused(readers: &Readers, order: &Value, status: u16, kind: &str) -> Value {
+    let answer = readers.post(PATH, order).await;
+    let problem = answer.json();
+    assert_eq!(answer.status, status, "{problem:#}");
+    assert_eq!(problem["type"], format!("/problems/{kind}"), "{problem:#}");
+    problem
+}
+
+fn detail(problem: &Value) -> &str {
+    problem["detail"].as_str().unwrap()
+}
+
+async fn a_profile_is_tried_and_made(readers: &Readers, api: &Api, order: &Value) {
+    let (namespace, name) = (order["namespace"].as_str().unwrap(), "premium");
+    let tried = readers.post(&format!("{PATH}?dryRun=All"), order).await;
+    assert_eq!(tried.status, 200, "{}", tried.body);
+    let tried = tried.json();
+    assert_eq!(
+        (&tried["dryRun"], &tried["outcome"]),
+        (&json!(true), &json!("created"))
+    );
+    assert_eq!(object(api, namespace, name), None);
+
+    let made = readers.post(PATH, order).await;
+    assert_eq!(made.status, 201, "{}", made.body);
+    let there = object(api, namespace, name).unwrap();
+    let annotations = &there["metadata"]["annotations"];
+    assert_eq!(annotations["octavo.dev/reason"], "team vision");
+    assert!(
+        annotations["octavo.dev/created-by"]
+            .as_str()
+            .is_some_and(|who| !who.is_empty())
+    );
+    assert_eq!(
+        there["metadata"]["managedFields"][0]["manager"],
+        "octavo-profiles"
+    );
+    let counts = there["spec"]["identifiers"].as_array().unwrap();
+    let devices = counts.iter().find(|one| one["identifier"] == GPU).unwrap();
+    assert_eq!(
+        (&devices["defaultCount"], &devices["maxCount"]),
+        (&json!(2), &json!(4))
+    );
+    let node = &there["spec"]["scheduling"]["node"];
+    assert_eq!(node.get("tolerations"), None);
+
+    // The same again is the same, and nothing is written.
+    let again = readers.post(PATH, order).await;
+    assert_eq!(
+        (again.status, again.json()["outcome"].as_str()),
+        (200, Some("unchanged"))
+    );
+    assert_eq!(object(api, namespace, name), Some(there));
+}
+
+async fn another_of_its_name_is_left_alone(readers: &Readers, api: &Api, order: &Value) {
+    let namespace = order["namespace"].as_str().unwrap();
+    let before = object(api, namespace, "premium");
+    let other = with(order, json!({"counts": [{"identifier": GPU, "max": "6"}]}));
+    let problem = refused(readers, &other, 409, "profile-exists").await;
+    assert!(
+        detail(&problem).contains("+ spec.identifiers[2].maxCount: 6"),
+        "{problem:#}"
+    );
+    assert!(detail(&problem).contains("replace: true"), "{problem:#}");
+    assert_eq!(object(api, namespace, "premium"), before);
+    let other = with(&other, json!({"replace": true}));
+    let replaced = readers.post(PATH, &other).await;
+    assert_eq!(
+        (replaced.status, replaced.json()["outcome"].as_str()),
+        (200, Some("replaced"))
+    );
+    let there = object(api, namespace, "premium").unwrap();
+    assert_eq!(there["spec"]["identifiers"][2]["maxCount"], 6);
+
+    // What something else made is never replaced.
+    api.apply(&super::profile(
+        namespace,
+        "theirs",
+        ("octavo.dev/type", H200),
+    ));
+    let before = object(api, namespace, "theirs");
+    let over = with(&other, json!({"name": "theirs"}));
+    let problem = refused(readers, &over, 409, "profile-exists").await;
+    assert!(
+        detail(&problem).contains("made by kubectl; it is left alone"),
+        "{problem:#}"
+    );
+    assert_eq!(object(api, namespace, "theirs"), before);
+}
+
+async fn what_cannot_be_is_refused_with_its_place(readers: &Readers, order: &Value) {
+    let counts = json!({"counts": [{"identifier": "cpu"}, {"identifier": GPU, "default": "9"}]});
+    let problem = refused(readers, &with(order, counts), 422, "unsuitable-nodes").await;
+    assert_eq!(problem["parameter"], "counts[1].default");
+    assert!(
+        detail(&problem).contains("gives more than 8"),
+        "{problem:#}"
+    );
+    let taints = json!({"tolerations": ["x:NoSchedule"]});
+    let problem = refused(readers, &with(order, taints), 422, "unsuitable-nodes").await;
+    assert_eq!(problem["parameter"], "tolerations");
+    let nowhere = json!({"namespace": "there-is-none", "name": "other"});
+    let problem = refused(readers, &with(order, nowhere), 422, "not-taken").await;
+    assert!(detail(&problem).contains("there-is-none"), "{problem:#}");
+    let odd = with(order, json!({"name": "A b"}));
+    assert_eq!(
+        refused(readers, &odd, 400, "invalid-body").await["parameter"],
+        "name"
+    );
+    for from in ["Origin: https://evil.example", "Sec-Fetch-Site: cross-site"] {
+        refused(&readers.saying(from), order, 403, "cross-site").await;
+    }
+    // A name that somebody else's page gave to this machine: nobody is asked who they are here, so only this machine's own will do.
+    let elsewhere = format!("http://evil.example{PATH}");
+    let answer = readers.post(&elsewhere, order).await;
+    assert_eq!(answer.status, 421, "{}", answer.body);
+    assert!(answer.body.contains("evil.example"), "{}", answer.body);
+}
+
+#[tokio::test]
+async fn nfr_003_a_profile_is_made_by_the_aggregator_and_every_attempt_has_its_line() {
+    let mut api = Api::fresh();
+    define(&api, HARDWARE);
+    let (gpus, namespace) = (node(&api, H200), api.namespace());
+    let off = start(&api, &[]);
+    let readers = Readers::at(off.http);
+    knows(&readers, gpus.name()).await;
+    let bare = order(gpus.name(), &namespace, "premium");
+    let problem = refused(&readers, &bare, 403, "creation-off").await;
+    assert!(
+        detail(&problem).contains("--create-profiles"),
+        "{problem:#}"
+    );
+    drop(off);
+
+    let mut aggregator = start(&api, &["--create-profiles"]);
+    let readers = Readers::at(aggregator.http);
+    knows(&readers, gpus.name()).await;
+    let said = json!({
+        "counts": [{"identifier": GPU, "default": "2", "max": "4"}], "tolerations": [], "reason": "team vision",
+    });
+    let wanted = with(&bare, said);
+    a_profile_is_tried_and_made(&readers, &api, &wanted).await;
+    another_of_its_name_is_left_alone(&readers, &api, &wanted).await;
+    what_cannot_be_is_refused_with_its_place(&readers, &wanted).await;
+    api.stop();
+    let problem = refused(
+        &readers,
+        &with(&bare, json!({"name": "late"})),
+        503,
+        "no-answer",
+    )
+    .await;
+    assert!(!detail(&problem).is_empty());
+
+    let said = aggregator.kill();
+    let audit: Vec<&String> = said
+        .iter()
+        .filter(|line| line.contains("outcome=\""))
+        .collect();
+    let told = |outcome: &str, verb: &str| {
+        let (outcome, verb) = (format!("outcome=\"{outcome}\""), format!("verb=\"{verb}\""));
+        let all = audit
+            .iter()
+            .filter(|line| line.contains(&outcome) && line.contains(&verb));
+        all.filter(|line| line.contains(&format!("HardwareProfile {namespace}/")))
+            .count()
+    };
+    assert_eq!(told("dry-run", "create"), 1, "{audit:#?}");
+    // Made, and then found to be there already.
+    assert_eq!(told("done", "create"), 1, "{audit:#?}");
+    assert_eq!(told("unchanged", "create"), 1, "{audit:#?}");
+    assert_eq!(told("done", "replace"), 1, "{audit:#?}");
+    assert_eq!(told("not-done", "create"), 1, "{audit:#?}");
+    assert_eq!(told("not-done", "replace"), 1, "{audit:#?}");
+    assert_eq!(told("unknown", "create"), 1, "{audit:#?}");
+    // Each but the one that was tried was told of before, too.
+    assert_eq!(told("begun", "replace"), 2, "{audit:#?}");
+    let replaced = audit
+        .iter()
+        .find(|line| line.contains("verb=\"replace\"") && line.contains("outcome=\"done\""))
+        .unwrap();
+    for part in ["before=", "after=", "why=\"team vision\"", "who="] {
+        assert!(replaced.contains(part), "{replaced}");
+    }
+}
+
+/// An account that may list nodes of ours, and do this with profiles in the namespace.
+fn account(api: &Api, namespace: &str, name: &str, verbs: &[&str]) -> String {
+    let rbac = "rbac.authorization.k8s.io/v1";
+    let subjects = json!([{"kind": "ServiceAccount", "name": name, "namespace": namespace}]);
+    let of = json!({"name": name, "namespace": namespace});
+    let whole = json!({"name": format!("{namespace}-{name}")});
+    let role = |kind: &str, name: &Value| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
+    let objects = [
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": of}),
+        json!({"apiVersion": rbac, "kind": "ClusterRole", "metadata": whole,
+            "rules": [{"apiGroups": ["octavo.dev"], "resources": ["nodes"], "verbs": ["list"]}]}),
+        json!({"apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": whole, "subjects": subjects,
+            "roleRef": role("ClusterRole", &whole["name"])}),
+        json!({"apiVersion": rbac, "kind": "Role", "metadata": of,
+            "rules": [{"apiGroups": ["infrastructure.opendatahub.io"], "resources": ["hardwareprofiles"], "verbs": verbs}]}),
+        json!({"apiVersion": rbac, "kind": "RoleBinding", "metadata": of, "subjects": subjects,
+            "roleRef": role("Role", &json!(name))}),
+    ];
+    api.apply(&objects.map(|object| object.to_string()).join("\n---\n"));
+    let token = api.kubectl(&["create", "token", name, "-n", namespace]);
+    format!("Authorization: Bearer {}", token.trim_end())
+}
+
+#[tokio::test]
+async fn a_profile_is_made_only_for_who_may_make_it_there_and_says_who_that_is() {
+    let api = Api::shared();
+    define(api, HARDWARE);
+    // Of a type of which no other test has nodes in the API server that they share.
+    let gpus = node(api, "nvidia-l40s-48gb");
+    let (namespace, other) = (api.namespace(), api.namespace());
+    let [reader, maker] = [("reader", &["get"][..]), ("maker", &["get", "create"])]
+        .map(|(name, verbs)| account(api, &namespace, name, verbs));
+    let mut aggregator = start(api, &["--create-profiles", "--http-auth=token-review"]);
+    let readers = Readers::at(aggregator.http);
+    let (reader, maker) = (readers.saying(&reader), readers.saying(&maker));
+    knows(&reader, gpus.name()).await;
+    knows(&maker, gpus.name()).await;
+    let wanted = order(gpus.name(), &namespace, "ours");
+    refused(&readers, &wanted, 401, "unauthenticated").await;
+    let problem = refused(&reader, &wanted, 403, "forbidden").await;
+    let right =
+        format!("create hardwareprofiles.infrastructure.opendatahub.io in namespace {namespace}");
+    assert!(detail(&problem).contains(&right), "{problem:#}");
+    assert!(
+        detail(&problem).contains("kubectl auth can-i create"),
+        "{problem:#}"
+    );
+    assert_eq!(object(api, &namespace, "ours"), None);
+    // A right in one namespace is none in another.
+    refused(
+        &maker,
+        &with(&wanted, json!({"namespace": other})),
+        403,
+        "forbidden",
+    )
+    .await;
+
+    let made = maker.post(PATH, &wanted).await;
+    assert_eq!(made.status, 201, "{}", made.body);
+    let there = object(api, &namespace, "ours").unwrap();
+    let who = format!("system:serviceaccount:{namespace}:maker");
+    assert_eq!(
+        there["metadata"]["annotations"]["octavo.dev/created-by"],
+        who
+    );
+    // Who may make one may not put it over another.
+    let over = with(&wanted, json!({"replace": true, "displayName": "Other"}));
+    let problem = refused(&maker, &over, 403, "forbidden").await;
+    assert!(
+        detail(&problem).contains("patch hardwareprofiles"),
+        "{problem:#}"
+    );
+    assert_eq!(object(api, &namespace, "ours"), Some(there));
+
+    let said = aggregator.kill();
+    let audit = said.iter().filter(|line| line.contains("outcome=\""));
+    let of_reader = format!("who=\"system:serviceaccount:{namespace}:reader\"");
+    let told =
+        audit.filter(|line| line.contains(&of_reader) && line.contains("outcome=\"refused\""));
+    let told: Vec<&String> = told.collect();
+    let object = format!("object=\"HardwareProfile {namespace}/ours\"");
+    assert!(told.iter().any(|line| line.contains(&object)), "{told:#?}");
+}

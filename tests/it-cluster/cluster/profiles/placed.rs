@@ -1,0 +1,283 @@
+//! Profiles on two real nodes with devices of different types: agents, kubelets and scheduler are real, and so are the pods.
+//!
+//! Each agent is a process beside its node's kubelet, on a simulated machine, and its node's device plugin.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::made::{object, pod};
+use super::{HARDWARE, Site, define, profile, words};
+use crate::cluster::Api;
+use crate::cluster::nodes::{Nodes, root};
+use crate::node::Node;
+use crate::patience::Finish;
+use crate::process::Program;
+
+const GPU: &str = "nvidia.com/gpu";
+const SHELL: &str = "test.invalid/placed:1";
+const A100: &str = "nvidia-a100-80gb";
+const H100: &str = "nvidia-h100-80gb";
+/// Which nobody has.
+const V100: &str = "nvidia-v100-32gb";
+const TAINT: &str = "nvidia.com/gpu";
+
+/// A machine, its node, and the agent there.
+struct Host {
+    // Before the machine, which it has files of.
+    agent: Program,
+    machine: Node,
+    name: &'static str,
+    type_name: &'static str,
+    devices: usize,
+}
+
+impl Host {
+    fn new(
+        site: &Site<'_>,
+        (name, board, type_name): (&'static str, &str, &'static str),
+        devices: usize,
+    ) -> Self {
+        let nodes = Nodes::shared();
+        let machine = Node::new(&format!("- {{board: {board}, count: {devices}}}\n"));
+        // Where the machine's kubelet is asked which pod has what.
+        let kubelet = machine.kubelet();
+        let asked = nodes.kubelet(name).join("pod-resources");
+        symlink(asked, kubelet.parent().unwrap()).unwrap();
+        // And where processes of pods are seen, without which who has ended still has what it had.
+        let proc = machine.machine.path().join("proc");
+        fs::remove_dir_all(&proc).unwrap();
+        symlink("/proc", proc).unwrap();
+        let tools = ["/bin/sh", "/bin/sleep"].map(|path| (Path::new(path), path));
+        nodes.image(name, SHELL, root(&tools).path(), &["/bin/sh"]);
+        let layouts = machine.layouts("[{devices: all, mig: disabled}]");
+        let aggregator = format!("--aggregator=http://{}", site.aggregator.grpc);
+        let mut command = machine.agent(&[
+            "--sharing=embedded",
+            "--interval=500ms",
+            "--usage-interval=1s",
+        ]);
+        command
+            .args([
+                "--layouts",
+                &layouts,
+                "--layout=wanted",
+                "--label-sink=node",
+            ])
+            .args(["--node-name", name, &aggregator, "--aggregator-plaintext"])
+            .arg("--device-plugins")
+            .arg(nodes.kubelet(name).join("device-plugins"))
+            .arg("--kubeconfig")
+            .arg(site.api.kubeconfig());
+        let agent = Program::start(&mut command);
+        let taint = format!("{TAINT}=present:NoSchedule");
+        site.api
+            .kubectl(&["taint", "node", name, &taint, "--overwrite"]);
+        Self {
+            agent,
+            machine,
+            name,
+            type_name,
+            devices,
+        }
+    }
+
+    /// Waits until pods can be given all of its devices, and its type is known.
+    fn is_ready(&self, api: &Api) {
+        let count = format!(
+            "--for=jsonpath={{.status.allocatable.nvidia\\.com/gpu}}={}",
+            self.devices
+        );
+        let label = format!(
+            "--for=jsonpath={{.metadata.labels.octavo\\.dev/type}}={}",
+            self.type_name
+        );
+        for condition in [count, label] {
+            api.kubectl(&["wait", "node", self.name, &condition, "--timeout=300s"]);
+        }
+    }
+
+    /// UUIDs of its devices.
+    fn uuids(&self) -> BTreeSet<String> {
+        let world = self.machine.machine.world();
+        world.gpus.iter().map(|gpu| gpu.uuid.clone()).collect()
+    }
+
+    /// Leaves the node as it was.
+    fn leaves(self, api: &Api) {
+        self.agent.stop();
+        let mut cleaner =
+            self.machine
+                .agent(&["--label-sink=node", "--cleanup", "--node-name", self.name]);
+        let done = cleaner.arg("--kubeconfig").arg(api.kubeconfig()).finish();
+        assert!(done.status.success(), "{done:?}");
+        api.kubectl(&["taint", "node", self.name, &format!("{TAINT}-")]);
+        let none = "--for=jsonpath={.status.allocatable.nvidia\\.com/gpu}=0";
+        api.kubectl(&["wait", "node", self.name, none, "--timeout=300s"]);
+    }
+}
+
+/// A profile's pod that says what it was given, and stays.
+fn work(profile: &Value, namespace: &str, name: &str) -> String {
+    let mut pod = pod(profile, namespace, name);
+    let spec = &mut pod["spec"];
+    spec["terminationGracePeriodSeconds"] = json!(0);
+    let main = &mut spec["containers"][0];
+    main["image"] = json!(SHELL);
+    main["imagePullPolicy"] = json!("Never");
+    main["args"] = json!(["-c", "echo $NVIDIA_VISIBLE_DEVICES; exec sleep 100000"]);
+    pod.to_string()
+}
+
+/// A profile of a type, made of the fleet as people do; and how much of its work has room, which may be less than there are devices:
+/// processors are the testing machine's.
+async fn made(site: &Site<'_>, namespace: &str, name: &str, host: &Host) -> (Value, usize) {
+    let of = host.type_name;
+    let draft = format!("/api/v1/profile-draft?type={of}");
+    // Once the aggregator has seen all of the node that is drafted from.
+    site.until(&draft, |draft| {
+        let spec = &draft["profile"]["spec"];
+        let counts = spec["identifiers"].as_array().into_iter().flatten();
+        let most = counts.last().map(|one| one["maxCount"].clone());
+        let tolerated = &spec["scheduling"]["node"]["tolerations"][0]["key"];
+        most == Some(json!(host.devices)) && *tolerated == TAINT
+    })
+    .await;
+    site.says(
+        &["create", "--type", of, "--name", name, "-n", namespace],
+        0,
+    );
+    let path = format!("{namespace}/{name}");
+    let judged = site.profile(&path, |one| one["reach"]["nodes"] == 1).await;
+    assert_eq!((&judged["type"], words(&judged)), (&json!(of), Vec::new()));
+    let room = usize::try_from(judged["available"].as_u64().unwrap()).unwrap();
+    assert!((1..=host.devices).contains(&room), "{judged:#}");
+    let made = object(site.api, namespace, name).unwrap();
+    let node = &made["spec"]["scheduling"]["node"];
+    assert_eq!(node["nodeSelector"], json!({"octavo.dev/type": of}));
+    assert_eq!(node["tolerations"][0]["key"], TAINT, "{made:#}");
+    (made, room)
+}
+
+/// Where a pod runs, and what it finds in itself.
+fn runs(api: &Api, namespace: &str, name: &str) -> (String, String) {
+    let pod = ["-n", namespace, &format!("pod/{name}")];
+    let ready = ["wait", "--for=condition=Ready", "--timeout=300s"];
+    let waited = api.try_kubectl(&[&ready[..], &pod].concat());
+    let described = || api.kubectl(&[&["describe"], &pod[..]].concat());
+    assert!(waited.status.success(), "{}", described());
+    let node = ["get", "-o=jsonpath={.spec.nodeName}"];
+    let node = api.kubectl(&[&node[..], &pod].concat());
+    let log = api.kubectl(&["logs", "-n", namespace, name]);
+    (node, log.trim_end().to_owned())
+}
+
+/// Waits until the scheduler has said that a pod fits nowhere.
+fn waits(api: &Api, namespace: &str, name: &str) {
+    let unscheduled = "--for=condition=PodScheduled=false";
+    let pod = format!("pod/{name}");
+    api.kubectl(&["wait", "-n", namespace, &pod, unscheduled, "--timeout=300s"]);
+    let node = ["get", "-n", namespace, &pod, "-o=jsonpath={.spec.nodeName}"];
+    assert_eq!(api.kubectl(&node), "", "{name}");
+}
+
+/// As many pods as there was said to be room for run where their type is, each with a device of its own; one more waits, whatever
+/// the other node has.
+fn all_land(api: &Api, namespace: &str, (profile, room): &(Value, usize), host: &Host) {
+    let of = profile["metadata"]["name"].as_str().unwrap();
+    let names: Vec<String> = (0..*room).map(|number| format!("{of}-{number}")).collect();
+    let all: Vec<String> = names
+        .iter()
+        .map(|name| work(profile, namespace, name))
+        .collect();
+    api.apply(&all.join("\n---\n"));
+    let ran: Vec<(String, String)> = names
+        .iter()
+        .map(|name| runs(api, namespace, name))
+        .collect();
+    assert!(ran.iter().all(|(node, _)| node == host.name), "{ran:?}");
+    let given: BTreeSet<String> = ran.into_iter().map(|(_, uuid)| uuid).collect();
+    assert_eq!(given.len(), *room, "{given:?}");
+    assert!(given.is_subset(&host.uuids()), "{given:?}");
+    let more = format!("{of}-more");
+    api.apply(&work(profile, namespace, &more));
+    waits(api, namespace, &more);
+    // What it really has is on the pod.
+    for name in names {
+        let key = "accelerator\\.opendatahub\\.io/type";
+        let told = format!(
+            "--for=jsonpath={{.metadata.annotations.{key}}}={}",
+            host.type_name
+        );
+        let pod = format!("pod/{name}");
+        api.kubectl(&["wait", "-n", namespace, &pod, &told, "--timeout=300s"]);
+    }
+}
+
+/// Work for a type that nobody has waits, and everybody is told so.
+async fn nobody_has_it(site: &Site<'_>, namespace: &str) {
+    let (_, said) = site.says(&["create", "--type", V100, "-n", namespace], 1);
+    assert!(said.contains(V100), "{said}");
+    site.api
+        .apply(&profile(namespace, "nowhere", ("octavo.dev/type", V100)));
+    let path = format!("{namespace}/nowhere");
+    let judged = site.profile(&path, |one| !words(one).is_empty()).await;
+    assert!(words(&judged).contains(&"nothing-selected"), "{judged:#}");
+    assert_eq!(judged["available"], 0);
+    let mut nowhere = object(site.api, namespace, "nowhere").unwrap();
+    nowhere["spec"]["identifiers"][0]["identifier"] = json!(GPU);
+    nowhere["spec"]["identifiers"][0]["defaultCount"] = json!(1);
+    site.api.apply(&work(&nowhere, namespace, "nowhere"));
+    waits(site.api, namespace, "nowhere");
+    let row = format!("/api/v1/availability?type={V100}");
+    let list = site
+        .until(&row, |list| list["items"][0]["pending"]["pods"] == 1)
+        .await;
+    let row = &list["items"][0];
+    assert_eq!(
+        (&row["resource"], &row["capacity"], &row["free"]),
+        (&json!(GPU), &json!(0), &json!(0))
+    );
+}
+
+#[tokio::test]
+async fn ac_009_a_real_scheduler_places_all_work_of_a_profile_where_its_type_is_and_real_kubelets_run_it()
+ {
+    let _alone = Nodes::alone().await;
+    let api = Nodes::shared().api();
+    define(api, HARDWARE);
+    let namespace = api.namespace();
+    api.await_account(&namespace);
+    let lease = format!("--lease-namespace={namespace}");
+    let site = Site::with(
+        api,
+        api.kubeconfig(),
+        &["--follow-cluster", "--annotate-pods", &lease],
+    );
+    let hosts = [
+        Host::new(&site, ("node-1", "A100_80GB", A100), 2),
+        Host::new(&site, ("node-2", "H100_80GB_SXM", H100), 3),
+    ];
+    for host in &hosts {
+        host.is_ready(api);
+    }
+    let profiles = [
+        made(&site, &namespace, "ampere", &hosts[0]).await,
+        made(&site, &namespace, "hopper", &hosts[1]).await,
+    ];
+    for (profile, host) in profiles.iter().zip(&hosts) {
+        all_land(api, &namespace, profile, host);
+    }
+    for name in ["ampere", "hopper"] {
+        let path = format!("{namespace}/{name}");
+        site.profile(&path, |one| one["available"] == 0).await;
+    }
+    nobody_has_it(&site, &namespace).await;
+    api.kubectl(&["delete", "namespace", &namespace, "--timeout=300s"]);
+    for host in hosts {
+        host.leaves(api);
+    }
+}

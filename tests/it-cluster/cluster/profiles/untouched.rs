@@ -1,0 +1,250 @@
+//! Other people's profiles are theirs: Octavo comes, is upgraded and goes, and not a byte of them is another.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{DASHBOARD, GPU, H200, HARDWARE, OLD, OLDER, QUEUES, Site, define, node, profile};
+use crate::cluster::Api;
+use crate::cluster::objects::Bearer;
+use crate::manifests::chart::{helm_says, path};
+
+const NAMESPACE: &str = "octavo-system";
+const ACCOUNT: &str = "system:serviceaccount:octavo-system:octavo-aggregator";
+/// What is there is these, each by its path in the API but for the namespace.
+const KINDS: [(&str, &str, &[&str]); 4] = [
+    (
+        "infrastructure.opendatahub.io/v1",
+        "hardwareprofiles",
+        &["typed", "untyped", "processors", "queued", "made"],
+    ),
+    (
+        "dashboard.opendatahub.io/v1alpha1",
+        "hardwareprofiles",
+        &["older"],
+    ),
+    (
+        "dashboard.opendatahub.io/v1",
+        "acceleratorprofiles",
+        &["oldest"],
+    ),
+    ("kueue.x-k8s.io/v1beta2", "localqueues", &["team"]),
+];
+/// How many of them are profiles.
+const PROFILES: usize = 7;
+
+/// One that says its type as we do, and others that do not: by a label of NVIDIA's, without devices, by a queue, of old kinds.
+fn objects(namespace: &str) -> [String; 7] {
+    let typed = profile(namespace, "typed", ("octavo.dev/type", H200));
+    let mut typed: Value = serde_json::from_str(&typed).unwrap();
+    typed["metadata"]["annotations"]["octavo.dev/type"] = json!(H200);
+    let product = ("nvidia.com/gpu.product", "NVIDIA-H200");
+    let hardware = |name: &str, spec: Value| {
+        json!({
+            "apiVersion": "infrastructure.opendatahub.io/v1", "kind": "HardwareProfile",
+            "metadata": {"name": name, "namespace": namespace}, "spec": spec,
+        })
+        .to_string()
+    };
+    let cpu =
+        json!({"displayName": "CPU", "identifier": "cpu", "minCount": 1, "defaultCount": "500m"});
+    let gpu = json!({"displayName": "GPU", "identifier": GPU, "minCount": 1, "defaultCount": 1});
+    let queue = json!({"type": "Queue", "kueue": {"localQueueName": "team"}});
+    let old = |version: &str, kind: &str, name: &str, more: Value| {
+        let mut spec = json!({"displayName": name, "enabled": true});
+        let more = more.as_object().unwrap().clone();
+        spec.as_object_mut().unwrap().extend(more);
+        let metadata = json!({"name": name, "namespace": namespace});
+        json!({"apiVersion": format!("{DASHBOARD}/{version}"), "kind": kind, "metadata": metadata, "spec": spec}).to_string()
+    };
+    let label = json!({"nodeSelector": {"octavo.dev/type": H200}, "identifiers": [gpu]});
+    [
+        typed.to_string(),
+        profile(namespace, "untyped", product),
+        hardware("processors", json!({"identifiers": [cpu]})),
+        hardware("queued", json!({"identifiers": [gpu], "scheduling": queue})),
+        old("v1alpha1", "HardwareProfile", "older", label),
+        old(
+            "v1",
+            "AcceleratorProfile",
+            "oldest",
+            json!({"identifier": GPU}),
+        ),
+        json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue",
+            "metadata": {"name": "team", "namespace": namespace}, "spec": {"clusterQueue": "all"},
+        })
+        .to_string(),
+    ]
+}
+
+/// What the API server answers for each object and for the definition of each kind, byte for byte.
+fn bytes(api: &Api, namespace: &str) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    let mut take = |path: String| {
+        let text = api.kubectl(&["get", "--raw", &path]);
+        assert!(text.contains("\"managedFields\":"), "{text}");
+        assert!(text.contains("\"resourceVersion\":"), "{text}");
+        all.insert(path, text);
+    };
+    for (group, plural, names) in KINDS {
+        for name in names {
+            take(format!(
+                "/apis/{group}/namespaces/{namespace}/{plural}/{name}"
+            ));
+        }
+        let (group, _) = group.split_once('/').unwrap();
+        let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        take(format!("{definitions}/{plural}.{group}"));
+    }
+    all
+}
+
+/// What helm does with the release.
+fn helm(api: &Api, verb: &str, more: &[&str]) {
+    let kubeconfig = ["--kubeconfig", api.kubeconfig().to_str().unwrap()];
+    let release = [verb, "octavo", "--namespace", NAMESPACE];
+    helm_says(&[&release[..], &kubeconfig, more].concat());
+}
+
+/// The aggregator as the chart starts it, with its own account's rights, but for the certificate.
+fn installed<'a>(api: &'a Api, pod: &str) -> (Site<'a>, Bearer) {
+    let get = ["get", "deployment", "octavo-aggregator", "-n", NAMESPACE];
+    let deployment = api.kubectl(&[&get[..], &["-o", "json"]].concat());
+    let deployment: Value = serde_json::from_str(&deployment).unwrap();
+    let spec = &deployment["spec"]["template"]["spec"];
+    // Which its controller would make, which is not there.
+    api.create(&json!({
+        "apiVersion": "v1", "kind": "Pod", "spec": spec,
+        "metadata": {"name": pod, "namespace": NAMESPACE},
+    }));
+    let token = api.token(NAMESPACE, "octavo-aggregator", pod, &[]);
+    let bearer = api.as_bearer(&token);
+    let arguments = spec["containers"][0]["args"].as_array().unwrap().iter();
+    let arguments: Vec<&str> = arguments
+        .map(|argument| argument.as_str().unwrap())
+        .filter(|argument| !argument.starts_with("--tls-"))
+        .collect();
+    for asked in ["--follow-cluster", "--annotate-pods"] {
+        assert!(arguments.contains(&asked), "{arguments:?}");
+    }
+    let mut site = Site::with(api, &bearer.path(), &arguments);
+    site.aggregator.says("holds the Lease");
+    (site, bearer)
+}
+
+/// Everything is asked that is said of profiles, once all of them are known.
+async fn all_is_asked(site: &Site<'_>, namespace: &str) {
+    let list = site
+        .until("/api/v1/profiles", |list| {
+            let known = list["items"].as_array().map(Vec::len);
+            list.get("notice").is_none() && known == Some(PROFILES)
+        })
+        .await;
+    let found = list["items"].as_array().unwrap().iter();
+    let found: usize = found
+        .map(|one| one["findings"].as_array().unwrap().len())
+        .sum();
+    assert!(found >= 4, "{list:#}");
+    for path in [
+        "/api/hardware-profiles",
+        "/api/v1/availability",
+        "/profiles",
+    ] {
+        assert_eq!(site.readers.status(path).await, 200, "{path}");
+    }
+    for name in ["typed", "untyped", "processors", "queued", "made"] {
+        let path = format!("/api/v1/profiles/{namespace}/{name}");
+        assert_eq!(site.readers.status(&path).await, 200, "{path}");
+    }
+    site.says(&["list"], 0);
+    site.says(&["check"], 3);
+    let again = [
+        "create",
+        "--type",
+        H200,
+        "--name",
+        "made",
+        "--resource",
+        GPU,
+    ];
+    let tried = ["-n", namespace, "--dry-run=server"];
+    site.says(&[&again[..], &tried].concat(), 0);
+}
+
+/// What the aggregator's account asked of such objects, by verb.
+fn asked(api: &Api) -> BTreeMap<String, usize> {
+    let log = api.audit();
+    let of = log.iter().filter(|event| {
+        let resource = event["objectRef"]["resource"].as_str().unwrap_or_default();
+        event["user"]["username"] == ACCOUNT && KINDS.iter().any(|(_, kind, _)| *kind == resource)
+    });
+    of.fold(BTreeMap::new(), |mut verbs, event| {
+        *verbs
+            .entry(event["verb"].as_str().unwrap().to_owned())
+            .or_default() += 1;
+        verbs
+    })
+}
+
+#[tokio::test]
+async fn ac_011_profiles_are_the_same_bytes_before_an_installation_after_an_upgrade_and_when_it_is_gone()
+ {
+    let api = Api::fresh();
+    let _node = node(&api, H200);
+    let namespace = api.namespace();
+    for definition in [HARDWARE, OLD, OLDER, QUEUES] {
+        define(&api, definition);
+    }
+    for object in objects(&namespace) {
+        api.apply(&object);
+    }
+    // One of ours, made by somebody's hand before: from then on it is theirs as well.
+    let site = Site::new(&api);
+    let draft = format!("/api/v1/profile-draft?type={H200}&resource={GPU}");
+    site.until(&draft, |draft| draft["kind"] == "ProfileDraft")
+        .await;
+    let create = [
+        "create",
+        "--type",
+        H200,
+        "--name",
+        "made",
+        "--resource",
+        GPU,
+    ];
+    site.says(&[&create[..], &["-n", &namespace]].concat(), 0);
+    drop(site);
+    let before = bytes(&api, &namespace);
+    assert_eq!(before.len(), 12);
+
+    let chart = path();
+    let chart = chart.to_str().unwrap();
+    let switched_on = "--set=aggregator.followCluster=true,aggregator.annotatePods=true";
+    let install = [
+        chart,
+        "--create-namespace",
+        "--set=tier=reader",
+        switched_on,
+    ];
+    helm(&api, "install", &install);
+    let (mut site, _token) = installed(&api, "first");
+    all_is_asked(&site, &namespace).await;
+    assert_eq!(bytes(&api, &namespace), before);
+
+    let more = "--set=tier=applier,aggregator.podDisruptionBudget.enabled=true,networkPolicy.enabled=true,\
+                aggregator.extraArgs={--log-level=debug}";
+    helm(&api, "upgrade", &[chart, switched_on, more]);
+    // The old one goes before the new one comes, as the Deployment's strategy has it.
+    site.aggregator.kill();
+    let (mut site, _token) = installed(&api, "second");
+    all_is_asked(&site, &namespace).await;
+    assert_eq!(bytes(&api, &namespace), before);
+
+    helm(&api, "uninstall", &[]);
+    site.aggregator.kill();
+    assert_eq!(bytes(&api, &namespace), before);
+    let asked = asked(&api);
+    let verbs: Vec<&str> = asked.keys().map(String::as_str).collect();
+    assert_eq!(verbs, ["list", "watch"], "{asked:?}");
+}

@@ -1,0 +1,155 @@
+//! Accounts with a role each, and an aggregator that asks the cluster about them.
+
+use serde_json::{Value, json};
+
+use crate::cluster::Api;
+use crate::cluster::objects::Bearer;
+use crate::fleet_api::Api as Readers;
+use crate::machine::Machine;
+use crate::patience::until_async;
+use crate::process::{Aggregator, Program};
+
+const H100: &str = "{machine: h100, driver: 570.133.20, gpus: [{board: H100_80GB_SXM}]}";
+const A100: &str = "{machine: a100, driver: 570.133.20, gpus: [{board: A100_80GB}]}";
+pub(super) const H100_TYPE: &str = "nvidia-h100-80gb";
+pub(super) const A100_TYPE: &str = "nvidia-a100-80gb";
+
+/// A namespace with accounts that have a role each.
+pub(super) struct Place<'a> {
+    cluster: &'a Api,
+    pub(super) namespace: String,
+    /// What the aggregator asks with.
+    pub(super) asks: Bearer,
+}
+
+/// An aggregator that asks the cluster who may see what, and two nodes that report to it.
+pub(super) struct Site {
+    pub(super) aggregator: Aggregator,
+    _agents: [(Program, Machine); 2],
+    pub(super) readers: Readers,
+}
+
+fn rule(resources: &[&str], verbs: &[&str]) -> Value {
+    json!({"apiGroups": ["octavo.dev"], "resources": resources, "verbs": verbs})
+}
+
+impl<'a> Place<'a> {
+    pub(super) fn new(cluster: &'a Api) -> Self {
+        let namespace = cluster.namespace();
+        let place = Self {
+            asks: cluster.as_bearer("none yet"),
+            cluster,
+            namespace,
+        };
+        let reviews = |group: &str, resource: &str| json!({"apiGroups": [group], "resources": [resource], "verbs": ["create"]});
+        place.gives(
+            "aggregator",
+            &[
+                reviews("authentication.k8s.io", "tokenreviews"),
+                reviews("authorization.k8s.io", "subjectaccessreviews"),
+            ],
+        );
+        let all = ["get", "list", "watch"];
+        place.gives("nobody", &[]);
+        place.gives("viewer", &[rule(&["acceleratortypes"], &all)]);
+        place.gives(
+            "admin",
+            &[
+                rule(&["acceleratortypes", "nodes", "usage"], &all),
+                json!({"nonResourceURLs": ["/metrics"], "verbs": ["get"]}),
+            ],
+        );
+        place.gives(
+            "scraper",
+            &[json!({"nonResourceURLs": ["/metrics"], "verbs": ["get"]})],
+        );
+        let mut some = rule(&["acceleratortypes"], &["get"]);
+        some["resourceNames"] = json!([H100_TYPE, "nvidia-t4-16gb"]);
+        let mut one = rule(&["nodes"], &["get"]);
+        one["resourceNames"] = json!(["node-a"]);
+        place.gives("some", &[some, one]);
+        place.gives("team", &[]);
+        place.gives_in_namespace("team", &rule(&["usage"], &["list"]));
+        place.asks.set_token(&place.token("aggregator"));
+        place
+    }
+
+    /// An account, and these rules for it in the whole cluster.
+    fn gives(&self, account: &str, rules: &[Value]) {
+        let namespace = &self.namespace;
+        let name = format!("{namespace}-{account}");
+        let objects = [
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": namespace}}),
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules,
+            }),
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+                "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+            }),
+        ];
+        let objects = objects.map(|object| object.to_string());
+        self.cluster.apply(&objects.join("\n---\n"));
+    }
+
+    fn gives_in_namespace(&self, account: &str, rule: &Value) {
+        let of = json!({"name": account, "namespace": self.namespace});
+        let objects = [
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": of, "rules": [rule]}),
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": of,
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": account},
+                "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": self.namespace}],
+            }),
+        ];
+        let objects = objects.map(|object| object.to_string());
+        self.cluster.apply(&objects.join("\n---\n"));
+    }
+
+    pub(super) fn token(&self, account: &str) -> String {
+        let token = ["create", "token", account, "-n", &self.namespace];
+        self.cluster.kubectl(&token).trim_end().to_owned()
+    }
+
+    /// What RBAC calls an account.
+    pub(super) fn user(&self, account: &str) -> String {
+        format!("system:serviceaccount:{}:{account}", self.namespace)
+    }
+
+    pub(super) async fn site(&self, auth: &[&str]) -> Site {
+        let kubeconfig = format!("--kubeconfig={}", self.asks.path().display());
+        let arguments = [&["--plaintext", &kubeconfig, "--log-level=trace"], auth].concat();
+        let aggregator = Aggregator::start(&arguments);
+        let agents = [("node-a", H100), ("node-b", A100)].map(|(name, machine)| {
+            let machine = Machine::new(machine);
+            let to = format!("--aggregator=http://{}", aggregator.grpc);
+            let name = format!("--node-name={name}");
+            let mut agent = machine.agent(&["--aggregator-plaintext", "--interval=1s", &to, &name]);
+            agent.says("reporting to http://");
+            (agent, machine)
+        });
+        let readers = Readers::at(aggregator.http);
+        let site = Site {
+            readers,
+            aggregator,
+            _agents: agents,
+        };
+        // Roles are in force a moment after they were made, and nodes are there a moment after they were told of.
+        let admin = site.as_who(&self.token("admin"));
+        let types = async || admin.get("/api/v1/types").await;
+        until_async("types of both nodes", types, |answer| {
+            answer.status == 200 && answer.json()["items"].as_array().unwrap().len() == 2
+        })
+        .await;
+        site
+    }
+}
+
+impl Site {
+    /// A reader who shows this token.
+    pub(super) fn as_who(&self, token: &str) -> Readers {
+        self.readers
+            .saying(&format!("Authorization: Bearer {token}"))
+    }
+}

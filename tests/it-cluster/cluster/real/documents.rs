@@ -1,0 +1,121 @@
+//! What the documents tell people to type, typed: the blocks of `docs` that are marked `<!-- followed: NAME -->`.
+//!
+//! They run to the letter, in a folder that looks like a checkout. What this place lacks is told to helm by a file of values, which
+//! a program called helm adds: there is no driver, no DNS and no service address but that of the API.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::super::Api;
+use super::site::{figure, story};
+use crate::manifests::chart;
+use crate::patience::Finish;
+
+/// Somebody who reads a document and types what it says.
+pub(super) struct Reader {
+    folder: TempDir,
+    api: &'static Api,
+}
+
+const HELM: &str = r#"#!/bin/sh
+case $1 in
+  install | upgrade) exec "$REAL_HELM" "$@" --values "$SITE_VALUES" ;;
+  *) exec "$REAL_HELM" "$@" ;;
+esac
+"#;
+
+impl Reader {
+    pub(super) fn new(api: &'static Api) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let checkout = folder.path().join("checkout");
+        fs::create_dir(&checkout).unwrap();
+        let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
+        symlink(deploy, checkout.join("deploy")).unwrap();
+        let helm = folder.path().join("helm");
+        fs::write(&helm, HELM).unwrap();
+        fs::set_permissions(&helm, fs::Permissions::from_mode(0o755)).unwrap();
+        Self { folder, api }
+    }
+
+    /// What helm is told of this place from now on.
+    pub(super) fn knows(&self, values: &Value) {
+        fs::write(self.values(), values.to_string()).unwrap();
+    }
+
+    fn values(&self) -> PathBuf {
+        self.folder.path().join("values.yaml")
+    }
+
+    /// Types the block `name` of the page, for `node`.
+    #[track_caller]
+    pub(super) fn follows(&self, page: &str, name: &str, node: &str) {
+        let began = Instant::now();
+        self.types(&block(page, name), node);
+        figure(&format!("{page}, {name}: {:?}", began.elapsed()));
+    }
+
+    /// Types these commands.
+    #[track_caller]
+    pub(super) fn types(&self, commands: &str, node: &str) {
+        let mut bash = Command::new("bash");
+        bash.args(["-euo", "pipefail", "-c", commands])
+            .current_dir(self.folder.path().join("checkout"))
+            .env("REAL_HELM", chart::tools().join("helm"))
+            .env("SITE_VALUES", self.values())
+            .env("HOME", self.folder.path())
+            .env("NODE", node);
+        let output = self.api.equip(&mut bash, self.folder.path()).finish();
+        let [out, errors] =
+            [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        assert!(
+            output.status.success(),
+            "{commands}\n{}\n{out}\n{errors}\n{}",
+            output.status,
+            story(self.api)
+        );
+    }
+}
+
+/// The code after the mark.
+fn block(page: &str, name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("docs")
+        .join(page);
+    let text = fs::read_to_string(path).unwrap();
+    let mark = format!("<!-- followed: {name} -->\n```sh\n");
+    let (_, after) = text
+        .split_once(&mark)
+        .unwrap_or_else(|| panic!("{page} has no block {name}"));
+    after.split_once("```\n").unwrap().0.to_owned()
+}
+
+#[test]
+fn every_block_that_is_marked_is_followed_by_the_story() {
+    let story = include_str!("../real.rs");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let mut marks = 0;
+    for page in fs::read_dir(docs).unwrap() {
+        let path = page.unwrap().path();
+        if path.extension().is_none_or(|kind| kind != "md") {
+            continue;
+        }
+        let page = path.file_name().unwrap().to_str().unwrap();
+        for mark in fs::read_to_string(&path)
+            .unwrap()
+            .split("<!-- followed: ")
+            .skip(1)
+        {
+            let (name, _) = mark.split_once(" -->").unwrap();
+            let call = format!("(\"{page}\", \"{name}\"");
+            assert!(story.contains(&call), "nobody follows {name} of {page}");
+            marks += 1;
+        }
+    }
+    assert!(marks >= 6, "{marks}");
+}

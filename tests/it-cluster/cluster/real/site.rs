@@ -1,0 +1,308 @@
+//! Octavo on the two real nodes, installed as the documents say: node-1 has two A100, node-2 an H100.
+//!
+//! The simulated driver comes into containers as NVIDIA's does, by their runtime: pods are as the chart makes them. What helm is told
+//! of this place is all in [`values`]: nobody answers for the aggregator's service but [`service`].
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::super::Api;
+use super::super::nodes::Nodes;
+use super::documents::Reader;
+use super::service;
+use crate::fleet_api::Api as Readers;
+use crate::image::Images;
+use crate::machine::Machine;
+use crate::patience::PATIENCE;
+
+pub(super) const A100: &str = "node-1";
+pub(super) const H100: &str = "node-2";
+/// Whose writes are counted.
+pub(super) const ACCOUNT: &str = "system:serviceaccount:octavo-system:octavo-agent";
+pub(super) const NAMESPACE: &str = "octavo-system";
+const NAME: &str = "octavo-aggregator.octavo-system.svc";
+/// What is installed, and what comes after it: the same under another name.
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(super) const NEXT: &str = "next";
+const LAYOUTS: &str = "
+apiVersion: octavo.dev/v1
+kind: Layouts
+layouts:
+  halves: [{devices: all, mig: {3g.40gb: 2}}]
+  small: [{devices: all, mig: {1g.10gb: 7}}]
+  first-small: [{devices: 0, mig: {1g.10gb: 7}}]
+  second-small: [{devices: 1, mig: {1g.10gb: 7}}]
+";
+
+/// What the runtime adds to a container: the driver where it is looked for, and the PCI bus that goes with it.
+const RUNTIME: &str = r#"
+.mounts += [
+  {destination: "/run/nvidia/driver/usr/lib64", type: "bind", source: "MACHINE", options: ["rbind", "rw"]}
+] | .process.env += ["OCTAVO_SYS_ROOT=/run/nvidia/driver/usr/lib64/sys"]
+"#;
+
+/// What is to be known of this place by whoever installs a version.
+pub(super) fn values(version: &str) -> Value {
+    json!({
+        "image": {"agent": {"tag": version}, "aggregator": {"tag": version}},
+        "agent": {"hostAliases": [{"ip": service::ADDRESS, "hostnames": [NAME]}]},
+        "aggregator": {"tls": {"names": ["localhost"]}},
+    })
+}
+
+/// The same, with layouts for the stories of this test.
+pub(super) fn values_with_layouts(version: &str) -> Value {
+    let mut values = values(version);
+    values["layouts"] = json!(LAYOUTS);
+    values
+}
+
+/// The cluster with Octavo in it.
+pub(super) struct Site {
+    nodes: &'static Nodes,
+    pub(super) machine: Machine,
+    _other: Machine,
+    pub(super) reader: Reader,
+    /// The nodes before anything was installed.
+    before: [String; 2],
+}
+
+impl Site {
+    /// What there is before anything is installed: nodes with a driver, and images; and an address for the aggregator.
+    pub(super) fn new() -> Self {
+        let site = Self::without_service();
+        service::serve(site.api());
+        site
+    }
+
+    /// The same, where no aggregator is to be reached.
+    pub(super) fn without_service() -> Self {
+        let nodes = Nodes::shared();
+        let api = nodes.api();
+        let machines = api.folder().join("machines");
+        fs::create_dir_all(&machines).unwrap();
+        let machine = |node: &str, gpus: &str| {
+            let text = format!("machine: {node}\nlatency: real\ngpus:\n- {gpus}\n");
+            let machine = Machine::at(&machines, node, &text);
+            open_to_all(machine.path());
+            let runtime = RUNTIME.replace("MACHINE", machine.path().to_str().unwrap());
+            fs::write(nodes.folder(node).join("nvidia.jq"), runtime).unwrap();
+            machine
+        };
+        let first = machine(A100, "{board: A100_80GB, count: 2}");
+        let other = machine(H100, "{board: H100_80GB_SXM, mig: enabled}");
+        images(nodes);
+        // GPU Operator makes it, and says where there are GPUs.
+        api.apply("{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: nvidia}, handler: nvidia}");
+        api.kubectl(&["label", "node", A100, H100, "nvidia.com/gpu.present=true"]);
+        let reader = Reader::new(api);
+        reader.knows(&values(VERSION));
+        Self {
+            nodes,
+            machine: first,
+            _other: other,
+            reader,
+            before: [A100, H100].map(|node| looks(api, node)),
+        }
+    }
+
+    pub(super) fn api(&self) -> &'static Api {
+        self.nodes.api()
+    }
+
+    /// Readers of the aggregator, who trust what the chart has made.
+    pub(super) fn readers(&self) -> Readers {
+        let trusted = ["configmap", "octavo-aggregator-ca", "-n", NAMESPACE];
+        let trusted = self.get(&trusted)["data"]["ca.crt"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let file = self.api().folder().join("ca.crt");
+        fs::write(&file, trusted).unwrap();
+        let address = format!("{}:{}", service::ADDRESS, service::HTTPS);
+        Readers::trusting(address.parse().unwrap(), &file)
+    }
+
+    /// Whether the nodes are what they were before anything was installed, byte for byte.
+    #[track_caller]
+    pub(super) fn is_as_it_was(&self) {
+        let now = [A100, H100].map(|node| looks(self.api(), node));
+        assert_eq!(now, self.before);
+    }
+
+    /// Waits until all pods of a controller are ready.
+    #[track_caller]
+    pub(super) fn rolled_out(&self, what: &str) {
+        rolled_out(self.api(), what);
+    }
+
+    /// What the API server has of something.
+    #[track_caller]
+    pub(super) fn get(&self, arguments: &[&str]) -> Value {
+        let arguments = [&["get", "-o", "json", "--show-managed-fields"], arguments].concat();
+        serde_json::from_str(&self.api().kubectl(&arguments)).unwrap()
+    }
+
+    /// The agent's pod on a node.
+    #[track_caller]
+    pub(super) fn pod(&self, node: &str) -> String {
+        let on = format!("--field-selector=spec.nodeName={node}");
+        let ours = "--selector=app.kubernetes.io/name=octavo-agent";
+        let pods = self.get(&["pods", "-n", NAMESPACE, ours, &on]);
+        assert_eq!(pods["items"].as_array().unwrap().len(), 1, "{pods}");
+        pods["items"][0]["metadata"]["name"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    }
+
+    /// Makes an image for pods of one node.
+    pub(super) fn image(&self, node: &str, name: &str, root: &Path, entrypoint: &[&str]) {
+        self.nodes.image(node, name, root, entrypoint);
+    }
+
+    /// The folder of a node's kubelet.
+    pub(super) fn kubelet(&self, node: &str) -> PathBuf {
+        self.nodes.kubelet(node)
+    }
+
+    /// Asks for a Node until it is as wanted, and gives it.
+    #[track_caller]
+    pub(super) fn node(&self, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let mut node = Value::Null;
+        self.until(&format!("{name} as wanted"), || {
+            node = self.get(&["node", name]);
+            wanted(&node)
+        });
+        node
+    }
+
+    /// Looks until something is so.
+    #[track_caller]
+    pub(super) fn until(&self, what: &str, mut so: impl FnMut() -> bool) {
+        let began = Instant::now();
+        while !so() {
+            let patient = began.elapsed() < PATIENCE;
+            assert!(patient, "never: {what}\n{}", story(self.api()));
+            // Nothing tells when a simulated machine changes; it is looked at, at a pace that leaves the processor to others.
+            thread::park_timeout(Duration::from_millis(10));
+        }
+    }
+
+    /// Profiles that a GPU of node-1 really has, in their order, and whether each has its compute instance.
+    pub(super) fn geometry(&self, gpu: usize) -> Vec<String> {
+        let world = self.machine.world();
+        let gpu = &world.gpus[gpu];
+        let mut all: Vec<(u32, String)> = gpu
+            .mig
+            .iter()
+            .flat_map(|mig| &mig.instances)
+            .map(|one| {
+                let profile = gpu.profiles.iter().find(|known| known.id == one.profile_id);
+                let mark = if one.compute.is_empty() { "!" } else { "" };
+                let name = format!("{}{mark}", profile.unwrap().name);
+                (one.placement.start, name)
+            })
+            .collect();
+        all.sort();
+        all.into_iter().map(|(_, name)| name).collect()
+    }
+
+    /// Processes with this name of a pod. The kubelet names the groups of a pod's processes after it.
+    pub(super) fn processes(&self, namespace: &str, pod: &str, name: &str) -> Vec<i32> {
+        let pod = self.get(&["pod", "-n", namespace, pod]);
+        let group = format!("pod{}/", pod["metadata"]["uid"].as_str().unwrap());
+        let all = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+            let pid: i32 = entry.unwrap().file_name().to_str()?.parse().ok()?;
+            let read = |file: &str| {
+                fs::read_to_string(Path::new("/proc").join(pid.to_string()).join(file))
+            };
+            // Others end while we look.
+            let is_called = read("comm").ok()?.trim_end() == name;
+            (is_called && read("cgroup").ok()?.contains(&group)).then_some(pid)
+        });
+        all.collect()
+    }
+
+    /// Whether something was begun on node-1 and neither finished nor brought back.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.nodes.folder(A100).join("octavo/journal").exists()
+    }
+}
+
+/// What there is to read when something went wrong.
+pub(super) fn story(api: &Api) -> String {
+    let ours = "--selector=app.kubernetes.io/part-of=octavo";
+    let say = |arguments: &[&str]| {
+        let output = api.try_kubectl(arguments);
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    [
+        say(&["describe", "node", A100]),
+        say(&["describe", "pods", "-n", NAMESPACE]),
+        say(&["logs", "-n", NAMESPACE, ours, "--prefix", "--tail=60"]),
+        say(&["get", "events", "-n", NAMESPACE]),
+    ]
+    .join("\n")
+}
+
+/// Says a figure to whoever runs the tests with `--nocapture`.
+#[expect(
+    clippy::print_stderr,
+    reason = "figures are to be seen, and nothing depends on them"
+)]
+pub(super) fn figure(text: &str) {
+    eprintln!("{text}");
+}
+
+/// Gives both nodes our images, and the same ones under the name of the version that comes next.
+fn images(nodes: &Nodes) {
+    let images = Images::shared();
+    for (node, image) in [A100, H100]
+        .into_iter()
+        .flat_map(|node| [(node, "agent"), (node, "aggregator")])
+    {
+        nodes.import(node, &images.archive(image));
+        let name = |version: &str| format!("docker.io/octavo/{image}:{version}");
+        nodes.name(node, &name(VERSION), &name(NEXT));
+    }
+}
+
+/// What is in there may be read and written by every user, as a driver's devices may.
+fn open_to_all(folder: &Path) {
+    let all = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(folder, all.clone()).unwrap();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            open_to_all(&path);
+        } else {
+            fs::set_permissions(path, all.clone()).unwrap();
+        }
+    }
+}
+
+/// All of a Node that people and programs write.
+fn looks(api: &Api, node: &str) -> String {
+    let node = api.kubectl(&["get", "node", node, "-o", "json"]);
+    let node: Value = serde_json::from_str(&node).unwrap();
+    let metadata = &node["metadata"];
+    let looks = json!({
+        "labels": metadata["labels"], "annotations": metadata["annotations"],
+        "finalizers": metadata["finalizers"], "spec": node["spec"],
+    });
+    serde_json::to_string_pretty(&looks).unwrap()
+}
+
+#[track_caller]
+fn rolled_out(api: &Api, what: &str) {
+    let wait = ["rollout", "status", "-n", NAMESPACE, "--timeout=180s", what];
+    let waited = api.try_kubectl(&wait);
+    let errors = String::from_utf8_lossy(&waited.stderr);
+    assert!(waited.status.success(), "{what}: {errors}\n{}", story(api));
+}

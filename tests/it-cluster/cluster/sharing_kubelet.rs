@@ -1,0 +1,390 @@
+//! The agent as device plugin of a real kubelet: what pods are admitted on, and what they find in themselves.
+//!
+//! The agent is a process beside the kubelet of node-1, on a simulated machine; sockets, kubelet, scheduler and pods are real.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use octavo::proto::pod_resources::pod_resources_lister_client::PodResourcesListerClient;
+use octavo::proto::pod_resources::{AllocatableResourcesRequest, ListPodResourcesRequest};
+use serde_json::{Value, json};
+use tonic::transport::{Channel, Endpoint};
+
+use super::nodes::{Nodes, root};
+use crate::node::Node;
+use crate::patience::{Finish, until_async};
+use crate::process::Program;
+
+const NODE: &str = "node-1";
+const GPU: &str = "nvidia.com/gpu";
+const HALF: &str = "nvidia.com/mig-3g.40gb";
+const SMALL: &str = "nvidia.com/mig-1g.10gb";
+const HALVES: &str = "3g.40gb: 2";
+const SHELL: &str = "test.invalid/sharing:1";
+const GPUS: &str = "- {board: A100_80GB, count: 2}\n";
+
+/// Kubelet does not report changes of it, and refuses clients that ask too often.
+const PACE: Duration = Duration::from_millis(200);
+
+/// The first GPU for so many by turns, the second one in these parts.
+fn layout(replicas: u32, parts: &str) -> String {
+    format!(
+        "[{{devices: [0], timeSlicing: {{replicas: {replicas}, failRequestsGreaterThanOne: true}}}}, \
+         {{devices: [1], mig: {{{parts}}}}}]"
+    )
+}
+
+/// The node, its machine, and a namespace for pods.
+struct Place {
+    nodes: &'static Nodes,
+    machine: Node,
+    namespace: String,
+}
+
+impl Place {
+    fn new() -> Self {
+        let nodes = Nodes::shared();
+        let machine = Node::new(GPUS);
+        // Where the machine's kubelet is asked which pod has what.
+        let kubelet = machine.kubelet();
+        symlink(
+            nodes.kubelet(NODE).join("pod-resources"),
+            kubelet.parent().unwrap(),
+        )
+        .unwrap();
+        let tools = ["/bin/sh", "/bin/sleep"].map(|path| (Path::new(path), path));
+        nodes.image(NODE, SHELL, root(&tools).path(), &["/bin/sh"]);
+        let namespace = nodes.api().namespace();
+        nodes.api().await_account(&namespace);
+        Self {
+            nodes,
+            machine,
+            namespace,
+        }
+    }
+
+    /// Shows the agent the processes of pods, without which those that only kubelet's record still has never end.
+    fn shows_processes(&self) {
+        let proc = self.machine.machine.path().join("proc");
+        fs::remove_dir_all(&proc).unwrap();
+        symlink("/proc", proc).unwrap();
+    }
+
+    /// The agent, who is the node's device plugin.
+    fn start(&self, more: &[&str]) -> Program {
+        let plugins = self.nodes.kubelet(NODE).join("device-plugins");
+        let mut command: Command = self.machine.agent(&["--interval=500ms"]);
+        command
+            .args(["--sharing=embedded", "--mig-strategy=mixed"])
+            .arg("--device-plugins")
+            .arg(plugins)
+            .args(more);
+        Program::start(&mut command)
+    }
+
+    /// Waits until pods of the node can be given so many of a resource.
+    #[track_caller]
+    fn await_allocatable(&self, resource: &str, count: usize) {
+        let resource = resource.replace('.', "\\.");
+        let allocatable = format!("--for=jsonpath={{.status.allocatable.{resource}}}={count}");
+        let wait = ["wait", "node", NODE, &allocatable, "--timeout=300s"];
+        self.nodes.api().kubectl(&wait);
+    }
+
+    /// Makes a pod that says what it was given, and stays.
+    fn ask(&self, name: &str, resource: &str, count: u32) {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {
+                "nodeSelector": {"kubernetes.io/hostname": NODE}, "restartPolicy": "Never", "terminationGracePeriodSeconds": 0,
+                "containers": [{
+                    "name": "one", "image": SHELL, "imagePullPolicy": "Never",
+                    "args": ["-c", "echo $NVIDIA_VISIBLE_DEVICES; exec sleep 100000"],
+                    "resources": {"limits": {resource: count.to_string()}},
+                }],
+            },
+        });
+        self.nodes.api().apply(&pod.to_string());
+    }
+
+    fn pod(&self, name: &str) -> Value {
+        let get = ["get", "pod", name, "-n", &self.namespace, "-o", "json"];
+        serde_json::from_str(&self.nodes.api().kubectl(&get)).unwrap()
+    }
+
+    /// What a pod finds in itself, once it runs.
+    #[track_caller]
+    fn told(&self, name: &str) -> String {
+        let api = self.nodes.api();
+        let (pod, namespace) = (format!("pod/{name}"), &self.namespace);
+        let ready = [
+            "wait",
+            "-n",
+            namespace,
+            &pod,
+            "--for=condition=Ready",
+            "--timeout=300s",
+        ];
+        let waited = api.try_kubectl(&ready);
+        let described = || api.kubectl(&["describe", "-n", namespace, &pod]);
+        assert!(waited.status.success(), "{}", described());
+        let log = api.kubectl(&["logs", "-n", namespace, name]);
+        log.trim_end().to_owned()
+    }
+
+    /// Why kubelet did not admit a pod.
+    #[track_caller]
+    fn refusal(&self, name: &str) -> String {
+        let (pod, namespace) = (format!("pod/{name}"), &self.namespace);
+        let failed = "--for=jsonpath={.status.phase}=Failed";
+        let wait = ["wait", "-n", namespace, &pod, failed, "--timeout=300s"];
+        self.nodes.api().kubectl(&wait);
+        let status = &self.pod(name)["status"];
+        assert_eq!(status["reason"], "UnexpectedAdmissionError", "{status:#}");
+        status["message"].as_str().unwrap().to_owned()
+    }
+
+    #[track_caller]
+    fn delete(&self, name: &str) {
+        let delete = ["delete", "pod", name, "-n", &self.namespace];
+        self.nodes.api().kubectl(&delete);
+    }
+
+    async fn kubelet(&self) -> PodResourcesListerClient<Channel> {
+        let socket = self.nodes.kubelet(NODE).join("pod-resources/kubelet.sock");
+        let socket = Endpoint::try_from(format!("unix://{}", socket.display())).unwrap();
+        PodResourcesListerClient::new(socket.connect().await.unwrap())
+    }
+
+    /// The ids that kubelet says each pod has.
+    async fn ids(&self) -> BTreeMap<String, Vec<String>> {
+        let answer = self.kubelet().await.list(ListPodResourcesRequest {}).await;
+        let pods = answer.unwrap().into_inner().pod_resources.into_iter();
+        pods.filter(|pod| pod.namespace == self.namespace)
+            .map(|pod| {
+                let devices = pod.containers.into_iter().flat_map(|one| one.devices);
+                (pod.name, devices.flat_map(|one| one.device_ids).collect())
+            })
+            .collect()
+    }
+
+    /// Waits until pods have these ids: a kubelet that has just begun does not know its pods yet.
+    async fn until_ids(&self, expected: &BTreeMap<String, Vec<String>>) {
+        let mut pace = tokio::time::interval(PACE);
+        let ids = async || {
+            pace.tick().await;
+            self.ids().await
+        };
+        until_async("the ids of pods", ids, |ids| ids == expected).await;
+    }
+
+    /// All ids that kubelet can give out of a resource.
+    async fn offered(&self, resource: &str) -> Vec<String> {
+        let mut kubelet = self.kubelet().await;
+        let answer = kubelet.get_allocatable_resources(AllocatableResourcesRequest {});
+        let devices = answer.await.unwrap().into_inner().devices.into_iter();
+        let ours = devices.filter(|one| one.resource_name == resource);
+        let mut ids: Vec<String> = ours.flat_map(|one| one.device_ids).collect();
+        ids.sort();
+        ids
+    }
+
+    /// UUIDs of the whole GPU and of the partitions of the other one.
+    fn units(&self) -> (String, Vec<String>) {
+        let world = self.machine.machine.world();
+        let instances = world.gpus.iter().flat_map(|gpu| &gpu.mig);
+        let instances = instances.flat_map(|mig| &mig.instances);
+        let parts = instances.flat_map(|one| &one.compute);
+        let mut parts: Vec<String> = parts.map(|one| one.uuid.clone()).collect();
+        parts.sort();
+        (world.gpus[0].uuid.clone(), parts)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let delete = ["delete", "namespace", &self.namespace, "--wait=false"];
+        let _whoever_failed_has_said_why = self.nodes.api().try_kubectl(&delete);
+    }
+}
+
+#[tokio::test]
+async fn a_real_kubelet_gives_replicas_and_partitions_to_pods_and_keeps_what_they_have() {
+    let _alone = Nodes::alone().await;
+    let place = Place::new();
+    place.shows_processes();
+    let layouts = place.machine.layouts(&layout(3, HALVES));
+    let mut agent = place.start(&["--layouts", &layouts, "--layout=wanted"]);
+    place.await_allocatable(GPU, 3);
+    place.await_allocatable(HALF, 2);
+
+    two_replicas_are_refused_where_the_layout_says_so(&place);
+    pods_get_the_right_devices(&place).await;
+    shrinking_waits_for_pods(&place).await;
+    a_kubelet_that_starts_again_is_told_again(&place, &mut agent).await;
+
+    partitions_stay_while_pods_have_them(&place, &mut agent);
+
+    agent.stop();
+    for resource in [GPU, HALF, SMALL] {
+        place.await_allocatable(resource, 0);
+    }
+}
+
+fn two_replicas_are_refused_where_the_layout_says_so(place: &Place) {
+    place.ask("greedy", GPU, 2);
+    let refusal = place.refusal("greedy");
+    assert!(refusal.contains(GPU), "{refusal}");
+    place.delete("greedy");
+}
+
+async fn pods_get_the_right_devices(place: &Place) {
+    let (gpu, halves) = place.units();
+    assert_eq!(halves.len(), 2);
+    for name in ["a", "b", "c"] {
+        place.ask(name, GPU, 1);
+    }
+    for name in ["half-1", "half-2"] {
+        place.ask(name, HALF, 1);
+    }
+    for name in ["a", "b", "c"] {
+        assert_eq!(place.told(name), gpu, "{name}");
+    }
+    let mut told = ["half-1", "half-2"].map(|name| place.told(name));
+    told.sort();
+    assert_eq!(told[..], halves);
+    // Each has a replica of its own.
+    let ids = place.ids().await;
+    let mut replicas: Vec<&String> = ["a", "b", "c"]
+        .iter()
+        .flat_map(|name| &ids[*name])
+        .collect();
+    replicas.sort();
+    let expected: Vec<String> = (0..3).map(|number| format!("{gpu}::{number}")).collect();
+    assert_eq!(replicas, expected.iter().collect::<Vec<_>>());
+}
+
+async fn shrinking_waits_for_pods(place: &Place) {
+    let before = place.ids().await;
+    let (gpu, _) = place.units();
+    let first = format!("{gpu}::0");
+    let of_first = before.iter().find(|(_, ids)| ids.contains(&first));
+    let (leaver, _) = of_first.unwrap();
+    place.machine.layouts(&layout(2, HALVES));
+    place.delete(leaver);
+    place.await_allocatable(GPU, 2);
+    // Not the first two, but those that pods have.
+    let kept = [format!("{gpu}::1"), format!("{gpu}::2")];
+    assert_eq!(place.offered(GPU).await, kept);
+    for (name, ids) in place.ids().await {
+        assert_eq!(ids, before[&name], "{name}");
+        assert_eq!(place.pod(&name)["status"]["phase"], "Running", "{name}");
+    }
+}
+
+async fn a_kubelet_that_starts_again_is_told_again(place: &Place, agent: &mut Program) {
+    let before = place.ids().await;
+    place.nodes.restart_kubelet(NODE);
+    for resource in [GPU, HALF] {
+        agent.says(&format!("kubelet knows of {resource}"));
+    }
+    place.await_allocatable(GPU, 2);
+    place.await_allocatable(HALF, 2);
+    place.until_ids(&before).await;
+    let (gpu, _) = place.units();
+    let kept = [format!("{gpu}::1"), format!("{gpu}::2")];
+    assert_eq!(place.offered(GPU).await, kept);
+    for name in before.keys() {
+        let status = &place.pod(name)["status"]["containerStatuses"][0];
+        assert_eq!(status["restartCount"], 0, "{name}");
+        // One goes on.
+        if name != "half-1" {
+            place.delete(name);
+        }
+    }
+    // And gives out what it was told again.
+    place.ask("next", HALF, 1);
+    let (_, halves) = place.units();
+    assert!(halves.contains(&place.told("next")));
+    place.delete("next");
+}
+
+fn partitions_stay_while_pods_have_them(place: &Place, agent: &mut Program) {
+    let (gpu, halves) = place.units();
+    let mine = place.told("half-1");
+    place.machine.layouts(&layout(2, "1g.10gb: 7"));
+    // Before a minute has passed nobody believes the kubelet that was started again.
+    let blocked = agent.says("/half-1 (container one)");
+    assert!(blocked.contains("reason=blocked"), "{blocked}");
+    assert_eq!(place.units(), (gpu, halves.clone()));
+    assert!(halves.contains(&mine));
+    place.delete("half-1");
+    place.await_allocatable(SMALL, 7);
+    place.await_allocatable(HALF, 0);
+    place.ask("small", SMALL, 1);
+    let (_, parts) = place.units();
+    assert_eq!(parts.len(), 7);
+    assert!(parts.contains(&place.told("small")));
+    place.delete("small");
+}
+
+/// What a container runtime that knows CDI would make of these names.
+fn runtime(folder: &Path, names: &[String]) -> Value {
+    let output = Command::new(crate::cdi_runtime::RUNTIME.build())
+        .arg(folder)
+        .args(names)
+        .finish();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The containerd of the tests is older than CDI in the kubelet's protocol, so names go to the library that later ones have.
+#[tokio::test]
+async fn a_pod_is_admitted_by_cdi_only_when_a_runtime_would_find_its_devices() {
+    let _alone = Nodes::alone().await;
+    let place = Place::new();
+    let devices = "Character devices:\n195 nvidia\n195 nvidiactl\n235 nvidia-caps\n\nBlock devices:\n  8 sd\n";
+    let proc = place.machine.machine.path().join("proc");
+    fs::write(proc.join("devices"), devices).unwrap();
+    fs::create_dir_all(proc.join("driver/nvidia-caps")).unwrap();
+    fs::write(proc.join("driver/nvidia-caps/mig-minors"), "config 1\n").unwrap();
+    let folder = place.machine.machine.path().join("cdi");
+    let cdi = folder.to_str().unwrap();
+    let layouts = place
+        .machine
+        .layouts("[{devices: all, timeSlicing: {replicas: 2}}]");
+    let agent = place.start(&[
+        "--layouts",
+        &layouts,
+        "--layout=wanted",
+        "--device-list=cdi,envvar",
+        "--cdi-dir",
+        cdi,
+    ]);
+    place.await_allocatable(GPU, 4);
+    // Nobody has made the folder.
+    place.ask("early", GPU, 1);
+    let refusal = place.refusal("early");
+    assert!(
+        refusal.contains("CDI") && refusal.contains(cdi),
+        "{refusal}"
+    );
+    place.delete("early");
+
+    fs::create_dir(&folder).unwrap();
+    place.ask("one", GPU, 1);
+    let uuid = place.told("one");
+    let world = place.machine.machine.world();
+    let gpu = world.gpus.iter().find(|gpu| gpu.uuid == uuid).unwrap();
+    let container = runtime(&folder, &[format!("octavo.dev/gpu={uuid}")]);
+    let file = &container["linux"]["devices"][0];
+    assert_eq!(file["path"], format!("/dev/nvidia{}", gpu.minor), "{file}");
+    place.delete("one");
+    agent.stop();
+    place.await_allocatable(GPU, 0);
+}

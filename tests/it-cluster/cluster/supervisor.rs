@@ -1,0 +1,128 @@
+//! The shell process that has a cluster, and ends it when our end of its standard input is closed, whoever closes it.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use crate::patience::{Lines, MAX_RUN_TIME, ends, watch};
+
+/// `hack/cluster/supervise.sh`, and through it a cluster.
+pub(super) struct Supervisor {
+    child: Child,
+    orders: Option<ChildStdin>,
+    answers: Lines,
+    complaints: File,
+}
+
+impl Supervisor {
+    /// Starts a cluster and waits until it is ready.
+    #[track_caller]
+    pub(super) fn start(command: &mut Command) -> Self {
+        let complaints = tempfile::tempfile().unwrap();
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(complaints.try_clone().unwrap())
+            // Ctrl-C ends the tests, and these end the cluster.
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let orders = child.stdin.take();
+        let answers = Lines::of(child.stdout.take().unwrap());
+        let mut supervisor = Self {
+            child,
+            orders,
+            answers,
+            complaints,
+        };
+        supervisor.hear("ready");
+        supervisor
+    }
+
+    /// Has something done.
+    #[track_caller]
+    pub(super) fn order(&mut self, line: &str) {
+        writeln!(self.orders.as_mut().unwrap(), "{line}").unwrap();
+        self.hear("done");
+    }
+
+    /// Its process.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    #[track_caller]
+    fn hear(&mut self, expected: &str) {
+        // Nodes take longer to start than any other program.
+        let line = self.answers.lines.recv_timeout(MAX_RUN_TIME).ok();
+        if line.as_deref() != Some(expected) {
+            let mut complaints = String::new();
+            self.complaints.rewind().unwrap();
+            self.complaints.read_to_string(&mut complaints).unwrap();
+            panic!("the cluster says {line:?} and not {expected:?}:\n{complaints}");
+        }
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        drop(self.orders.take());
+        let _killed = ends(&mut self.child);
+    }
+}
+
+/// A script of `hack/cluster`.
+pub(super) fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("hack/cluster")
+        .join(name)
+}
+
+/// A folder that has these programs, built if need be.
+pub(super) fn programs(names: &[&str]) -> PathBuf {
+    // Building takes as long as it takes.
+    watch();
+    let output = Command::new(script("build.sh"))
+        .args(names)
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "the programs of a cluster cannot be built; `make setup` installs what that needs"
+    );
+    let folder = String::from_utf8(output.stdout).unwrap();
+    PathBuf::from(folder.trim_end())
+}
+
+/// A folder for a cluster. It is ours also where the cluster is root's, and the supervisor removes it.
+pub(super) fn folder() -> PathBuf {
+    let folder = tempfile::Builder::new().prefix("octavo-cluster-").tempdir();
+    folder.unwrap().keep()
+}
+
+/// The command of a supervisor with its folder and programs, as root if `privileged`.
+pub(super) fn command(folder: &Path, programs: &Path, privileged: bool) -> Command {
+    let mut command = if privileged && !rustix::process::geteuid().is_root() {
+        let mut command = Command::new("sudo");
+        command.args(["-n", "--preserve-env=PATH", "env"]);
+        command
+    } else {
+        Command::new("env")
+    };
+    command
+        .arg(setting("CLUSTER_DIR", folder.as_os_str()))
+        .arg(setting("CLUSTER_BIN", programs.as_os_str()));
+    command
+}
+
+/// `name=value` for `env`, which passes through `sudo`.
+pub(super) fn setting(name: &str, value: impl AsRef<OsStr>) -> std::ffi::OsString {
+    let mut text = std::ffi::OsString::from(name);
+    text.push("=");
+    text.push(value);
+    text
+}

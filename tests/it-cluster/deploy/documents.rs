@@ -1,0 +1,117 @@
+//! Commands of the documents, run against a real API server.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::cluster::Api;
+use crate::manifests::privileges::objects;
+use crate::manifests::{chart, commands, list};
+use crate::patience::Finish;
+
+#[test]
+fn who_takes_everything_away_with_kubectl_leaves_no_right_behind() {
+    let api = Api::fresh();
+    for path in [
+        "tiers/applier",
+        "options/drain",
+        "options/follow-cluster",
+        "options/nodefeature",
+    ] {
+        api.kubectl(&["apply", "-k", &super::path(path)]);
+    }
+    let kinds = "clusterroles,clusterrolebindings,roles,rolebindings,\
+        validatingadmissionpolicies,validatingadmissionpolicybindings";
+    let rights = || api.kubectl(&["get", "-A", "-o", "name", kinds]);
+    assert!(rights().contains("octavo-drain") && rights().contains("octavo-aggregator-follow"));
+    let mut typed = 0;
+    for command in commands(list::page(), "kubectl delete ") {
+        // Nobody is here who empties the namespace.
+        let output = api.try_kubectl(&[&command[..], &["--wait=false"]].concat());
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{command:?}: {errors}");
+        typed += 1;
+    }
+    assert!(typed >= 3, "{typed}");
+    let left = rights();
+    assert!(!left.contains("octavo"), "{left}");
+}
+
+#[test]
+fn who_applies_an_option_with_kubectl_has_agents_that_use_it() {
+    let api = Api::fresh();
+    api.kubectl(&["apply", "-k", &super::path("tiers/applier")]);
+    let install = include_str!("../../../docs/install.md");
+    let verbs = ["set env daemonset/", "patch daemonset "];
+    for verb in verbs {
+        let beginning = format!("kubectl -n octavo-system {verb}");
+        let typed: Vec<Vec<&str>> = commands(install, &beginning).collect();
+        assert_eq!(typed.len(), 1, "{beginning}");
+        let unquoted: Vec<&str> = typed[0]
+            .iter()
+            .map(|word| word.trim_matches('\''))
+            .collect();
+        api.kubectl(&unquoted);
+    }
+    let path = "jsonpath={.spec.template.spec.containers[0]}";
+    let get = [
+        "get",
+        "daemonset",
+        "octavo-agent",
+        "-n",
+        "octavo-system",
+        "-o",
+        path,
+    ];
+    let agent: Value = serde_json::from_str(&api.kubectl(&get)).unwrap();
+    assert_eq!(agent["args"][0], "--label-sink=nodefeature");
+    assert_eq!(agent["args"][1], "--follow-node");
+    // The agent takes them as they are then: what it misses is a node's name and an API server.
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let arguments = agent["args"].as_array().unwrap().iter().map(text);
+    let told = agent["env"].as_array().unwrap().iter();
+    let told = told.filter(|one| one["name"].as_str().unwrap().starts_with("OCTAVO_DRAIN"));
+    let told: Vec<(String, String)> = told
+        .map(|one| (text(&one["name"]), text(&one["value"])))
+        .collect();
+    assert_eq!(told.len(), 2, "{agent}");
+    let agent = |more: &[(&str, &str)]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_octavo-agent"))
+            .args(arguments.clone())
+            .envs(told.clone())
+            .env("OCTAVO_NODE_NAME", "node-a")
+            .env_remove("KUBECONFIG")
+            .envs(more.iter().copied())
+            .finish();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let errors = agent(&[]);
+    assert!(
+        errors.contains("there is no service account of a pod here"),
+        "{errors}"
+    );
+    let errors = agent(&[("OCTAVO_DRAIN", "everything")]);
+    assert!(
+        errors.contains("invalid value 'everything' for '--drain"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn kubectl_makes_the_policies_before_the_agents_and_helm_after_them() {
+    let kinds = |rendered: &str| {
+        let all = objects(rendered);
+        let place = |kind: &str| all.iter().position(|one| one["kind"] == kind).unwrap();
+        (
+            place("ValidatingAdmissionPolicyBinding"),
+            place("DaemonSet"),
+        )
+    };
+    for tier in ["tiers/reader", "tiers/applier"] {
+        let (policy, agents) = kinds(&Api::shared().kubectl(&["kustomize", &super::path(tier)]));
+        assert!(policy < agents, "{tier}");
+    }
+    // Helm applies in the order in which it renders; permissions.md says so.
+    let (policy, agents) = kinds(&chart::render(&chart::values("default")));
+    assert!(agents < policy);
+}

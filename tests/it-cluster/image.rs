@@ -1,0 +1,384 @@
+//! The images that `hack/image.sh` makes of the programs under test, read from its archives.
+//!
+//! Building needs buildah, jq and binutils (`make setup` installs them), and root, or user namespaces for the one who runs this; to
+//! run something in an image needs root, or sudo.
+
+mod judges;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::machine::Machine;
+use crate::patience::watch;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Each image, and what is in it over its base.
+const IMAGES: [(&str, &[&str]); 2] = [
+    (
+        "agent",
+        &[
+            "usr/local/bin/octavo",
+            "usr/local/bin/octavo-agent",
+            "usr/share/doc/octavo/LICENSE",
+        ],
+    ),
+    (
+        "aggregator",
+        &[
+            "usr/local/bin/octavo-aggregator",
+            "usr/share/doc/octavo/LICENSE",
+        ],
+    ),
+];
+
+/// What a base may have: folders whose files nobody executes, and files.
+const BASE: [&str; 10] = [
+    "etc/debian_version",
+    "etc/group",
+    "etc/nsswitch.conf",
+    "etc/os-release",
+    "etc/passwd",
+    "etc/ssl/certs/ca-certificates.crt",
+    "usr/lib/os-release",
+    "usr/share/common-licenses/",
+    "usr/share/doc/",
+    "var/lib/dpkg/status.d/",
+];
+
+impl Machine {
+    /// A machine with its driver installed, as the folder of this name in a folder that others see too.
+    pub(crate) fn at(folder: &Path, name: &str, scenario: &str) -> Self {
+        let mut dir = tempfile::Builder::new();
+        let dir = dir.prefix(name).rand_bytes(0).tempdir_in(folder);
+        let machine = Self::described(dir.unwrap(), scenario);
+        machine.install_driver();
+        machine
+    }
+}
+
+/// Archives of both images, under the names that the manifests have.
+pub(crate) struct Images {
+    folder: TempDir,
+}
+
+impl Images {
+    /// Those that all tests share which run at the same time.
+    pub(crate) fn shared() -> Arc<Self> {
+        static SHARED: Mutex<Weak<Images>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let images = Arc::new(Self::build());
+            *shared = Arc::downgrade(&images);
+            images
+        })
+    }
+
+    fn build() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (output, left) = script(&programs(), folder.path());
+        assert!(output.status.success(), "{}", said(&output));
+        assert_eq!(left, [""; 0], "left behind");
+        Self { folder }
+    }
+
+    /// The archive of `agent` or `aggregator`; its image is called `octavo/agent:VERSION`.
+    pub(crate) fn archive(&self, image: &str) -> PathBuf {
+        self.folder.path().join(format!("{image}.oci.tar"))
+    }
+}
+
+/// An archive, unpacked.
+struct Image {
+    folder: TempDir,
+    digest: String,
+    manifest: Value,
+    config: Value,
+}
+
+impl Image {
+    fn open(archive: &Path) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut tar = Command::new("tar");
+        run(tar.arg("-xf").arg(archive).arg("-C").arg(folder.path()));
+        let read = |path: PathBuf| -> Value {
+            serde_json::from_slice(&fs::read(folder.path().join(path)).unwrap()).unwrap()
+        };
+        let index = read("index.json".into());
+        let digest = text(&index["manifests"][0]["digest"]);
+        let manifest = read(blob(&digest));
+        let config = read(blob(&text(&manifest["config"]["digest"])));
+        Self {
+            folder,
+            digest,
+            manifest,
+            config,
+        }
+    }
+
+    fn layers(&self) -> Vec<PathBuf> {
+        let layers = self.manifest["layers"].as_array().unwrap();
+        layers
+            .iter()
+            .map(|layer| self.folder.path().join(blob(&text(&layer["digest"]))))
+            .collect()
+    }
+
+    /// All that its layers have, one on the other, and room for a machine.
+    fn root(&self) -> TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for layer in self.layers() {
+            let mut tar = Command::new("tar");
+            run(tar.arg("-xzpf").arg(layer).arg("-C").arg(root.path()));
+        }
+        fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        root
+    }
+}
+
+/// A line of `tar -tv`.
+struct Entry {
+    mode: String,
+    owner: String,
+    day: String,
+    path: String,
+}
+
+fn entries(layer: &Path) -> Vec<Entry> {
+    let mut tar = Command::new("tar");
+    let listing = run(tar.args(["--numeric-owner", "--utc", "-tvzf"]).arg(layer));
+    listing
+        .lines()
+        .map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            Entry {
+                mode: words[0].to_owned(),
+                owner: words[1].to_owned(),
+                day: words[3].to_owned(),
+                path: words[5].trim_start_matches("./").to_owned(),
+            }
+        })
+        .collect()
+}
+
+fn blob(digest: &str) -> PathBuf {
+    Path::new("blobs").join(digest.replace(':', "/"))
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+/// Runs `hack/image.sh`; gives what it said, and the names of what is left in its folder for drafts.
+fn script(binaries: &Path, out: &Path) -> (Output, Vec<String>) {
+    watch();
+    let drafts = tempfile::tempdir().unwrap();
+    let output = Command::new(here().join("hack/image.sh"))
+        .arg("--binaries")
+        .arg(binaries)
+        .arg("--out")
+        .arg(out)
+        .env("TMPDIR", drafts.path())
+        .output()
+        .unwrap();
+    let left = fs::read_dir(drafts.path()).unwrap();
+    let left = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let left = left.collect();
+    (output, left)
+}
+
+/// Where our programs are.
+fn programs() -> PathBuf {
+    let agent = Path::new(env!("CARGO_BIN_EXE_octavo-agent"));
+    agent.parent().unwrap().to_owned()
+}
+
+fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
+}
+
+/// Runs a program that has to succeed, and gives what it printed.
+#[track_caller]
+fn run(command: &mut Command) -> String {
+    watch();
+    let output = command.output();
+    let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}; see `make setup`"));
+    assert!(output.status.success(), "{command:?}: {}", said(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn two_builds_at_once_do_not_disturb_each_other_and_make_the_same_images() {
+    let (one, other) = thread::scope(|scope| {
+        let one = scope.spawn(Images::build);
+        (Images::shared(), one.join().unwrap())
+    });
+    for (image, _) in IMAGES {
+        let [one, other] =
+            [one.archive(image), other.archive(image)].map(|path| Image::open(&path));
+        assert_eq!(one.digest, other.digest, "{image}");
+    }
+}
+
+#[test]
+fn an_image_starts_its_program_as_nobody_in_particular_and_says_what_it_is() {
+    let images = Images::shared();
+    for (name, title) in [
+        (
+            "agent",
+            "Partitions, labels and reports the accelerators of its node",
+        ),
+        (
+            "aggregator",
+            "Shows the accelerators of a fleet, as its agents report them",
+        ),
+    ] {
+        let image = Image::open(&images.archive(name));
+        assert_eq!(image.config["created"], "1970-01-01T00:00:00Z");
+        let labels: BTreeMap<String, String> = [
+            ("description", title),
+            ("licenses", "Apache-2.0"),
+            ("title", &format!("octavo-{name}")),
+            ("vendor", "Octavo"),
+            ("version", VERSION),
+        ]
+        .into_iter()
+        .map(|(key, value)| (format!("org.opencontainers.image.{key}"), value.to_owned()))
+        .collect();
+        let expected = json!({
+            "User": "65532:65532",
+            "Env": ["PATH=/usr/local/bin:/usr/bin:/bin"],
+            "Entrypoint": [format!("/usr/local/bin/octavo-{name}")],
+            "Labels": labels,
+        });
+        assert_eq!(image.config["config"], expected);
+    }
+}
+
+#[test]
+fn an_image_has_nothing_that_is_not_listed_and_executes_nothing_but_our_programs() {
+    let images = Images::shared();
+    for (name, contents) in IMAGES {
+        let image = Image::open(&images.archive(name));
+        let layers = image.layers();
+        let (base, ours) = layers.split_first().unwrap();
+        let files = |layer: &PathBuf| {
+            let mut all = entries(layer);
+            all.retain(|entry| !entry.mode.starts_with('d'));
+            all
+        };
+        for entry in layers.iter().flat_map(|layer| entries(layer)) {
+            let Entry {
+                mode,
+                owner,
+                day,
+                path,
+            } = entry;
+            assert_eq!(
+                (owner.as_str(), day.as_str()),
+                ("0/0", "1970-01-01"),
+                "{path}"
+            );
+            assert!(!mode.contains(['s', 'S']), "{path} changes who executes it");
+        }
+        for Entry { mode, path, .. } in files(base) {
+            let library = path.starts_with("lib") && path.contains(".so.");
+            let known = BASE
+                .iter()
+                .any(|known| path == *known || known.ends_with('/') && path.starts_with(known));
+            assert!(
+                library || known && (mode.starts_with('l') || !mode.contains('x')),
+                "{mode} {path}"
+            );
+        }
+        let mut names: Vec<String> = ours
+            .iter()
+            .flat_map(files)
+            .map(|entry| entry.path)
+            .collect();
+        names.sort();
+        assert_eq!(names, contents);
+    }
+}
+
+#[test]
+fn the_agent_of_an_image_loads_the_driver_that_is_mounted_into_it_and_so_does_the_command_line() {
+    let images = Images::shared();
+    let root = Image::open(&images.archive("agent")).root();
+    let machine = Machine::at(
+        root.path(),
+        "machine",
+        "machine: one\ngpus:\n- {board: A100_80GB}\n",
+    );
+    // The simulator keeps in files what a driver keeps in the kernel.
+    run(Command::new("chmod")
+        .args(["-R", "a+rwX"])
+        .arg(machine.path()));
+    let inside = |arguments: &[&str]| {
+        let mut command = if rustix::process::geteuid().is_root() {
+            Command::new("chroot")
+        } else {
+            let mut command = Command::new("sudo");
+            command.args(["-n", "chroot"]);
+            command
+        };
+        command
+            .arg("--userspec=65532:65532")
+            .arg(root.path())
+            .args(arguments);
+        let driver = [
+            "--nvml-library=/machine/libnvidia-ml.so.1",
+            "--sys-root=/machine/sys",
+        ];
+        run(command
+            .args(driver)
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/sbin:/usr/bin:/bin"))
+    };
+    let labels = inside(&["octavo-agent", "--oneshot", "--label-sink=stdout"]);
+    assert!(labels.contains("nvidia.com/gpu.count=1"), "{labels}");
+    let inventory = inside(&["octavo", "inspect"]);
+    assert!(inventory.contains("nvidia-a100-80gb"), "{inventory}");
+}
+
+#[test]
+fn programs_that_are_not_what_they_should_be_make_no_image_and_are_named() {
+    let binaries = tempfile::tempdir().unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let (output, _) = script(binaries.path(), out.path());
+    let missing = "error: no program octavo in ";
+    assert!(
+        !output.status.success() && said(&output).contains(missing),
+        "{}",
+        said(&output)
+    );
+    for name in ["octavo", "octavo-agent", "octavo-aggregator"] {
+        fs::copy("/bin/true", binaries.path().join(name)).unwrap();
+    }
+    let (output, left) = script(binaries.path(), out.path());
+    let wrong = "error: agent: octavo says it is 'true ";
+    assert!(
+        !output.status.success() && said(&output).contains(wrong),
+        "{}",
+        said(&output)
+    );
+    assert_eq!(left, [""; 0], "left behind");
+}
+
+#[test]
+fn what_the_dockerfile_says_of_the_version_is_true() {
+    let dockerfile = fs::read_to_string(here().join("Dockerfile.agent")).unwrap();
+    let line = format!("\nARG VERSION={VERSION}\n");
+    assert!(dockerfile.contains(&line), "{line}");
+}

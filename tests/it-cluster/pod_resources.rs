@@ -1,0 +1,106 @@
+//! A kubelet's pod-resources socket that says which pods were given which devices, and says otherwise when it is told to.
+
+use std::fs;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use octavo::proto::pod_resources::pod_resources_lister_server::{
+    PodResourcesLister, PodResourcesListerServer,
+};
+use octavo::proto::pod_resources::{
+    ContainerDevices, ContainerResources, ListPodResourcesRequest, ListPodResourcesResponse,
+    PodResources,
+};
+use tokio::sync::oneshot;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::transport::Server;
+use tonic::{Request, Response, Status};
+
+use crate::node::Node;
+use crate::patience::PATIENCE;
+use crate::sockets::listen_as_old;
+
+/// Namespace and name of a pod, and the partition that it was given.
+type Given = (String, String, String);
+
+/// Ends when dropped.
+pub(crate) struct Kubelet {
+    given: Arc<Mutex<Vec<Given>>>,
+    _stop: oneshot::Sender<()>,
+}
+
+struct Lister(Arc<Mutex<Vec<Given>>>);
+
+#[tonic::async_trait]
+impl PodResourcesLister for Lister {
+    async fn list(
+        &self,
+        _: Request<ListPodResourcesRequest>,
+    ) -> Result<Response<ListPodResourcesResponse>, Status> {
+        let given = self.0.lock().unwrap().clone();
+        let pods = given.into_iter().map(|(namespace, name, device)| {
+            let devices = vec![ContainerDevices {
+                resource_name: "nvidia.com/mig-3g.20gb".to_owned(),
+                device_ids: vec![device],
+            }];
+            let container = ContainerResources {
+                name: "main".to_owned(),
+                devices,
+                dynamic_resources: Vec::new(),
+            };
+            PodResources {
+                name,
+                namespace,
+                containers: vec![container],
+            }
+        });
+        Ok(Response::new(ListPodResourcesResponse {
+            pod_resources: pods.collect(),
+        }))
+    }
+}
+
+impl Kubelet {
+    /// Where the agent of this machine looks for one.
+    pub(crate) fn start(node: &Node) -> Self {
+        let path = node.kubelet();
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let given = Arc::new(Mutex::new(Vec::new()));
+        let lister = PodResourcesListerServer::new(Lister(Arc::clone(&given)));
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (tell, listening) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let socket = listen_as_old(&path);
+                tell.send(()).unwrap();
+                let incoming = UnixListenerStream::new(socket);
+                let server = Server::builder().add_service(lister);
+                let ended = async {
+                    let _dropped = stopped.await;
+                };
+                server
+                    .serve_with_incoming_shutdown(incoming, ended)
+                    .await
+                    .unwrap();
+            });
+        });
+        listening.recv_timeout(PATIENCE).unwrap();
+        Self { given, _stop: stop }
+    }
+
+    /// A pod was given a partition.
+    pub(crate) fn give(&self, namespace: &str, pod: &str, device: &str) {
+        let given = (namespace.to_owned(), pod.to_owned(), device.to_owned());
+        self.given.lock().unwrap().push(given);
+    }
+
+    /// The pod has ended.
+    pub(crate) fn ended(&self, pod: &str) {
+        let mut given = self.given.lock().unwrap();
+        given.retain(|(_, name, _)| name != pod);
+    }
+}

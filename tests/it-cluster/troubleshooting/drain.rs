@@ -1,0 +1,88 @@
+//! Pods that are in the way of a layout and are not evicted, or not in time.
+
+use serde_json::{Value, json};
+
+use crate::cluster::Api;
+use crate::cluster::agent::Rig;
+use crate::pod_resources::Kubelet;
+use crate::row::Row;
+
+const ONE: &str = "- {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, start: 0}]}\n";
+const LAYOUT: &str = "octavo.dev/layout=all-7g.40gb";
+
+/// A Node whose one pod has a partition that would have to go.
+struct Occupied {
+    rig: Rig<'static>,
+    namespace: String,
+    _kubelet: Kubelet,
+}
+
+impl Occupied {
+    fn new(is_made_again: bool) -> Self {
+        let api = Api::shared();
+        let rig = Rig::new(api, ONE);
+        let namespace = api.namespace();
+        api.await_account(&namespace);
+        let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner", "namespace": namespace}});
+        api.create(&owner);
+        let get = ["get", "configmap", "owner", "-n", &namespace, "-o", "json"];
+        let owner: Value = serde_json::from_str(&api.kubectl(&get)).unwrap();
+        let owners = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "controller": true,
+            "uid": owner["metadata"]["uid"]}]);
+        let owners = if is_made_again { owners } else { json!([]) };
+        api.create(&json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "notebook-7", "namespace": namespace, "labels": {"app": "notebook"}, "ownerReferences": owners},
+            "spec": {"nodeName": rig.name(), "containers": [{"name": "main", "image": "test.invalid/none:1"}]},
+        }));
+        let running = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+        let running = running.to_string();
+        let pod = ["patch", "pod", "notebook-7", "-n", &namespace];
+        let how = ["--subresource=status", "--type=merge", "-p", &running];
+        api.kubectl(&[&pod[..], &how].concat());
+        let kubelet = Kubelet::start(&rig.machine);
+        let world = rig.machine.machine.world();
+        let device = &world.gpus[0].mig.as_ref().unwrap().instances[0].compute[0];
+        kubelet.give(&namespace, "notebook-7", &device.uuid);
+        rig.label(&[LAYOUT]);
+        Self {
+            rig,
+            namespace,
+            _kubelet: kubelet,
+        }
+    }
+
+    /// A budget that lets no pod go.
+    fn protect(&self) {
+        self.rig.api.create(&json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": "notebook", "namespace": self.namespace},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "notebook"}}},
+        }));
+        let counted = "--for=jsonpath={.status.currentHealthy}=1";
+        let wait = ["wait", "pdb/notebook", counted, "--timeout=100s", "-n"];
+        self.rig
+            .api
+            .kubectl(&[&wait[..], &[&self.namespace]].concat());
+    }
+}
+
+#[test]
+fn a_pod_that_nothing_would_make_again_is_named_and_not_evicted() {
+    let row = Row::of("drain_refused");
+    let place = Occupied::new(false);
+    let _agent = place.rig.start(&["--drain=affected"]);
+    let told = place.rig.await_event("DrainRefused");
+    row.finds("event DrainRefused", &told);
+}
+
+#[test]
+fn a_drain_that_a_budget_holds_up_ends_with_the_pods_name() {
+    let row = Row::of("drain_gave_up");
+    let place = Occupied::new(true);
+    place.protect();
+    let arguments = ["--drain=affected", "--drain-deadline=3s"];
+    let _agent = place.rig.start(&arguments);
+    let told = place.rig.await_event("DrainGaveUp");
+    row.finds("event DrainGaveUp", &told);
+}

@@ -1,0 +1,28 @@
+//! Tokens of agents that the aggregator refuses.
+
+use crate::cluster::Api as Cluster;
+use crate::cluster::auth::place::Place;
+use crate::machine::Machine;
+use crate::row::Row;
+
+const SINGLE: &str = "machine: single\ngpus:\n- {board: H100_80GB_SXM}\n";
+
+#[tokio::test]
+async fn a_token_that_does_not_prove_the_node_is_refused_with_the_reason() {
+    let place = Place::new(Cluster::shared());
+    let (own, other) = (place.cluster.node("trouble"), place.cluster.node("trouble"));
+    let site = place.site(&[]);
+    let machine = Machine::new(SINGLE);
+
+    let row = Row::of("token_missing");
+    row.hears(&mut site.agent(&machine, own.name(), None));
+
+    let row = Row::of("token_refused");
+    let pod = place.pod("octavo-agent", own.name());
+    let token = site.file("another", &place.token(&pod, "another"));
+    row.hears(&mut site.agent(&machine, own.name(), Some(&token)));
+
+    let row = Row::of("token_of_another_node");
+    let token = site.file("own", &place.agents_token(own.name()));
+    row.hears(&mut site.agent(&machine, other.name(), Some(&token)));
+}

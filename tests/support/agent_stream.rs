@@ -1,0 +1,110 @@
+//! An agent's side of the stream to the aggregator.
+
+use octavo::domain::inventory::{Inventory, Machine, NvmlState};
+use octavo::domain::labels::LabelSet;
+use octavo::domain::stream::{FromAgent, Parts};
+use octavo::proto::v1;
+use octavo::proto::v1::fleet_client::FleetClient;
+use octavo::proto::v1::to_agent::Message as Answer;
+use octavo::wire::status;
+use octavo::wire::stream::{Identity, encode_from_agent};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
+use tonic::{Status, Streaming};
+
+use crate::patience::PATIENCE;
+
+/// An agent's end of a stream.
+pub(crate) struct Line {
+    pub(crate) to: mpsc::Sender<v1::FromAgent>,
+    pub(crate) from: Streaming<v1::ToAgent>,
+}
+
+impl Line {
+    pub(crate) async fn open(
+        client: &mut FleetClient<Channel>,
+        first: v1::FromAgent,
+    ) -> Result<Self, Status> {
+        let (to, messages) = mpsc::channel(1);
+        to.send(first).await.unwrap();
+        let answers = client.report(ReceiverStream::new(messages)).await?;
+        Ok(Self {
+            to,
+            from: answers.into_inner(),
+        })
+    }
+
+    pub(crate) async fn answer(&mut self) -> Result<Option<Answer>, Status> {
+        let answer = timeout(PATIENCE, self.from.message()).await.unwrap()?;
+        Ok(answer.map(|answer| answer.message.unwrap()))
+    }
+
+    /// Says something that is answered.
+    pub(crate) async fn say(&mut self, message: &FromAgent) -> Result<Answer, Status> {
+        self.to.send(message_of(message)).await.unwrap();
+        Ok(self.answer().await?.unwrap())
+    }
+
+    /// A stream on which these parts were acknowledged as the first.
+    pub(crate) async fn introduced(
+        client: &mut FleetClient<Channel>,
+        node: &str,
+        parts: Parts,
+    ) -> Self {
+        let mut line = Self::open(client, hello(node, 1)).await.unwrap();
+        assert!(matches!(line.answer().await, Ok(Some(Answer::Resync(_)))));
+        let snapshot = FromAgent::Snapshot { seq: 1, parts };
+        assert_eq!(line.say(&snapshot).await.unwrap(), acknowledged(1));
+        line
+    }
+}
+
+pub(crate) fn acknowledged(seq: u64) -> Answer {
+    Answer::Ack(v1::Ack { seq })
+}
+
+pub(crate) fn hello(node: &str, epoch: u64) -> v1::FromAgent {
+    let hello = v1::Hello {
+        node: node.to_owned(),
+        boot_id: "b".to_owned(),
+        agent_version: "1.2.3".to_owned(),
+        epoch,
+        seq: 0,
+        state_hash: 0,
+    };
+    v1::FromAgent {
+        message: Some(v1::from_agent::Message::Hello(hello)),
+    }
+}
+
+pub(crate) fn message_of(message: &FromAgent) -> v1::FromAgent {
+    let identity = Identity {
+        node: "n".parse().unwrap(),
+        agent_version: "1.2.3".to_owned(),
+    };
+    encode_from_agent(message, &identity)
+}
+
+/// A status that differs with `number`.
+pub(crate) fn parts(number: u64) -> Parts {
+    let inventory = Inventory {
+        neuron: None,
+        machine: Machine::default(),
+        nvml: NvmlState::Absent {
+            reason: format!("reason {number}"),
+        },
+        devices: Vec::new(),
+    };
+    status::encode(&inventory, &LabelSet::default(), None)
+}
+
+/// What leads from one status to another.
+pub(crate) fn delta(seq: u64, from: &Parts, to: &Parts) -> FromAgent {
+    FromAgent::Delta {
+        seq,
+        change: from.change_to(to),
+        hash: to.hash(),
+    }
+}

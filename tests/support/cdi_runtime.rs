@@ -1,0 +1,10 @@
+//! The library that container runtimes read CDI descriptions with.
+
+use crate::peer::Peer;
+
+/// Version 1.1.0 of the library is that of the specification.
+pub(crate) const RUNTIME: Peer = Peer {
+    pinned: "cdi",
+    package: "octavo.dev/tests/peers/cdi",
+    version: "v1.1.0",
+};

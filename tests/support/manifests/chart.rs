@@ -1,0 +1,81 @@
+//! The chart as helm renders it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use super::deploy;
+use super::privileges::objects;
+use crate::patience::{Finish, watch};
+
+pub(crate) fn path() -> PathBuf {
+    deploy().join("chart/octavo")
+}
+
+/// A folder with helm, kubeconform and schemas, built if need be.
+pub(crate) fn tools() -> PathBuf {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("hack/tools/build.sh");
+    // What has to be built may take longer than any other program.
+    watch();
+    let output = Command::new(script).stderr(Stdio::inherit()).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "`make setup` says what is missing");
+    PathBuf::from(String::from_utf8(output.stdout).unwrap().trim_end())
+}
+
+/// What helm answers; it sees no configuration but ours.
+pub(crate) fn helm(arguments: &[&str]) -> Output {
+    let home = tempfile::tempdir().unwrap();
+    Command::new(tools().join("helm"))
+        .args(arguments)
+        .env("HOME", home.path())
+        .env_remove("KUBECONFIG")
+        .finish()
+}
+
+/// What helm prints, and it has to be content.
+#[track_caller]
+pub(crate) fn helm_says(arguments: &[&str]) -> String {
+    let output = helm(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "helm {arguments:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The release `octavo` in `octavo-system`.
+#[track_caller]
+pub(crate) fn render(values: &Path) -> String {
+    helm_says(&[
+        "template",
+        "octavo",
+        path().to_str().unwrap(),
+        "--namespace=octavo-system",
+        "--values",
+        values.to_str().unwrap(),
+    ])
+}
+
+/// The objects of the same release with these values.
+#[track_caller]
+pub(crate) fn render_with(values: &Value) -> Vec<Value> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("values.yaml");
+    fs::write(&file, values.to_string()).unwrap();
+    objects(&render(&file))
+}
+
+/// The values that try a part of the chart.
+pub(crate) fn values(name: &str) -> PathBuf {
+    path().join(format!("ci/{name}-values.yaml"))
+}
+
+/// The names of all values that try the chart.
+pub(crate) fn all_values() -> BTreeSet<String> {
+    let files = fs::read_dir(path().join("ci")).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let names = names.map(|name| name.strip_suffix("-values.yaml").unwrap().to_owned());
+    names.collect()
+}

@@ -1,0 +1,199 @@
+//! Which parts of the list in docs/permissions.md each set of manifests asks for, and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a folder of `deploy` asks for, and what values in `deploy/chart/octavo/ci` do.
+pub(crate) struct Asked {
+    pub(crate) name: &'static str,
+    /// Parts of the list; with a pool's name before it, those of its own `DaemonSet`.
+    parts: &'static str,
+    /// What the values themselves bring along.
+    own: &'static str,
+}
+
+const fn asked(name: &'static str, parts: &'static str) -> Asked {
+    Asked {
+        name,
+        parts,
+        own: "",
+    }
+}
+
+/// Every kustomization.
+pub(crate) const FOLDERS: &[Asked] = &[
+    asked("options/drain", "drain"),
+    asked("options/follow-cluster", "follow"),
+    asked("options/nodefeature", "nodefeature, nodefeature policy"),
+    asked(
+        "overlays/openshift",
+        "privileged, agent, reports, authority, policies, access, aggregator, certificate, \
+            runtime, token, reader, applier, layouts, openshift, scc",
+    ),
+    asked(
+        "tiers/applier",
+        "privileged, agent, reports, authority, policies, access, aggregator, \
+            aggregator user, certificate, runtime, token, reader, applier, layouts",
+    ),
+    asked(
+        "tiers/reader",
+        "restricted, agent, reports, authority, policies, access, aggregator, \
+            aggregator user, certificate, no root, user, runtime, token, reader",
+    ),
+    asked(
+        "tiers/reporter",
+        "restricted, agent, reports, authority, policies, aggregator, aggregator user, \
+            certificate, no root, user",
+    ),
+];
+
+/// Every values file that tries the chart.
+pub(crate) const CHART: &[Asked] = &[
+    Asked {
+        name: "alone",
+        parts: "agent, access, token, reader, applier",
+        own: "
+            DaemonSet octavo-agent: agent mounts catalog at /etc/octavo/catalog ro
+            DaemonSet octavo-agent: volume catalog.configMap our-catalog
+            DaemonSet octavo-agent: volume layouts.configMap ours",
+    },
+    asked(
+        "cert-manager",
+        "agent, reports, authority of cert-manager, cert-manager, policies, access, \
+            aggregator, aggregator user, certificate, no root, user, runtime, token, reader, \
+            readers, monitoring, monitoring by cert-manager, monitoring of readers",
+    ),
+    Asked {
+        name: "cleanup",
+        parts: "agent, reports, authority, policies, access, aggregator, aggregator user, token, \
+            no root, user",
+        own: "Deployment octavo-aggregator: volume tls.secret.secretName=ours",
+    },
+    asked(
+        "default",
+        "agent, reports, authority, policies, access, aggregator, aggregator user, \
+            certificate, no root, user, runtime, token, reader",
+    ),
+    asked(
+        "embedded",
+        "agent, reports, authority, policies, access, aggregator, aggregator user, \
+            certificate, runtime, token, reader, applier, layouts, embedded, cdi",
+    ),
+    Asked {
+        name: "everything",
+        parts: "privileged, agent, reports, authority, policies, access, drain, nodefeature, \
+            nodefeature policy, host processes, hand-off, pod events, annotated pods, aggregator, follow, made profiles, aggregator user, certificate, runtime, token, reader, \
+            applier, layouts, readers, monitoring, monitoring by ConfigMap, monitoring of readers, budget",
+        own: "
+            DaemonSet octavo-agent: agent mounts driver at /opt/driver ro
+            DaemonSet octavo-agent: hostAliases.hostnames=octavo.example.com
+            DaemonSet octavo-agent: hostAliases.ip=192.0.2.1
+            DaemonSet octavo-agent: imagePullSecrets pull
+            DaemonSet octavo-agent: volume driver.hostPath.path=/opt/driver
+            DaemonSet octavo-agent: volume driver.hostPath.type=Directory
+            DaemonSet octavo-agent: example.com/team=platform
+            Deployment octavo-aggregator: aggregator mounts files at /etc/octavo/files ro
+            Deployment octavo-aggregator: example.com/team=platform
+            Deployment octavo-aggregator: imagePullSecrets pull
+            Deployment octavo-aggregator: volume files.configMap octavo-aggregator-files
+            PriorityClass octavo-agent: value=2000
+        ",
+    },
+    asked(
+        "neuron",
+        "privileged, agent, reports, authority, policies, access, aggregator, aggregator user, \
+            certificate, no root, user, token, reader, neuron",
+    ),
+    asked(
+        "openshift",
+        "agent, reports, authority, policies, access, aggregator, certificate, runtime, \
+            token, reader, applier, layouts, openshift, scc",
+    ),
+    asked(
+        "openshift-reader",
+        "agent, reports, authority, policies, access, aggregator, certificate, no root, \
+            runtime, token, reader",
+    ),
+    asked(
+        "pools",
+        "agent, reports, authority, policies, access, drain, aggregator, aggregator user, \
+            certificate, no root, user, runtime, token, reader, lab: agent, lab: reports, \
+            lab: authority, lab: no root, lab: user, serving: agent, serving: reports, \
+            serving: authority, serving: runtime, serving: token, serving: reader, serving: applier, \
+            serving: embedded, serving: layouts, training: agent, training: reports, training: authority, \
+            training: runtime, training: token, training: reader, training: applier, training: layouts",
+    ),
+    Asked {
+        name: "reporter",
+        parts: "agent, reports, policies, no root, user",
+        own: "DaemonSet octavo-agent: volume aggregator-ca.configMap corporate-ca.optional=true",
+    },
+];
+
+/// The parts of the list, by name.
+pub(crate) struct List(BTreeMap<String, Vec<String>>);
+
+impl List {
+    /// As the page says it.
+    pub(crate) fn read() -> Self {
+        let mut parts = BTreeMap::new();
+        for section in page().split("\n### List: ").skip(1) {
+            let (name, rest) = section.split_once('\n').unwrap();
+            let lines = rest.split("```text\n").nth(1).unwrap();
+            let lines = lines.split("```").next().unwrap();
+            let lines = lines.lines().map(str::to_owned).collect();
+            let before = parts.insert(name.to_owned(), lines);
+            assert_eq!(before, None, "{name} is there twice");
+        }
+        Self(parts)
+    }
+
+    /// All that is listed for these manifests.
+    pub(crate) fn of(&self, asked: &Asked) -> BTreeSet<String> {
+        let own = asked.own.lines().map(str::trim);
+        let mut all: BTreeSet<String> = own
+            .filter(|line| !line.is_empty())
+            .map(str::to_owned)
+            .collect();
+        for part in asked.parts.split(", ") {
+            let (pool, name) = match part.split_once(": ") {
+                Some((pool, name)) => (Some(pool), name),
+                None => (None, part),
+            };
+            let lines = self.0.get(name);
+            let lines = lines.unwrap_or_else(|| panic!("there is no list {name:?}"));
+            all.extend(lines.iter().filter_map(|line| of_pool(line, pool)));
+        }
+        all
+    }
+
+    /// Parts that no manifests ask for would be privileges that nobody needs.
+    pub(crate) fn unused(&self) -> Vec<&String> {
+        let asked = || {
+            FOLDERS
+                .iter()
+                .chain(CHART)
+                .flat_map(|one| one.parts.split(", "))
+        };
+        let mut names: Vec<&String> = self.0.keys().collect();
+        names.retain(|name| !asked().any(|part| part == *name));
+        names
+    }
+
+    /// Every line.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = &String> {
+        self.0.values().flatten()
+    }
+}
+
+fn of_pool(line: &str, pool: Option<&str>) -> Option<String> {
+    let Some(pool) = pool else {
+        return Some(line.to_owned());
+    };
+    let rest = line.strip_prefix("DaemonSet octavo-agent: ")?;
+    Some(format!("DaemonSet octavo-agent-{pool}: {rest}"))
+}
+
+/// The whole page.
+pub(crate) fn page() -> &'static str {
+    include_str!("../../../docs/permissions.md")
+}

@@ -1,0 +1,53 @@
+//! The manifests in `deploy`: where they are, what they ask for, and what the documents list.
+
+pub(crate) mod chart;
+pub(crate) mod list;
+pub(crate) mod privileges;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use list::{Asked, List};
+
+pub(crate) fn deploy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy")
+}
+
+/// Compares all, so that one look says everything.
+pub(crate) fn compare(list: &List, all: &[Asked], rendered: impl Fn(&Asked) -> String) {
+    let wrong = all
+        .iter()
+        .filter_map(|asked| difference(list, asked, &rendered(asked)));
+    let wrong: Vec<String> = wrong.collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What is asked for and not listed, and what is listed and no longer asked for.
+fn difference(list: &List, asked: &Asked, rendered: &str) -> Option<String> {
+    let found = privileges::of(rendered);
+    let listed = list.of(asked);
+    let more: Vec<&String> = found.difference(&listed).collect();
+    let less: Vec<&String> = listed.difference(&found).collect();
+    (!more.is_empty() || !less.is_empty()).then(|| {
+        format!(
+            "{} asks for what docs/permissions.md does not list: {more:#?}\nand no longer for: {less:#?}",
+            asked.name
+        )
+    })
+}
+
+pub(crate) fn names(all: &[Asked]) -> BTreeSet<String> {
+    all.iter().map(|asked| asked.name.to_owned()).collect()
+}
+
+/// Commands of the page that begin so, as words for kubectl.
+pub(crate) fn commands<'a>(
+    page: &'a str,
+    beginning: &'a str,
+) -> impl Iterator<Item = Vec<&'a str>> {
+    let lines = page.lines().filter(move |line| line.starts_with(beginning));
+    lines.map(|line| {
+        let line = line.split('#').next().unwrap();
+        line.split_whitespace().skip(1).collect()
+    })
+}
