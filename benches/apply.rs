@@ -187,7 +187,7 @@ fn overhead() {
             node.want(mix);
             let ran = node.ours(Log::On);
             let attempt = node.last_attempt();
-            let applied = |one: &octavo::wire::history::DeviceAttempt| one.result == "applied";
+            let applied = |one: &octavo_documents::history::DeviceAttempt| one.result == "applied";
             assert!(attempt.devices.len() == 8 && attempt.devices.iter().all(applied));
             let round = f64::from(u32::try_from(attempt.duration_ms).unwrap());
             let critical = critical(&ran.calls);

@@ -28,11 +28,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use aggregator::{Aggregator, Answer, Listen, Serving, get};
-use octavo::domain::inventory::Inventory;
-use octavo::domain::stream::Parts;
-use swarm::{Connect, Swarm, name};
+use octavo_model::inventory::Inventory;
+use octavo_stream::protocol::Parts;
 use tokio::runtime::Builder;
+
+use aggregator::{Aggregator, Answer, Listen, Serving, get};
+use swarm::{Connect, Swarm, name};
 
 /// Agents that are connected in the large runs, unless the command line says otherwise.
 const MANY: usize = 10_000;

@@ -22,13 +22,14 @@ use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use axum::http::{Request, Response, Uri};
-use objects::{NODES, node, pod};
-use octavo::k8s::cluster::{ClusterWatcher, Followed};
+use octavo_kube::cluster::{ClusterWatcher, Followed};
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
+
+use objects::{NODES, node, pod};
 
 /// Changes of pods while it is looked what they cost: so many a second, so long.
 const CHANGES: usize = 100;

@@ -18,24 +18,24 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
-use axum::middleware::from_fn_with_state;
 use http_body_util::BodyExt;
-use octavo::aggregator::access::{Guard, check};
-use octavo::aggregator::availability::Counter;
-use octavo::aggregator::clock::Clock;
-use octavo::aggregator::fleet::Fleet;
-use octavo::aggregator::profiles::Profiles;
-use octavo::aggregator::rest;
-use octavo::aggregator::stats::Stats;
-use octavo::aggregator::view::View;
-use octavo::domain::cluster::{
+use octavo_access::access::Guard;
+use octavo_aggregator::access::guarded;
+use octavo_aggregator::rest;
+use octavo_fleet::cluster::{
     Amounts, ClusterNode, ClusterPod, Phase, PodKey, PodRequirements, Readiness, Sights, Toleration,
 };
-use octavo::domain::hardware_profile::{
+use octavo_fleet::hardware_profile::{
     Count, HardwareProfile, Identifier, ProfileKey, ProfileKind, Scheduling,
 };
-use octavo::k8s::cluster::Followed;
-use octavo::k8s::hardware_profiles::{Presence, Profiles as Known};
+use octavo_kube::cluster::Followed;
+use octavo_kube::hardware_profiles::{Presence, Profiles as Known};
+use octavo_store::availability::Counter;
+use octavo_store::clock::Clock;
+use octavo_store::fleet::Fleet;
+use octavo_store::profiles::Profiles;
+use octavo_store::stats::Stats;
+use octavo_store::view::View;
 use prometheus_client::registry::Registry;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
@@ -170,7 +170,7 @@ fn served() -> (watch::Sender<Arc<Followed>>, Router) {
         max_streams: 1,
     });
     let gate = Guard::open(Stats::default());
-    (say, router.layer(from_fn_with_state(gate, check)))
+    (say, guarded(router, gate))
 }
 
 /// Pods change, and whoever follows the cluster says so.

@@ -16,15 +16,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use octavo::domain::catalog::{GpuInstanceProfile, InstanceResources, Placement, ProfileCatalog};
-use octavo::domain::id::PciAddress;
-use octavo::domain::inventory::{
+use octavo_model::catalog::{GpuInstanceProfile, InstanceResources, Placement, ProfileCatalog};
+use octavo_model::id::PciAddress;
+use octavo_model::inventory::{
     Completeness, ComputeInstance, Condition, Device, GpuInstance, Inventory, Machine, Mig,
     MigMode, MigState, NvmlState, PciIds,
 };
-use octavo::domain::layout::{DeviceTarget, InstanceTarget, MigTarget, SourcePosition, Targets};
-use octavo::domain::plan::{NodePlan, PlanInput, Policy, Step, Verdict, plan};
-use octavo::domain::quantity::Mebibytes;
+use octavo_model::quantity::Mebibytes;
+use octavo_model::source_position::SourcePosition;
+use octavo_planner::layout::{DeviceTarget, InstanceTarget, MigTarget, Targets};
+use octavo_planner::plan::{NodePlan, PlanInput, Policy, Step, Verdict, plan};
 
 /// A profile: id, index, name, GPU slices, size, and where it may lie in the order in which the driver fills a board.
 /// Source: `tests/nvml-sim/data/mig-profiles.json`, which names its own.

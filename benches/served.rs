@@ -67,6 +67,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use tokio::runtime::{Builder, Runtime};
+
 use aggregator::{Aggregator, Listen, Serving, get};
 use bed::Bed;
 use clients::ask;
@@ -74,7 +76,6 @@ use filled::{PODS, PROFILES, TYPES, WAITING};
 use objects::NODES;
 use spread::Spread;
 use swarm::{Connect, Swarm};
-use tokio::runtime::{Builder, Runtime};
 
 const CLIENTS: usize = 100;
 const CHANGES_A_SECOND: u32 = 100;

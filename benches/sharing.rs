@@ -46,12 +46,13 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use givers::{Giver, Rig};
 use nvml_sim::model::{Code, Slot, World};
-use octavo::proto::device_plugin::device_plugin_client::DevicePluginClient;
-use octavo::proto::device_plugin::{AllocateRequest, ContainerAllocateRequest, Empty};
-use spread::Spread;
+use octavo_kubelet::proto::device_plugin::device_plugin_client::DevicePluginClient;
+use octavo_kubelet::proto::device_plugin::{AllocateRequest, ContainerAllocateRequest, Empty};
 use tonic::transport::{Channel, Endpoint};
+
+use givers::{Giver, Rig};
+use spread::Spread;
 
 const CALLS: usize = 2000;
 const SCRAPES: usize = 200;

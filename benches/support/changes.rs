@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Usage, UsageWho, getrusage};
-use octavo::wire::history::{self, Attempt};
+use octavo_documents::history::{self, Attempt};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 

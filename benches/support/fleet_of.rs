@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
-use octavo::domain::inventory::{Inventory, Process, ProcessKind};
-use octavo::domain::labels::{self, Options};
-use octavo::domain::stream::Parts;
-use octavo::wire::{self, status};
+use octavo_documents as wire;
+use octavo_model::inventory::{Inventory, Process, ProcessKind};
+use octavo_node::labels::{self, Options};
+use octavo_stream::protocol::Parts;
+use octavo_stream::status;
 use tempfile::TempDir;
 
 use crate::aggregator::Serving;

@@ -4,13 +4,13 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use octavo::domain::inventory::Inventory;
-use octavo::domain::labels::{self, LayoutState, Options};
-use octavo::domain::node::{DesiredLabels, DesiredNode, STATUS_ANNOTATION};
-use octavo::domain::reconcile::{ApplyState, DeviceStatus, NodeLayoutStatus};
-use octavo::k8s::client;
-use octavo::k8s::node::{NodeController, NodeHandle};
-use octavo::wire::{self, node_status};
+use octavo_documents::{self as wire, node_status};
+use octavo_kube::client;
+use octavo_kube::node::{NodeController, NodeHandle};
+use octavo_model::inventory::Inventory;
+use octavo_node::labels::{self, LayoutState, Options};
+use octavo_node::node::{DesiredLabels, DesiredNode, STATUS_ANNOTATION};
+use octavo_planner::reconcile::{ApplyState, DeviceStatus, NodeLayoutStatus};
 use tokio::task::JoinHandle;
 
 use crate::bed::{Bed, Usage, own_mib, own_sockets, since, words};
@@ -193,7 +193,7 @@ impl Fleet {
             tokio::time::sleep_until(begin + step * number).await;
             let mut view = link.view.clone();
             tasks.push(tokio::spawn(async move {
-                let has = |view: &Option<Arc<octavo::domain::node::View>>| {
+                let has = |view: &Option<Arc<octavo_node::node::View>>| {
                     view.as_ref()
                         .is_some_and(|view| view.labels.contains_key("example.com/team"))
                 };

@@ -6,23 +6,24 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
-use axum::middleware::from_fn_with_state;
 use http_body_util::BodyExt;
-use octavo::aggregator::access::{Guard, check};
-use octavo::aggregator::availability::Counter;
-use octavo::aggregator::clock::Clock;
-use octavo::aggregator::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusDigest};
-use octavo::aggregator::stats::Stats;
-use octavo::aggregator::view::View;
-use octavo::aggregator::{pages, rest};
-use octavo::domain::id::PciAddress;
-use octavo::domain::inventory::Inventory;
-use octavo::domain::labels::{Options, compile};
-use octavo::domain::quantity::Mebibytes;
-use octavo::domain::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
-use octavo::domain::sharing::{ResourceName, ShareId};
-use octavo::domain::stream::{Change, Run};
-use octavo::wire::status;
+use octavo_access::access::Guard;
+use octavo_aggregator::access::guarded;
+use octavo_aggregator::rest;
+use octavo_model::id::PciAddress;
+use octavo_model::inventory::Inventory;
+use octavo_model::quantity::Mebibytes;
+use octavo_model::resource::{ResourceName, ShareId};
+use octavo_node::labels::{Options, compile};
+use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
+use octavo_pages as pages;
+use octavo_store::availability::Counter;
+use octavo_store::clock::Clock;
+use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusDigest};
+use octavo_store::stats::Stats;
+use octavo_store::view::View;
+use octavo_stream::protocol::{Change, Run};
+use octavo_stream::status;
 use prometheus_client::registry::Registry;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
@@ -187,6 +188,5 @@ fn router(view: View) -> Router {
         max_streams: 1,
     });
     let gate = Guard::open(Stats::default());
-    api.merge(pages::router(availability))
-        .layer(from_fn_with_state(gate, check))
+    guarded(api.merge(pages::router(availability)), gate)
 }

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
-use octavo::domain::stream::{Backoff, FromAgent, Parts, Run, Sender};
-use octavo::proto::v1;
-use octavo::proto::v1::fleet_client::FleetClient;
-use octavo::wire::stream::{self, Identity};
+use octavo_stream::proto::v1;
+use octavo_stream::proto::v1::fleet_client::FleetClient;
+use octavo_stream::protocol::{Backoff, FromAgent, Parts, Run, Sender};
+use octavo_stream::{messages as stream, messages::Identity};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
@@ -164,7 +164,7 @@ impl Agent {
             let next = tokio::select! {
                 answer = answers.message() => {
                     let answer = stream::parse_to_agent(answer.ok()??).ok()?;
-                    if matches!(answer, octavo::domain::stream::AggregatorMessage::Ack { .. }) {
+                    if matches!(answer, octavo_stream::protocol::AggregatorMessage::Ack { .. }) {
                         self.tally.acknowledged.fetch_add(1, Ordering::Relaxed);
                     }
                     self.sender.handle_message(&answer)

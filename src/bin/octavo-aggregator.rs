@@ -5,9 +5,9 @@ mod daemon;
 use std::error::Error;
 use std::process::ExitCode;
 
-use octavo::aggregator::run;
-use octavo::config::aggregator::AggregatorSettings;
-use octavo::telemetry::LogLevelHandle;
+use octavo_aggregator::run;
+use octavo_settings::aggregator::AggregatorSettings;
+use octavo_toolkit::telemetry::LogLevelHandle;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 

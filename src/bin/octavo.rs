@@ -5,10 +5,10 @@ mod hardware;
 use std::io;
 use std::process::{ExitCode, Termination};
 
-use octavo::cli;
-use octavo::config::child::child;
-use octavo::config::hardware::HardwareSettings;
-use octavo::hw::Handle;
+use octavo_cli as cli;
+use octavo_hardware::Handle;
+use octavo_settings::child::child;
+use octavo_settings::hardware::HardwareSettings;
 
 fn main() -> ExitCode {
     match child() {

@@ -4,10 +4,10 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use octavo::proto::pod_resources::pod_resources_lister_server::{
+use octavo_kubelet::proto::pod_resources::pod_resources_lister_server::{
     PodResourcesLister, PodResourcesListerServer,
 };
-use octavo::proto::pod_resources::{
+use octavo_kubelet::proto::pod_resources::{
     ContainerDevices, ContainerResources, ListPodResourcesRequest, ListPodResourcesResponse,
     PodResources,
 };

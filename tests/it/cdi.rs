@@ -5,12 +5,11 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use octavo::domain::id::PciAddress;
-use octavo::domain::sharing::injection::{
-    DeviceFile, DeviceFiles, DeviceNumber, InjectionMethod, inject,
-};
-use octavo::domain::sharing::{Partition, Unit};
-use octavo::wire::cdi::{DriverEdits, write_spec};
+use octavo_files::cdi::{DriverEdits, write_spec};
+use octavo_model::device_file::{DeviceFile, DeviceFiles, DeviceNumber};
+use octavo_model::id::PciAddress;
+use octavo_node::sharing::injection::{InjectionMethod, inject};
+use octavo_node::sharing::{Partition, Unit};
 use serde_json::{Value, json};
 
 use crate::cdi_runtime::RUNTIME;

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-use octavo::wire::inventory::{Document, parse};
+use octavo_documents::inventory::{Document, parse};
 
 use crate::patience::{Finish, output};
 

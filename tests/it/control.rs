@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nvml_sim::model::Slot;
-use octavo::domain::call::{CallFailure, CallResult, DriverCall, FailureKind};
-use octavo::domain::catalog::Placement;
-use octavo::domain::inventory::MigMode;
-use octavo::hw::{CallWatch, GpuControl, GpuDriver, Handle};
+use octavo_hardware::{CallWatch, GpuControl, GpuDriver, Handle};
+use octavo_model::call::{CallFailure, CallResult, DriverCall, FailureKind};
+use octavo_model::catalog::Placement;
+use octavo_model::inventory::MigMode;
 
 use crate::machine::Machine;
 

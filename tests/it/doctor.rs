@@ -10,14 +10,13 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use octavo::domain::doctor::Check;
-use octavo::wire::diagnosis::{FindingJson, VerdictJson, parse};
+use VerdictJson::{Failing, NotApplicable, Ok as Fine, Unknown, Warning};
+use octavo_documents::diagnosis::{FindingJson, VerdictJson, parse};
+use octavo_node::doctor::Check;
 
 use crate::kubelet::Kubelet;
 use crate::machine::Machine;
 use crate::patience::Finish;
-
-use VerdictJson::{Failing, NotApplicable, Ok as Fine, Unknown, Warning};
 
 fn octavo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_octavo"));

@@ -1,14 +1,14 @@
 //! What `hw::nvml` makes of a driver, each fact checked against what the simulated machine really is.
 
 use nvml_sim::model::{self, Slot};
-use octavo::domain::catalog::{
+use octavo_model::catalog::{
     ComputeInstanceProfile, GpuInstanceProfile, InstanceResources, Placement, ProfileCatalog,
 };
-use octavo::domain::inventory::{
+use octavo_model::inventory::{
     ComputeInstance, Condition, Device, Fabric, GpuInstance, Inventory, LinkRemote, Mig, MigMode,
     NvLink, NvmlState, Process, ProcessKind, RecoveryAction, RemappedRows,
 };
-use octavo::domain::quantity::Mebibytes;
+use octavo_model::quantity::Mebibytes;
 
 use crate::machine::Machine;
 

@@ -3,9 +3,9 @@
 use std::fs;
 use std::process::{Command, Output};
 
-use octavo::domain::inventory::{Condition, Inventory, LinkRemote};
-use octavo::domain::{id::PciAddress, interconnect};
-use octavo::hw::Settings;
+use octavo_hardware::Settings;
+use octavo_model::inventory::{Condition, Inventory, LinkRemote};
+use octavo_model::{id::PciAddress, interconnect};
 
 use crate::machine::{Machine, start};
 use crate::patience::Finish;

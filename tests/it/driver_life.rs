@@ -7,10 +7,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use nvml_sim::model::Slot;
-use octavo::domain::inventory::{
+use octavo_hardware::Settings;
+use octavo_model::inventory::{
     Completeness, Condition, Device, DeviceProcesses, Inventory, Mig, NvmlState, ReadProblem,
 };
-use octavo::hw::Settings;
 
 use crate::driver_contract::H100S;
 use crate::machine::{Machine, follow, start};

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use nvml_sim::model::Slot;
-use octavo::domain::inventory::NvmlState;
-use octavo::domain::labels::MigStrategy;
-use octavo::domain::layout::Targets;
-use octavo::domain::sharing::Offers;
-use octavo::domain::sharing::health::{HealthMonitor, Xid};
-use octavo::domain::sharing::offer::compile;
-use octavo::hw::Handle;
+use octavo_hardware::Handle;
+use octavo_model::inventory::NvmlState;
+use octavo_model::xid::Xid;
+use octavo_node::labels::MigStrategy;
+use octavo_node::sharing::Offers;
+use octavo_node::sharing::health::HealthMonitor;
+use octavo_node::sharing::offer::compile;
+use octavo_planner::layout::Targets;
 
 use crate::driver_contract::H100S;
 use crate::machine::{Machine, follow};

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use octavo::domain::accelerators::{self, Facts};
+use octavo_model::accelerators::{self, Facts};
 
 const PRODUCTS: &str = "<!-- products -->\n";
 const END: &str = "<!-- end of products -->\n";

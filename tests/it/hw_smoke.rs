@@ -101,7 +101,7 @@ fn the_hardware_smoke_test_agrees_with_nvidia_smi_and_records_no_name() {
         }
     }
     let again = fs::read_to_string(out.join("t4/inventory.json")).unwrap();
-    octavo::wire::inventory::parse(&again).unwrap();
+    octavo_documents::inventory::parse(&again).unwrap();
 }
 
 #[test]

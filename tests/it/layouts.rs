@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use octavo::domain::inventory::Inventory;
-use octavo::domain::layout::{Dialect, Layout, MigTarget, Targets, resolve};
-use octavo::domain::plan::messages::PlanFormatter;
-use octavo::domain::plan::{Feasibility, feasible};
-use octavo::wire::layouts::parse;
+use octavo_files::layouts::parse;
+use octavo_model::inventory::Inventory;
+use octavo_planner::layout::{Dialect, Layout, MigTarget, Targets, resolve};
+use octavo_planner::plan::messages::PlanFormatter;
+use octavo_planner::plan::{Feasibility, feasible};
 
 use crate::golden::golden;
 use table::{Case, Original, Verdict};
@@ -187,5 +187,5 @@ fn tell(targets: &Targets, machine: &Inventory, said: &mut Vec<String>) -> Verdi
 fn recorded(machine: &str) -> Inventory {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/cli/machines");
     let text = fs::read_to_string(folder.join(format!("{machine}.json"))).unwrap();
-    octavo::wire::inventory::parse(&text).unwrap()
+    octavo_documents::inventory::parse(&text).unwrap()
 }

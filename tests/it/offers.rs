@@ -4,19 +4,19 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use octavo::domain::id::{GpuUuid, MigUuid};
-use octavo::domain::inventory::{Completeness, Inventory, Mig};
-use octavo::domain::labels::{self, MigStrategy, Options};
-use octavo::domain::layout::{
-    DeviceTarget, Dialect, ResourceRename, Share, ShareTarget, SourcePosition, Targets,
-    TimeSlicing, resolve,
+use octavo_files::layouts::parse;
+use octavo_files::plugin_config;
+use octavo_model::id::{GpuUuid, MigUuid};
+use octavo_model::inventory::{Completeness, Inventory, Mig};
+use octavo_model::profile::ProfileName;
+use octavo_model::source_position::SourcePosition;
+use octavo_node::labels::{self, MigStrategy, Options};
+use octavo_node::sharing::hand_off::{HandOffError, render};
+use octavo_node::sharing::offer::compile;
+use octavo_node::sharing::{Offers, Unit};
+use octavo_planner::layout::{
+    DeviceTarget, Dialect, ResourceRename, Share, ShareTarget, Targets, TimeSlicing, resolve,
 };
-use octavo::domain::profile::ProfileName;
-use octavo::domain::sharing::hand_off::{HandOffError, render};
-use octavo::domain::sharing::offer::compile;
-use octavo::domain::sharing::{Offers, Unit};
-use octavo::wire::layouts::parse;
-use octavo::wire::plugin_config;
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -364,7 +364,7 @@ fn change(node: &mut Inventory, odd: &str, index: u32) {
 fn recorded(machine: &str) -> Inventory {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/cli/machines");
     let text = fs::read_to_string(folder.join(format!("{machine}.json"))).unwrap();
-    octavo::wire::inventory::parse(&text).unwrap()
+    octavo_documents::inventory::parse(&text).unwrap()
 }
 
 /// The table again, with other lines of what we say.

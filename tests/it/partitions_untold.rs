@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use octavo::domain::inventory::Inventory;
-use octavo::domain::labels::{MigStrategy, Options, compile};
+use octavo_model::inventory::Inventory;
+use octavo_node::labels::{MigStrategy, Options, compile};
 
 use crate::machine::Machine;
 

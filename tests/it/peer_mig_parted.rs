@@ -4,8 +4,8 @@
 use std::fs;
 use std::process::Command;
 
-use octavo::domain::layout::Dialect;
-use octavo::wire::layouts::parse;
+use octavo_files::layouts::parse;
+use octavo_planner::layout::Dialect;
 
 use crate::layouts::table::{Original, cases};
 use crate::patience::Finish;

@@ -6,8 +6,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use octavo::wire::inventory::Document;
-use octavo::wire::plan;
+use octavo_documents::inventory::Document;
+use octavo_documents::plan;
 
 use crate::golden::golden;
 use crate::machine::{Machine, built_library, simulator};

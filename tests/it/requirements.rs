@@ -52,7 +52,7 @@ fn collect(folder: &Path, found: &mut BTreeMap<String, PathBuf>) {
 /// All tests there are, and where.
 fn all() -> BTreeMap<String, PathBuf> {
     let mut found = BTreeMap::new();
-    for folder in ["src", "tests/it", "tests/it-cluster"] {
+    for folder in ["src", "crates", "tests/it", "tests/it-cluster"] {
         collect(&root().join(folder), &mut found);
     }
     found

@@ -20,7 +20,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
-use octavo::domain::access::Sight;
+use octavo_fleet::access::Sight;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -190,7 +190,7 @@ async fn a_node_is_told_whole_and_as_its_own_inspect_tells_it() {
     );
     assert_eq!(node["bootId"], "boot-mixed-1");
     assert_eq!(node["labels"]["octavo.dev/type"], "nvidia-h100-80gb");
-    let inventory = octavo::wire::inventory::parse(&node["inventory"].to_string()).unwrap();
+    let inventory = octavo_documents::inventory::parse(&node["inventory"].to_string()).unwrap();
     assert_eq!(&inventory, machines.inventory("mixed-1"));
 }
 
@@ -310,7 +310,7 @@ async fn every_failure_is_a_problem_document() {
 async fn every_problem_is_explained_in_the_page() {
     let page =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/rest.md")).unwrap();
-    let source = include_str!("../../src/aggregator/rest/problem.rs");
+    let source = include_str!("../../src/aggregator/src/rest/problem.rs");
     let kinds: Vec<&str> = source
         .split('"')
         .filter(|text| text.starts_with("/problems/"))

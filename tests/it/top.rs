@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use nix::pty::openpty;
 use nix::sys::termios::{LocalFlags, tcgetattr};
-use octavo::agent::control_socket;
-use octavo::domain::quantity::Mebibytes;
-use octavo::domain::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
-use octavo::domain::sharing::{ResourceName, ShareId};
+use octavo_agent::control_socket;
+use octavo_model::quantity::Mebibytes;
+use octavo_model::resource::{ResourceName, ShareId};
+use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 use tokio::sync::{oneshot, watch};
 
 use crate::patience::{Finish, exit_status, within};

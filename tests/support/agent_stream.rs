@@ -1,13 +1,13 @@
 //! An agent's side of the stream to the aggregator.
 
-use octavo::domain::inventory::{Inventory, Machine, NvmlState};
-use octavo::domain::labels::LabelSet;
-use octavo::domain::stream::{FromAgent, Parts};
-use octavo::proto::v1;
-use octavo::proto::v1::fleet_client::FleetClient;
-use octavo::proto::v1::to_agent::Message as Answer;
-use octavo::wire::status;
-use octavo::wire::stream::{Identity, encode_from_agent};
+use octavo_model::inventory::{Inventory, Machine, NvmlState};
+use octavo_node::labels::LabelSet;
+use octavo_stream::messages::{Identity, encode_from_agent};
+use octavo_stream::proto::v1;
+use octavo_stream::proto::v1::fleet_client::FleetClient;
+use octavo_stream::proto::v1::to_agent::Message as Answer;
+use octavo_stream::protocol::{FromAgent, Parts};
+use octavo_stream::status;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;

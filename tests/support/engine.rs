@@ -9,8 +9,8 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use octavo::aggregator::engine::Engine;
-use octavo::config::aggregator::EngineSettings;
+use octavo_settings::aggregator::EngineSettings;
+use octavo_store::engine::Engine;
 use serde_json::Value;
 use tokio::net::TcpListener;
 

@@ -12,16 +12,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 
-use crate::patience::PATIENCE;
-use crate::record;
-use octavo::proto::device_plugin::ContainerAllocateResponse;
-use octavo::proto::device_plugin::registration_server::RegistrationServer;
+use octavo_kubelet::proto::device_plugin::ContainerAllocateResponse;
+use octavo_kubelet::proto::device_plugin::registration_server::RegistrationServer;
 use tokio::net::UnixListener;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 use tonic::{Code, Status};
+
+use crate::patience::PATIENCE;
+use crate::record;
 
 /// What kubelet knows of a resource.
 #[derive(Debug, Clone, Default)]

@@ -9,8 +9,8 @@ use std::time::Duration;
 use nvml_sim::location::{Location, SCENARIO_FILE, STATE_DIRECTORY};
 use nvml_sim::model::{Code, World};
 use nvml_sim::store::Store;
-use octavo::domain::inventory::{Inventory, NvmlState};
-use octavo::hw::{ChangeNotifications, Handle, Settings, nvml, spawn};
+use octavo_hardware::{ChangeNotifications, Handle, Settings, nvml, spawn};
+use octavo_model::inventory::{Inventory, NvmlState};
 
 use crate::patience::{PATIENCE, watch};
 

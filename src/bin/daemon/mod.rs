@@ -4,10 +4,10 @@ use std::error::Error;
 use std::panic::set_hook;
 use std::process::ExitCode;
 
-use octavo::config::log::LogSettings;
-use octavo::config::{Answer, EarlyExitKind};
-use octavo::domain::error::chain;
-use octavo::telemetry::{self, LogLevelHandle};
+use octavo_settings::{Answer, EarlyExitKind};
+use octavo_toolkit::error::chain;
+use octavo_toolkit::log::LogSettings;
+use octavo_toolkit::telemetry::{self, LogLevelHandle};
 use tracing::error;
 
 /// Runs `start` with the settings, and logs as they configure.

@@ -6,14 +6,14 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
-use octavo::apply::program::{kill_with_parent, own_id};
-use octavo::config::child::{ChildInvocation, ChildTask, load_command};
-use octavo::config::hardware::{HardwareSettings, NvmlLibrary};
-use octavo::config_files::catalog;
-use octavo::domain::accelerators::Catalog;
-use octavo::domain::error::chain;
-use octavo::hw::nvml::{self, Loader};
-use octavo::hw::{self, Handle};
+use octavo_engine::program::{kill_with_parent, own_id};
+use octavo_files::config_files::catalog;
+use octavo_hardware::nvml::{self, Loader};
+use octavo_hardware::{self as hw, Handle};
+use octavo_model::accelerators::Catalog;
+use octavo_settings::child::{ChildInvocation, ChildTask, load_command};
+use octavo_settings::hardware::{HardwareSettings, NvmlLibrary};
+use octavo_toolkit::error::chain;
 
 /// Reads the administrator's catalog, if there is one.
 pub(crate) fn catalogue(settings: &HardwareSettings) -> io::Result<Option<Catalog>> {

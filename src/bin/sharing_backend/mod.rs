@@ -5,22 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use octavo::agent::LoopSettings as Looking;
-use octavo::agent::partitioning::Partitioning;
-use octavo::agent::sharing::SharingBackend as Port;
-use octavo::agent::sharing::embedded::{EmbeddedBackend, EmbeddedSettings};
-use octavo::agent::sharing::machine::{self, HostDevices, HostPaths};
-use octavo::apply::durable::DurableError;
-use octavo::apply::usage::PodProcesses;
-use octavo::config::agent::{
+use octavo_agent::LoopSettings as Looking;
+use octavo_agent::partitioning::Partitioning;
+use octavo_agent::settings::{
     AgentSettings, ClusterSettings, DeviceList, PartitioningSettings, SharingMode,
 };
-use octavo::config::engine::EngineSettings;
-use octavo::domain::labels::Options;
-use octavo::domain::sharing::health::XidTable;
-use octavo::domain::sharing::injection::InjectionMethod;
-use octavo::k8s::device_plugin::allocation_response::DeviceResponder;
-use octavo::k8s::device_plugin::{AllocationGate, Answer, Manager, Settings};
+use octavo_agent::sharing::SharingBackend as Port;
+use octavo_agent::sharing::embedded::{EmbeddedBackend, EmbeddedSettings};
+use octavo_agent::sharing::machine::{self, HostDevices, HostPaths};
+use octavo_engine::durable::DurableError;
+use octavo_engine::usage::PodProcesses;
+use octavo_kubelet::device_plugin::allocation_response::DeviceResponder;
+use octavo_kubelet::device_plugin::{AllocationGate, Answer, Manager, Settings};
+use octavo_node::labels::Options;
+use octavo_node::sharing::health::XidTable;
+use octavo_node::sharing::injection::InjectionMethod;
+use octavo_settings::engine::EngineSettings;
 use tokio::task::JoinSet;
 use tracing::info;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use octavo::domain::cluster::{Amounts, ClusterPod, Phase, PodKey, PodRequirements, Sights};
-use octavo::domain::hardware_profile::TYPE_LABEL;
+use octavo_fleet::cluster::{Amounts, ClusterPod, Phase, PodKey, PodRequirements, Sights};
+use octavo_fleet::hardware_profile::TYPE_LABEL;
 
 use super::chrome::{Start, browse};
 use super::fixture::Site;

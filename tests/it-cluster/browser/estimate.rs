@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use octavo::config_files::prices::PriceFile;
+use octavo_files::config_files::prices::PriceFile;
 use serde_json::json;
 
 use super::chrome::{Page, Start, browse};

@@ -5,25 +5,25 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use axum::middleware::from_fn_with_state;
-use octavo::aggregator::access::{Guard, check};
-use octavo::aggregator::availability::Counter;
-use octavo::aggregator::clock::{Clock, Moment};
-use octavo::aggregator::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusDigest};
-use octavo::aggregator::pages;
-use octavo::aggregator::profiles::Profiles;
-use octavo::aggregator::stats::Stats;
-use octavo::aggregator::view::View;
-use octavo::domain::cluster::Sights;
-use octavo::domain::fleet::{LayoutStatus, SharingReport, SharingSummary, UsageRank};
-use octavo::domain::hardware_profile::{HardwareProfile, ProfileKind};
-use octavo::domain::inventory::Inventory;
-use octavo::domain::labels;
-use octavo::domain::sharing::usage::Usage;
-use octavo::domain::stream::{Change, Run};
-use octavo::k8s::cluster::Followed;
-use octavo::k8s::hardware_profiles::{Presence, Profiles as Known};
-use octavo::wire::status;
+use octavo_access::access::Guard;
+use octavo_aggregator::access::guarded;
+use octavo_fleet::cluster::Sights;
+use octavo_fleet::fleet::{LayoutStatus, SharingReport, SharingSummary, UsageRank};
+use octavo_fleet::hardware_profile::{HardwareProfile, ProfileKind};
+use octavo_kube::cluster::Followed;
+use octavo_kube::hardware_profiles::{Presence, Profiles as Known};
+use octavo_model::inventory::Inventory;
+use octavo_node::labels;
+use octavo_node::sharing::usage::Usage;
+use octavo_pages as pages;
+use octavo_store::availability::Counter;
+use octavo_store::clock::{Clock, Moment};
+use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusDigest};
+use octavo_store::profiles::Profiles;
+use octavo_store::stats::Stats;
+use octavo_store::view::View;
+use octavo_stream::protocol::{Change, Run};
+use octavo_stream::status;
 use tokio::sync::{oneshot, watch};
 
 use crate::machine::Machine;
@@ -138,8 +138,8 @@ impl Site {
             let runtime = { runtime }.enable_all().build().unwrap();
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-                let gate = from_fn_with_state(Guard::open(Stats::default()), check);
-                let pages = pages::router(Counter::new(view, counted)).layer(gate);
+                let pages = pages::router(Counter::new(view, counted));
+                let pages = guarded(pages, Guard::open(Stats::default()));
                 let serving = axum::serve(listener, pages).into_future();
                 tokio::select! {
                     done = serving => done.unwrap(),

@@ -1,8 +1,8 @@
 //! Where a node stands with regard to its layout: on its page and in the list.
 
-use octavo::domain::fleet::{DeviceLayout, LayoutStatus};
-use octavo::domain::inventory::Inventory;
-use octavo::domain::reconcile::ChangeProgress;
+use octavo_fleet::fleet::{DeviceLayout, LayoutStatus};
+use octavo_model::inventory::Inventory;
+use octavo_planner::reconcile::ChangeProgress;
 use serde_json::json;
 
 use super::chrome::{Start, browse};
@@ -15,7 +15,7 @@ pub(super) fn standing(
     done: usize,
     others: &[(&str, &str)],
 ) -> LayoutStatus {
-    let device = |(at, device): (usize, &octavo::domain::inventory::Device)| {
+    let device = |(at, device): (usize, &octavo_model::inventory::Device)| {
         let other = at.checked_sub(1).and_then(|at| others.get(at));
         let (state, message) = match (at, other) {
             (0, _) => ("applying", ""),

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use octavo::domain::inventory::Condition;
+use octavo_model::inventory::Condition;
 use serde_json::json;
 
 use super::chrome::{Start, browse};

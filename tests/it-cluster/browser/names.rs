@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use octavo::domain::accelerators::{Catalog, TypeOverride, TypeSources};
-use octavo::domain::inventory::{Identity, Inventory};
+use octavo_model::accelerators::{Catalog, TypeOverride, TypeSources};
+use octavo_model::inventory::{Identity, Inventory};
 
 use super::chrome::{Page, Start, browse};
 use super::fixture::{Site, inventory};
@@ -30,7 +30,7 @@ async fn newer() -> Inventory {
     for device in &mut machine.devices {
         device.pci_ids.vendor = 0x10de;
         device.pci_ids.device = 0xfffe;
-        device.vendor = octavo::domain::inventory::Vendor::Nvidia;
+        device.vendor = octavo_model::inventory::Vendor::Nvidia;
     }
     machine
 }

@@ -1,6 +1,6 @@
 //! The page of a node: facts, devices, slices.
 
-use octavo::domain::inventory::{Completeness, Mig};
+use octavo_model::inventory::{Completeness, Mig};
 
 use super::chrome::{Page, Start, browse};
 use super::fixture::{Site, inventory};
@@ -153,7 +153,7 @@ async fn neuron_devices_are_drawn_as_cores_and_amds_as_partitions() {
     let document = |name: &str| {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/machines");
         let text = std::fs::read_to_string(format!("{folder}/{name}/inventory.json")).unwrap();
-        octavo::wire::inventory::parse(&text).unwrap()
+        octavo_documents::inventory::parse(&text).unwrap()
     };
     site.put("trn2", &document("trn2.48xlarge-lnc2"));
     site.put("mi300x", &document("mi300x-cpx-nps4"));

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use octavo::domain::cluster::{Amounts, ClusterNode, Effect, Readiness, Sights, Taint, Toleration};
-use octavo::domain::hardware_profile::{
+use octavo_fleet::cluster::{Amounts, ClusterNode, Effect, Readiness, Sights, Taint, Toleration};
+use octavo_fleet::hardware_profile::{
     Count, HardwareProfile, Identifier, ProfileKey, Scheduling, TYPE_LABEL,
 };
 

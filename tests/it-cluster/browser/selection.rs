@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use octavo::domain::cluster::Sights;
+use octavo_fleet::cluster::Sights;
 use serde_json::json;
 
 use super::chrome::{Start, browse};

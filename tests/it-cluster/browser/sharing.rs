@@ -1,14 +1,15 @@
 //! How devices are given out, and who uses what of them, on a node's page.
 
-use octavo::domain::fleet::SharingReport;
-use octavo::domain::holder::DeviceAllocation;
-use octavo::domain::inventory::{Device, Inventory};
-use octavo::domain::quantity::Mebibytes;
-use octavo::domain::reason::Reason;
-use octavo::domain::sharing::health::Health;
-use octavo::domain::sharing::status::{ResourceStatus, RetainedId, SharingMode, UnitStatus};
-use octavo::domain::sharing::usage::{DeviceUsage, MemoryUse, Percent, Tenant, UnitUsage, Usage};
-use octavo::domain::sharing::{ResourceName, ShareId};
+use octavo_fleet::fleet::SharingReport;
+use octavo_model::holder::DeviceAllocation;
+use octavo_model::inventory::{Device, Inventory};
+use octavo_model::quantity::Mebibytes;
+use octavo_model::reading::{MemoryUse, Percent};
+use octavo_model::reason::Reason;
+use octavo_model::resource::{ResourceName, ShareId};
+use octavo_model::sharing_status::Health;
+use octavo_model::sharing_status::{ResourceStatus, RetainedId, SharingMode, UnitStatus};
+use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 
 use super::chrome::{Start, browse};
 use super::fixture::{Site, inventory};

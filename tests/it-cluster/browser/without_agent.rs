@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use octavo::domain::cluster::Sights;
+use octavo_fleet::cluster::Sights;
 
 use super::chrome::{Start, browse};
 use super::fixture::{Site, inventory};
@@ -22,7 +22,7 @@ async fn site() -> Site {
     }
     let mut cpu = node("cpu-1", "");
     cpu.labels.clear();
-    cpu.capacity = octavo::domain::cluster::Amounts::default().with("cpu", 8000);
+    cpu.capacity = octavo_fleet::cluster::Amounts::default().with("cpu", 8000);
     cpu.allocatable = cpu.capacity.clone();
     nodes.push(cpu);
     let nodes = nodes

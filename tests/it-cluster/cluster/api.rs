@@ -146,9 +146,9 @@ impl Api {
     /// An administrator's client. To be called within a runtime, to which its connections belong.
     pub(crate) fn client(&self) -> kube::Client {
         // Nothing in there waits when a file has all the credentials.
-        let connecting = pin!(octavo::k8s::client::connect(
+        let connecting = pin!(octavo_kube::client::connect(
             Some(self.kubeconfig()),
-            octavo::k8s::client::Program::Agent
+            octavo_kube::client::Program::Agent
         ));
         match connecting.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(client) => client.unwrap(),

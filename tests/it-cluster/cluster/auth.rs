@@ -5,7 +5,7 @@ pub(crate) mod place;
 use std::fs;
 use std::time::Instant;
 
-use octavo::proto::v1::fleet_client::FleetClient;
+use octavo_stream::proto::v1::fleet_client::FleetClient;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::Value;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use octavo::domain::cluster::{Amounts, Phase, PodKey, Readiness};
-use octavo::k8s::cluster::{ClusterWatcher, Followed};
+use octavo_fleet::cluster::{Amounts, Phase, PodKey, Readiness};
+use octavo_kube::cluster::{ClusterWatcher, Followed};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::timeout;

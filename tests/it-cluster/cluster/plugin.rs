@@ -12,13 +12,19 @@ use std::{cmp, fs};
 
 use nvml_sim::model::World;
 use nvml_sim::store::Store;
-use octavo::proto::device_plugin::device_plugin_server::{DevicePlugin, DevicePluginServer};
-use octavo::proto::device_plugin::registration_client::RegistrationClient;
-use octavo::proto::device_plugin::{
-    self as api, AllocateRequest, AllocateResponse, ContainerAllocateResponse,
-    ContainerPreferredAllocationRequest, ContainerPreferredAllocationResponse, DevicePluginOptions,
-    Empty, ListAndWatchResponse, PreStartContainerRequest, PreStartContainerResponse,
-    PreferredAllocationRequest, PreferredAllocationResponse, RegisterRequest,
+use octavo_kubelet::proto::device_plugin::device_plugin_server::{
+    DevicePlugin, DevicePluginServer,
+};
+use octavo_kubelet::proto::device_plugin::registration_client::RegistrationClient;
+use octavo_kubelet::proto::{
+    device_plugin as api,
+    device_plugin::{
+        AllocateRequest, AllocateResponse, ContainerAllocateResponse,
+        ContainerPreferredAllocationRequest, ContainerPreferredAllocationResponse,
+        DevicePluginOptions, Empty, ListAndWatchResponse, PreStartContainerRequest,
+        PreStartContainerResponse, PreferredAllocationRequest, PreferredAllocationResponse,
+        RegisterRequest,
+    },
 };
 use tokio::net::UnixListener;
 use tokio::sync::{oneshot, watch};

@@ -4,16 +4,14 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use octavo::domain::id::PciAddress;
-use octavo::domain::inventory::{
-    Condition, Device, Identity, Inventory, Machine, NvmlState, PciIds,
-};
-use octavo::domain::labels::LabelSet;
-use octavo::domain::sharing::ShareId;
-use octavo::domain::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
-use octavo::domain::stream::Parts;
-use octavo::proto::v1::fleet_client::FleetClient;
-use octavo::wire::status;
+use octavo_model::id::PciAddress;
+use octavo_model::inventory::{Condition, Device, Identity, Inventory, Machine, NvmlState, PciIds};
+use octavo_model::resource::ShareId;
+use octavo_node::labels::LabelSet;
+use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
+use octavo_stream::proto::v1::fleet_client::FleetClient;
+use octavo_stream::protocol::Parts;
+use octavo_stream::status;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tonic::transport::Endpoint;

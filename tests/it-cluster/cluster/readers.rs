@@ -4,8 +4,8 @@ mod place;
 
 use std::process::Command;
 
-use octavo::proto::v1::WatchRequest;
-use octavo::proto::v1::fleet_client::FleetClient;
+use octavo_stream::proto::v1::WatchRequest;
+use octavo_stream::proto::v1::fleet_client::FleetClient;
 use serde_json::{Value, json};
 use tonic::transport::Endpoint;
 use tonic::{Code, Request};

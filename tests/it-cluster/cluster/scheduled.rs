@@ -12,8 +12,8 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api as Objects;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use octavo::domain::cluster::{Amounts, PodKey, Sights, free_slots};
-use octavo::k8s::cluster::{ClusterWatcher, Followed};
+use octavo_fleet::cluster::{Amounts, PodKey, Sights, free_slots};
+use octavo_kube::cluster::{ClusterWatcher, Followed};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use octavo::proto::pod_resources::pod_resources_lister_client::PodResourcesListerClient;
-use octavo::proto::pod_resources::{AllocatableResourcesRequest, ListPodResourcesRequest};
+use octavo_kubelet::proto::pod_resources::pod_resources_lister_client::PodResourcesListerClient;
+use octavo_kubelet::proto::pod_resources::{AllocatableResourcesRequest, ListPodResourcesRequest};
 use serde_json::{Value, json};
 use tonic::transport::{Channel, Endpoint};
 

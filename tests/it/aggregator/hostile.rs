@@ -1,6 +1,6 @@
 //! Peers that speak HTTP/2 by hand, to hurt.
 
-use octavo::aggregator::serve::Protocol;
+use octavo_aggregator::serve::Protocol;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;

@@ -5,8 +5,8 @@ use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use octavo::proto::v1::fleet_client::FleetClient;
-use octavo::proto::v1::to_agent::Message as Answer;
+use octavo_stream::proto::v1::fleet_client::FleetClient;
+use octavo_stream::proto::v1::to_agent::Message as Answer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tonic::transport::Endpoint;

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use octavo::aggregator::ingest::PeerTimeouts;
-use octavo::config::aggregator::FleetSettings;
-use octavo::domain::stream::{Digest, FromAgent};
-use octavo::proto::v1;
-use octavo::proto::v1::to_agent::Message as Answer;
+use octavo_aggregator::ingest::PeerTimeouts;
+use octavo_model::digest::Digest;
+use octavo_settings::aggregator::FleetSettings;
+use octavo_stream::proto::v1;
+use octavo_stream::proto::v1::to_agent::Message as Answer;
+use octavo_stream::protocol::FromAgent;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
@@ -94,10 +95,10 @@ async fn a_stream_that_begins_wrongly_is_refused_with_the_place() {
 
 #[tokio::test]
 async fn a_message_that_cannot_be_ends_the_stream_and_changes_nothing() {
-    let bent = parts(1).apply(&octavo::domain::stream::Change {
+    let bent = parts(1).apply(&octavo_stream::protocol::Change {
         changed: vec![(
             "device/0000:07:00.0".parse().unwrap(),
-            octavo::domain::stream::Content::new(&b"\xff\xff"[..]),
+            octavo_stream::protocol::Content::new(&b"\xff\xff"[..]),
         )],
         removed: Vec::new(),
     });
@@ -131,10 +132,10 @@ async fn changes_that_are_small_each_cannot_make_a_node_too_big() {
     let site = Plan::default().start().await;
     let first = big_parts(1, 200 * 1024);
     let mut line = Line::settled(&site, "n", first.clone()).await;
-    let more = first.apply(&octavo::domain::stream::Change {
+    let more = first.apply(&octavo_stream::protocol::Change {
         changed: vec![(
             "y/later".parse().unwrap(),
-            octavo::domain::stream::Content::new(vec![0; 60 * 1024]),
+            octavo_stream::protocol::Content::new(vec![0; 60 * 1024]),
         )],
         removed: Vec::new(),
     });

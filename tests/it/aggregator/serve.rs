@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use octavo::aggregator::serve::{Limits, Pace, Protocol};
-use octavo::aggregator::tls::Tls;
-use octavo::config::aggregator::TlsFiles;
-use octavo::domain::error::chain;
-use octavo::domain::stream::FromAgent;
+use octavo_aggregator::serve::{Limits, Pace, Protocol};
+use octavo_aggregator::tls::Tls;
+use octavo_settings::aggregator::TlsFiles;
+use octavo_stream::protocol::FromAgent;
+use octavo_toolkit::error::chain;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tempfile::TempDir;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use octavo::aggregator::ingest::PeerTimeouts;
-use octavo::config::aggregator::FleetSettings;
-use octavo::proto::v1;
-use octavo::proto::v1::watch_event::Event;
+use octavo_aggregator::ingest::PeerTimeouts;
+use octavo_settings::aggregator::FleetSettings;
+use octavo_stream::proto::v1;
+use octavo_stream::proto::v1::watch_event::Event;
 use tokio::time::timeout;
 use tonic::{Code, Streaming};
 

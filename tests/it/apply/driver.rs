@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use nvml_sim::model::{Process, ProcessKind};
-use octavo::wire::plan::Document;
+use octavo_documents::plan::Document;
 use tokio::time::Instant;
 
 use crate::node::{Node, names};

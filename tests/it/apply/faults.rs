@@ -3,9 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use octavo::domain::layout::MigTarget;
-use octavo::domain::reconcile::{ApplyRecord, ApplyRecordEntry};
-use octavo::wire::journal;
+use octavo_files::journal;
+use octavo_planner::layout::MigTarget;
+use octavo_planner::reconcile::{ApplyRecord, ApplyRecordEntry};
 
 use crate::node::{Node, names};
 use crate::patience::Finish;

@@ -4,8 +4,8 @@ use std::fs;
 use std::process::{Command, Output};
 
 use nvml_sim::model::{Slot, World};
-use octavo::wire::agent_socket::NodeLayoutStatus;
-use octavo::wire::history;
+use octavo_documents::agent_socket::NodeLayoutStatus;
+use octavo_documents::history;
 use serde_json::Value;
 
 use crate::node::{Node, names};

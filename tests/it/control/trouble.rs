@@ -5,9 +5,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use nvml_sim::model::Slot;
-use octavo::domain::call::{CallResult, FailureKind};
-use octavo::domain::inventory::NvmlState;
-use octavo::hw::{DriverUnavailable, Settings};
+use octavo_hardware::{DriverUnavailable, Settings};
+use octavo_model::call::{CallResult, FailureKind};
+use octavo_model::inventory::NvmlState;
 
 use super::{
     A100S, CREATE, ONE, THREE, TWO, compute, created, failure, gpu_instance, make, real, with,

@@ -1,6 +1,6 @@
 //! The agent is killed at a call, started again, and sometimes killed once more.
 
-use octavo::wire::agent_socket::NodeLayoutStatus;
+use octavo_documents::agent_socket::NodeLayoutStatus;
 use serde_json::Value;
 
 use super::cases::By;

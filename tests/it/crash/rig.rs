@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use nvml_sim::model::{Gpu, GpuInstance, Process, ProcessKind, World};
-use octavo::wire::history;
+use octavo_documents::history;
 
 use super::cases::{By, Case, Other};
 use super::world::{Geometry, changes, geometry, instances, shape};

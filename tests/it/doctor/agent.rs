@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Output;
 
-use octavo::wire::diagnosis::VerdictJson::{Failing, NotApplicable, Ok as Fine, Warning};
+use octavo_documents::diagnosis::VerdictJson::{Failing, NotApplicable, Ok as Fine, Warning};
 
 use super::{Diagnosis, octavo};
 use crate::node::Node;

@@ -9,8 +9,7 @@ use std::thread;
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
-
-use octavo::wire::diagnosis::VerdictJson::{NotApplicable, Ok as Fine, Unknown};
+use octavo_documents::diagnosis::VerdictJson::{NotApplicable, Ok as Fine, Unknown};
 
 use super::Diagnosis;
 use super::planted::{Planted, device_files, inferentia, loaded, record};

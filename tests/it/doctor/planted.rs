@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::Command;
 
-use octavo::wire::diagnosis::VerdictJson::{
+use octavo_documents::diagnosis::VerdictJson::{
     self, Failing, NotApplicable, Ok as Fine, Unknown, Warning,
 };
 use tempfile::TempDir;

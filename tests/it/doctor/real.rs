@@ -7,9 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use octavo::domain::inventory::{Condition, Inventory};
-use octavo::wire::diagnosis::VerdictJson::{Failing, NotApplicable, Ok as Fine, Unknown, Warning};
-use octavo::wire::inventory;
+use octavo_documents::diagnosis::VerdictJson::{
+    Failing, NotApplicable, Ok as Fine, Unknown, Warning,
+};
+use octavo_documents::inventory;
+use octavo_model::inventory::{Condition, Inventory};
 
 use super::{Diagnosis, octavo};
 use crate::patience::Finish;

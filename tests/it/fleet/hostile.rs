@@ -1,13 +1,13 @@
 //! Peers that are newer, wrong, or mean any harm they can do: the aggregator as it ships says what is wrong with them, and
 //! everything else goes on.
 
-use octavo::domain::labels::LabelSet;
-use octavo::domain::stream::{Content, FromAgent, Parts};
-use octavo::proto::v1;
-use octavo::proto::v1::fleet_client::FleetClient;
-use octavo::proto::v1::to_agent::Message as Answer;
-use octavo::proto::v1::watch_event::Event;
-use octavo::wire::status;
+use octavo_node::labels::LabelSet;
+use octavo_stream::proto::v1;
+use octavo_stream::proto::v1::fleet_client::FleetClient;
+use octavo_stream::proto::v1::to_agent::Message as Answer;
+use octavo_stream::proto::v1::watch_event::Event;
+use octavo_stream::protocol::{Content, FromAgent, Parts};
+use octavo_stream::status;
 use prost::Message;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

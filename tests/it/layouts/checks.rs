@@ -3,13 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use octavo::domain::inventory::Inventory;
-use octavo::domain::labels::MigStrategy;
-use octavo::domain::layout::{Dialect, Layouts, MigTarget, SourcePosition, compare, resolve};
-use octavo::domain::plan::feasible;
-use octavo::domain::sharing::offer::compile;
-use octavo::domain::sharing::{Offer, Offers};
-use octavo::wire::layouts::{parse, render, without_places, write, write_json};
+use octavo_files::layouts::{parse, render, without_places, write, write_json};
+use octavo_model::inventory::Inventory;
+use octavo_model::source_position::SourcePosition;
+use octavo_node::labels::MigStrategy;
+use octavo_node::sharing::offer::compile;
+use octavo_node::sharing::{Offer, Offers};
+use octavo_planner::layout::{Dialect, Layouts, MigTarget, compare, resolve};
+use octavo_planner::plan::feasible;
 
 /// Recorded machines.
 pub(crate) const MACHINES: &[&str] = &[
@@ -20,7 +21,7 @@ pub(crate) const MACHINES: &[&str] = &[
 
 /// The recorded machines, read.
 pub(crate) fn machines() -> Vec<Inventory> {
-    let read = |text: &&str| octavo::wire::inventory::parse(text).unwrap();
+    let read = |text: &&str| octavo_documents::inventory::parse(text).unwrap();
     MACHINES.iter().map(read).collect()
 }
 

@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use octavo::domain::inventory::Inventory;
+use octavo_model::inventory::Inventory;
 
 use super::{checks, table};
 

@@ -1,14 +1,15 @@
 //! Whatever layouts are, what is written of them is read as the same.
 
-use octavo::domain::id::{GpuUuid, PciAddress, TypeName};
-use octavo::domain::layout::{
+use octavo_model::id::{GpuUuid, PciAddress, TypeName};
+use octavo_model::profile::ProfileName;
+use octavo_model::quantity::Mebibytes;
+use octavo_model::resource::ResourceName;
+use octavo_model::source_position::SourcePosition;
+use octavo_planner::layout::{
     Criteria, DeviceFilter, Dialect, IndexRange, Layout, Layouts, MigSpec, ProfileCount,
-    ResourceRename, Rule, Selector, Share, ShareTarget, SourcePosition, TimeSlice, TimeSlicing,
-    UnitRef, UnitSelector,
+    ResourceRename, Rule, Selector, Share, ShareTarget, TimeSlice, TimeSlicing, UnitRef,
+    UnitSelector,
 };
-use octavo::domain::profile::ProfileName;
-use octavo::domain::quantity::Mebibytes;
-use octavo::domain::sharing::ResourceName;
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;

@@ -1,6 +1,6 @@
 //! The table of inputs, `tests/golden/layouts/inputs.txt`: its form is told at its top.
 
-use octavo::domain::layout::Dialect;
+use octavo_planner::layout::Dialect;
 
 /// Where the table is, under `tests/golden`.
 pub(crate) const FILE: &str = "layouts/inputs.txt";

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use octavo::domain::reason::{self, Reason};
+use octavo_model::reason::{self, Reason};
 use serde_json::Value;
 
 use super::{read, root};
@@ -16,21 +16,21 @@ fn the_page_of_reasons_is_what_the_code_says() {
     golden("../../docs/reasons.md", &reason::page());
 }
 
-/// The same letters with another meaning, which no reason may change: file below `src`, and word.
+/// The same letters with another meaning, which no reason may change: file and word.
 const OTHERS: &[(&str, &str)] = &[
     // What mig-manager says and is answered.
-    ("agent/cluster/operator_labels.rs", "failed"),
-    ("agent/cluster/operator_labels.rs", "pending"),
-    ("domain/node/selection.rs", "pending"),
+    ("src/agent/src/cluster/operator_labels.rs", "failed"),
+    ("src/agent/src/cluster/operator_labels.rs", "pending"),
+    ("crates/node/src/node/selection.rs", "pending"),
     // Units that pods wait for.
-    ("aggregator/rest/availability.rs", "pending"),
+    ("src/aggregator/src/rest/availability.rs", "pending"),
     // What came of asking the API server about a token.
-    ("aggregator/auth.rs", "failed"),
+    ("src/aggregator/src/auth.rs", "failed"),
     // A device whose last reading is old, and the picture beside what is old.
-    ("domain/inventory/state.rs", "stale"),
-    ("aggregator/pages/layout.rs", "stale"),
-    ("aggregator/pages/sharing.rs", "stale"),
-    ("aggregator/pages/format.rs", "stale"),
+    ("crates/model/src/inventory/state.rs", "stale"),
+    ("crates/pages/src/layout.rs", "stale"),
+    ("crates/pages/src/sharing.rs", "stale"),
+    ("crates/pages/src/format.rs", "stale"),
 ];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -47,9 +47,10 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 
 #[test]
 fn no_file_but_the_one_of_reasons_spells_a_reason() {
-    let src = root().join("src");
     let mut files = Vec::new();
-    sources(&src, &mut files);
+    for folder in ["src", "crates"] {
+        sources(&root().join(folder), &mut files);
+    }
     assert!(files.len() > 100, "the scan found nothing");
     let spellings: BTreeSet<String> = Reason::ALL
         .into_iter()
@@ -59,10 +60,10 @@ fn no_file_but_the_one_of_reasons_spells_a_reason() {
         .collect();
     let mut found = BTreeSet::new();
     for path in files {
-        let name = path.strip_prefix(&src).unwrap().to_str().unwrap();
+        let name = path.strip_prefix(root()).unwrap().to_str().unwrap();
         let text = read(&path);
         let shipped = text.split("#[cfg(test)]").next().unwrap();
-        if name.starts_with("domain/reason") {
+        if name.starts_with("crates/model/src/reason") {
             continue;
         }
         for line in shipped

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use octavo::config_files::prices::PriceFile;
+use octavo_files::config_files::prices::PriceFile;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 

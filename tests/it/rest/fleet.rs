@@ -5,23 +5,23 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
-use octavo::aggregator::access::{Guard, check};
-use octavo::aggregator::availability::Counter;
-use octavo::aggregator::clock::{Clock, Moment};
-use octavo::aggregator::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusDigest};
-use octavo::aggregator::profiles::Profiles;
-use octavo::aggregator::rest;
-use octavo::aggregator::stats::Stats;
-use octavo::aggregator::view::View;
-use octavo::config_files::LayoutFile;
-use octavo::domain::fleet::{SharingReport, SharingSummary, UsageRank};
-use octavo::domain::inventory::Inventory;
-use octavo::domain::labels::{self, Options};
-use octavo::domain::sharing::usage::Usage;
-use octavo::domain::stream::{Change, Run};
-use octavo::k8s::cluster::Followed;
-use octavo::wire::status;
+use octavo_access::access::Guard;
+use octavo_aggregator::access::guarded;
+use octavo_aggregator::rest;
+use octavo_files::config_files::LayoutFile;
+use octavo_fleet::fleet::{SharingReport, SharingSummary, UsageRank};
+use octavo_kube::cluster::Followed;
+use octavo_model::inventory::Inventory;
+use octavo_node::labels::{self, Options};
+use octavo_node::sharing::usage::Usage;
+use octavo_store::availability::Counter;
+use octavo_store::clock::{Clock, Moment};
+use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusDigest};
+use octavo_store::profiles::Profiles;
+use octavo_store::stats::Stats;
+use octavo_store::view::View;
+use octavo_stream::protocol::{Change, Run};
+use octavo_stream::status;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
@@ -130,7 +130,7 @@ impl Aggregator {
         let gate = Guard::open(Stats::default());
         let ungated = rest::router(context);
         let aggregator = Self {
-            router: ungated.clone().layer(from_fn_with_state(gate, check)),
+            router: guarded(ungated.clone(), gate),
             ungated,
             ready,
             fleet: Mutex::new(fleet),

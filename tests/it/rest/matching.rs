@@ -5,7 +5,7 @@ use std::path::Path;
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
-use octavo::config_files::prices::PriceFile;
+use octavo_files::config_files::prices::PriceFile;
 use serde_json::{Value, json};
 
 use super::fleet::{Aggregator, Machines};

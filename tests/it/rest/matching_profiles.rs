@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use axum::http::StatusCode;
-use octavo::aggregator::profiles::Profiles;
-use octavo::domain::access::{Sight, Types};
-use octavo::domain::cluster::{
+use octavo_fleet::access::{Sight, Types};
+use octavo_fleet::cluster::{
     Amounts, ClusterNode, ClusterPod, Phase, PodKey, PodRequirements, Readiness,
 };
+use octavo_store::profiles::Profiles;
 use serde_json::{Value, json};
 
 use super::fleet::{Aggregator, Machines};
@@ -163,7 +163,8 @@ async fn what_no_profile_offers_comes_last_with_the_command_that_makes_one() {
         "no profile offers it: octavo profiles create --type nvidia-h100-80gb --resource nvidia.com/mig-3g.40gb"
     );
     // Where nobody follows the cluster, agents say what is free, and profiles where they lead.
-    let book = octavo::config_files::profiles::HardwareProfileFile::open(&around.path()).unwrap();
+    let book =
+        octavo_files::config_files::profiles::HardwareProfileFile::open(&around.path()).unwrap();
     let profiles = Profiles::new(None, None, Some(book));
     let alone = Aggregator::with_profiles(&Machines::read().await, profiles);
     let answer = asked(&alone, json!({"memoryPerDeviceAtLeast": "20GB"})).await;

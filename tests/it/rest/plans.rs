@@ -3,7 +3,7 @@
 use std::fs;
 
 use axum::http::StatusCode;
-use octavo::config_files::LayoutFile;
+use octavo_files::config_files::LayoutFile;
 use serde_json::{Value, json};
 
 use super::fleet::{Aggregator, Machines};

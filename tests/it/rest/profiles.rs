@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
-use octavo::aggregator::profiles::Profiles;
-use octavo::config_files::profiles::HardwareProfileFile;
-use octavo::domain::cluster::{Amounts, ClusterNode, ClusterPod, Readiness, Sights};
-use octavo::k8s::cluster::Followed;
+use octavo_files::config_files::profiles::HardwareProfileFile;
+use octavo_fleet::cluster::{Amounts, ClusterNode, ClusterPod, Readiness, Sights};
+use octavo_kube::cluster::Followed;
+use octavo_store::profiles::Profiles;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::watch;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use octavo::domain::access::{Method, RouteRule};
+use octavo_fleet::access::{Method, RouteRule};
 use serde_json::Value;
 
 use super::fleet::{Aggregator, Machines};

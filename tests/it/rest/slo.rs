@@ -1,8 +1,8 @@
 //! `POST /api/v1/slo` through the real router: rows of a model catalogue, held against objectives and the fleet.
 
 use axum::http::StatusCode;
-use octavo::config_files::prices::PriceFile;
-use octavo::domain::access::{Sight, Types};
+use octavo_files::config_files::prices::PriceFile;
+use octavo_fleet::access::{Sight, Types};
 use serde_json::{Value, json};
 
 use super::fleet::{Aggregator, Machines};

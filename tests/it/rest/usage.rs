@@ -1,13 +1,14 @@
 //! Who uses what, of a node and over the fleet.
 
 use axum::http::StatusCode;
-use octavo::domain::fleet::SharingReport;
-use octavo::domain::quantity::Mebibytes;
-use octavo::domain::reason::Reason;
-use octavo::domain::sharing::health::Health;
-use octavo::domain::sharing::status::{HandOff, ResourceStatus, SharingMode, UnitStatus};
-use octavo::domain::sharing::usage::{DeviceUsage, MemoryUse, Percent, Tenant, UnitUsage, Usage};
-use octavo::domain::sharing::{ResourceName, ShareId};
+use octavo_fleet::fleet::SharingReport;
+use octavo_model::quantity::Mebibytes;
+use octavo_model::reading::{MemoryUse, Percent};
+use octavo_model::reason::Reason;
+use octavo_model::resource::{ResourceName, ShareId};
+use octavo_model::sharing_status::Health;
+use octavo_model::sharing_status::{HandOff, ResourceStatus, SharingMode, UnitStatus};
+use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 use serde_json::{Value, json};
 
 use super::fleet::{Aggregator, Machines};

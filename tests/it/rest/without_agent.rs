@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
-use octavo::domain::access::{Sight, Types};
-use octavo::domain::cluster::{Amounts, ClusterNode, Readiness};
+use octavo_fleet::access::{Sight, Types};
+use octavo_fleet::cluster::{Amounts, ClusterNode, Readiness};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use octavo::domain::inventory::{Condition, Inventory};
-use octavo::hw::Settings;
+use octavo_hardware::Settings;
+use octavo_model::inventory::{Condition, Inventory};
 
 use super::amd_host::{CPX, DEVICES, MI300X, NODES, SPX, mi300x};
 use super::faults::Fault;
@@ -99,7 +99,7 @@ async fn a_partitioning_is_seen_at_the_next_look_of_the_same_program() {
             .devices
             .iter()
             .filter_map(|device| device.amd.as_ref());
-        let mode = |mode: &Option<octavo::domain::inventory::PartitioningMode>| {
+        let mode = |mode: &Option<octavo_model::inventory::PartitioningMode>| {
             mode.clone().unwrap().current
         };
         told.map(|amd| (mode(&amd.compute), amd.partitions.len()))

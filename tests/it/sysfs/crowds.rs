@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use octavo::domain::inventory::Inventory;
+use octavo_model::inventory::Inventory;
 use tempfile::TempDir;
 
 use super::amd_host::NODES;

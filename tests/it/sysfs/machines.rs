@@ -6,9 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use octavo::domain::fleet::rounded_for_report;
-use octavo::domain::labels::{LabelKey, LabelValue};
-use octavo::wire::inventory::{Document, parse};
+use octavo_documents::inventory::{Document, parse};
+use octavo_fleet::fleet::rounded_for_report;
+use octavo_model::label::{LabelKey, LabelValue};
 use serde_json::Value;
 use tempfile::TempDir;
 

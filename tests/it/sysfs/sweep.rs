@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use octavo::domain::inventory::{Device, Inventory, NeuronDevice, NvmlState, ReadProblem, Vendor};
-use octavo::hw::{Handle, Settings};
+use octavo_hardware::{Handle, Settings};
+use octavo_model::inventory::{Device, Inventory, NeuronDevice, NvmlState, ReadProblem, Vendor};
 use tempfile::TempDir;
 
 use super::faults::{Fault, paths};

@@ -27,7 +27,7 @@ async fn what_processes_use_follows_them_from_pod_to_pod_and_always_adds_up() {
     let mut watching = rig.watch(Some(3)).await;
     let of = |name: &str, memory| (name.to_owned(), Some(memory));
     let wanted = |expected: Vec<(String, Option<u64>)>| {
-        move |seen: &octavo::agent::usage::UsageObservation| {
+        move |seen: &octavo_agent::usage::UsageObservation| {
             !seen.usage.devices.is_empty() && named(unit(seen, 0)) == expected
         }
     };
@@ -146,7 +146,7 @@ async fn who_uses_more_than_its_share_is_marked_until_it_does_not() {
     rig.runs(101, 0, None, 31 * 1024);
     let mut watching = rig.watch(Some(3)).await;
     let is_over = |over: bool| {
-        move |seen: &octavo::agent::usage::UsageObservation| {
+        move |seen: &octavo_agent::usage::UsageObservation| {
             seen.usage.devices.iter().any(|device| {
                 device.units[0]
                     .tenants

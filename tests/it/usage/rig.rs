@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nvml_sim::model::{Process, ProcessKind};
-use octavo::agent::usage::{UsageChannels, UsageObservation, UsageObserver, UsageObserverSettings};
-use octavo::config::agent::AgentSettings;
-use octavo::domain::labels::MigStrategy;
-use octavo::domain::layout::Targets;
-use octavo::domain::sharing::offer;
-use octavo::domain::sharing::usage::{Tenant, UnitUsage};
+use octavo_agent::settings::AgentSettings;
+use octavo_agent::usage::{UsageChannels, UsageObservation, UsageObserver, UsageObserverSettings};
+use octavo_node::labels::MigStrategy;
+use octavo_node::sharing::offer;
+use octavo_node::sharing::usage::{Tenant, UnitUsage};
+use octavo_planner::layout::Targets;
 use tokio::time::timeout;
 
 use super::kubelet::Kubelet;
@@ -226,7 +226,7 @@ pub(super) fn named(unit: &UnitUsage) -> Vec<(String, Option<u64>)> {
     let name = |tenant: &Tenant| tenant.pod.clone().or_else(|| tenant.uid.clone());
     let all = unit.tenants.iter();
     all.map(|tenant| {
-        let memory = tenant.memory.map(octavo::domain::quantity::Mebibytes::get);
+        let memory = tenant.memory.map(octavo_model::quantity::Mebibytes::get);
         (name(tenant).unwrap_or_default(), memory)
     })
     .collect()
@@ -239,7 +239,7 @@ pub(super) fn adds_up(seen: &UsageObservation) {
         let all = device.units.iter().flat_map(|unit| &unit.tenants);
         let sum: u64 = all
             .filter_map(|tenant| tenant.memory)
-            .map(octavo::domain::quantity::Mebibytes::get)
+            .map(octavo_model::quantity::Mebibytes::get)
             .sum();
         let rest = device.unattributed().unwrap().get();
         assert_eq!(device.memory, reading.memory, "the driver is contradicted");

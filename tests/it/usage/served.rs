@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use nvml_sim::model::Slot;
-use octavo::agent::metrics::usage::UsageMetrics;
-use octavo::agent::usage::UsageObservation;
-use octavo::domain::sharing::Offers;
-use octavo::domain::sharing::join::{PodAttribution, UsageInput, join};
-use octavo::telemetry::exposition;
+use octavo_agent::metrics::usage::UsageMetrics;
+use octavo_agent::usage::UsageObservation;
+use octavo_node::sharing::Offers;
+use octavo_node::sharing::join::{PodAttribution, UsageInput, join};
+use octavo_toolkit::telemetry::exposition;
 use tokio::sync::watch;
 
 use super::rig::{Groups, Rig};

@@ -4,17 +4,17 @@ use std::future::pending;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use octavo::proto::device_plugin::device_plugin_client::DevicePluginClient;
-use octavo::proto::device_plugin::registration_server::Registration;
-use octavo::proto::device_plugin::{
+use octavo_kubelet::proto::device_plugin::device_plugin_client::DevicePluginClient;
+use octavo_kubelet::proto::device_plugin::registration_server::Registration;
+use octavo_kubelet::proto::device_plugin::{
     AllocateRequest, ContainerAllocateRequest, ContainerAllocateResponse,
     ContainerPreferredAllocationRequest, Empty, ListAndWatchResponse, PreferredAllocationRequest,
     RegisterRequest,
 };
-use octavo::proto::pod_resources::pod_resources_lister_server::{
+use octavo_kubelet::proto::pod_resources::pod_resources_lister_server::{
     PodResourcesLister, PodResourcesListerServer,
 };
-use octavo::proto::pod_resources::{
+use octavo_kubelet::proto::pod_resources::{
     AllocatableResourcesRequest, AllocatableResourcesResponse, ContainerDevices,
     ContainerResources, ListPodResourcesRequest, ListPodResourcesResponse, PodResources,
 };

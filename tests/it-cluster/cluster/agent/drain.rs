@@ -3,8 +3,8 @@
 
 mod site;
 
-use octavo::domain::node::drain::{Answer, PodId, PodRequests};
-use octavo::k8s::evict::Evictor;
+use octavo_kube::evict::Evictor;
+use octavo_node::node::drain::{Answer, PodId, PodRequests};
 use serde_json::{Value, json};
 
 use self::site::Site;

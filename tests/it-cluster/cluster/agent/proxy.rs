@@ -115,7 +115,7 @@ fn serve(
     let runtime = { runtime }.enable_all().build().unwrap();
     runtime.block_on(async {
         let client =
-            octavo::k8s::client::connect(Some(kubeconfig), octavo::k8s::client::Program::Agent)
+            octavo_kube::client::connect(Some(kubeconfig), octavo_kube::client::Program::Agent)
                 .await
                 .unwrap();
         let router = Router::new()

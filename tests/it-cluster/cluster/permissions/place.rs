@@ -314,7 +314,7 @@ impl Place {
         let bearer = self.api.as_bearer(token);
         // The token is read at once, and the client outlives the file by far less than it reads it again.
         let client =
-            octavo::k8s::client::connect(Some(&bearer.path()), octavo::k8s::client::Program::Agent)
+            octavo_kube::client::connect(Some(&bearer.path()), octavo_kube::client::Program::Agent)
                 .await
                 .unwrap();
         Who { client }

@@ -1,7 +1,7 @@
 //! The plugin and a real kubelet, without anything of ours between them.
 
-use octavo::proto::pod_resources::ListPodResourcesRequest;
-use octavo::proto::pod_resources::pod_resources_lister_client::PodResourcesListerClient;
+use octavo_kubelet::proto::pod_resources::ListPodResourcesRequest;
+use octavo_kubelet::proto::pod_resources::pod_resources_lister_client::PodResourcesListerClient;
 use serde_json::json;
 
 use super::super::nodes::Nodes;

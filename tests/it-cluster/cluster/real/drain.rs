@@ -10,14 +10,13 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use octavo::k8s::pod_resources;
+use octavo_kubelet::pod_resources;
 use serde_json::{Value, json};
-
-use asked::{evictions, taints};
 
 use super::super::plugin::{Plugin, partitions};
 use super::site::{A100, NAMESPACE, Site, figure};
 use super::{HALVES, SMALL, heard, is_applied, last_heard, ours, writes};
+use asked::{evictions, taints};
 
 const RESOURCE: &str = "nvidia.com/mig-3g.40gb";
 const TAINT: &str = "octavo.dev/repartitioning";

@@ -5,10 +5,11 @@ mod nvidia;
 
 use std::time::Duration;
 
-use octavo::domain::fleet::SharingReport;
-use octavo::domain::sharing::status::HandOff;
-use octavo::proto::v1::fleet_client::FleetClient;
-use octavo::wire::{plugin_config, status};
+use octavo_files::plugin_config;
+use octavo_fleet::fleet::SharingReport;
+use octavo_model::sharing_status::HandOff;
+use octavo_stream::proto::v1::fleet_client::FleetClient;
+use octavo_stream::status;
 use serde_json::Value;
 use tokio::time::timeout;
 use tonic::transport::{Channel, Endpoint};

@@ -64,7 +64,7 @@ impl Drop for Plugin {
 
 async fn follow(place: &Place) {
     let client =
-        octavo::k8s::client::connect(Some(&place.kubeconfig), octavo::k8s::client::Program::Agent)
+        octavo_kube::client::connect(Some(&place.kubeconfig), octavo_kube::client::Program::Agent)
             .await
             .unwrap();
     let nodes: Api<Node> = Api::all(client.clone());

@@ -1,0 +1,371 @@
+//! The apply loop. Each round observes, decides, writes the journal, changes devices, observes again and writes the
+//! history.
+
+mod journal;
+mod reboot;
+mod reporting;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use octavo_hardware::Handle;
+use octavo_model::holder::Holder;
+use octavo_model::id::PciAddress;
+use octavo_model::inventory::{Device, Inventory};
+use octavo_model::reason::Reason;
+use octavo_planner::layout::Targets;
+use octavo_planner::plan::Policy;
+use octavo_planner::reconcile::{
+    ApplyRecord, ApplyState, ChangeHistory, ChangeOutcome, Decision, DeviceStatus, DriftPolicy,
+    InterruptedChange, Limits, NodeLayoutStatus, NodeReconciler, View,
+};
+use octavo_toolkit::error::chain;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::{error, info, warn};
+
+use super::executor::{self, Outcome, ProgressByDevice};
+use super::reset::Resets;
+use super::store::{JournalState, Store, StoreError};
+use super::usage::{self, UsageProbe};
+
+/// Engine settings: policy, drift handling, time limits and reset methods.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Which changes are allowed.
+    pub policy: Policy,
+    /// How to respond to changes made by others.
+    pub drift: DriftPolicy,
+    /// Time limits and retry counts.
+    pub limits: Limits,
+    /// Available reset methods.
+    pub resets: Resets,
+    /// The program recorded in the history: `agent` or `command`.
+    pub by: &'static str,
+}
+
+/// A desired layout, resolved for this node.
+#[derive(Debug, Clone, Copy)]
+pub struct DesiredLayout<'a> {
+    /// The layout's name.
+    pub layout: &'a str,
+    /// The layout resolved to targets on this node.
+    pub targets: &'a Targets,
+}
+
+/// Devices whose interrupted change is completed although the current layout asks for something else or nothing, with
+/// the layout of that change.
+type InterruptedLayouts = BTreeMap<PciAddress, String>;
+
+/// The input of one round of changes.
+#[derive(Clone, Copy)]
+struct RoundInput<'a> {
+    holders: &'a [Holder],
+    inventory: &'a Arc<Inventory>,
+    targets: &'a Targets,
+    decision: &'a Decision,
+    plan: &'a str,
+    layout: &'a str,
+    /// Devices whose interrupted change is completed, with the layout of that change.
+    interrupted_layouts: &'a InterruptedLayouts,
+}
+
+/// The result of a round.
+#[derive(Debug, Clone, Default)]
+pub struct Round {
+    /// Results of the devices that were changed or could not be changed.
+    pub outcomes: Vec<Outcome>,
+    /// Devices whose applied layout was changed by others.
+    pub drifted: Vec<PciAddress>,
+    /// When to start the next round, even if nothing indicates a change.
+    pub again: Option<Duration>,
+    /// Duration from the first to the last observation.
+    pub took: Duration,
+}
+
+/// Applies layouts to a node. Only one engine runs on a node at a time, because it holds the lock of the state
+/// directory.
+#[derive(Debug)]
+pub struct Engine {
+    store: Store,
+    settings: Settings,
+    usage_probe: Arc<dyn UsageProbe>,
+    node: NodeReconciler,
+    /// The content of the journal.
+    record: Option<ApplyRecord>,
+    progress: watch::Sender<ProgressByDevice>,
+    began: Instant,
+    plan: Option<String>,
+    rounds: u32,
+    /// The current problem with the journal or the state directory.
+    notice: Option<String>,
+    /// Unreadable journals that are not yet discarded, one report each.
+    unreadable: Vec<String>,
+    /// Changes completed for other layouts since the current one was selected.
+    interrupted: BTreeMap<PciAddress, InterruptedChange>,
+    /// The message last logged for each device that is left unchanged.
+    logged: BTreeMap<PciAddress, String>,
+    /// Whether the journal file is out of date.
+    is_journal_stale: bool,
+    past: ChangeHistory,
+    /// The latest time until which a running reset is awaited.
+    reset_deadline: Option<Instant>,
+}
+
+impl Engine {
+    /// Opens the state directory and resumes interrupted changes. Publishes its progress through `progress`.
+    pub fn open(
+        folder: &Path,
+        settings: Settings,
+        witness: Arc<dyn UsageProbe>,
+        progress: watch::Sender<ProgressByDevice>,
+    ) -> Result<Self, StoreError> {
+        let store = Store::open(folder, settings.by)?;
+        let record = match store.journal()? {
+            // The unreadable journal is reported below, together with those of earlier starts.
+            JournalState::Empty | JournalState::Unreadable { .. } => None,
+            JournalState::Interrupted(record) => {
+                warn!(
+                    "plan {} (layout {}) was begun and not ended; it is taken up again",
+                    record.plan, record.layout
+                );
+                Some(record)
+            }
+        };
+        let unreadable = store.unreadable();
+        for notice in &unreadable {
+            error!("{notice}");
+        }
+        let last_plan = store.last_plan();
+        Ok(Self {
+            store,
+            settings,
+            usage_probe: witness,
+            node: NodeReconciler::default(),
+            record,
+            progress,
+            began: Instant::now(),
+            plan: last_plan,
+            rounds: 0,
+            notice: None,
+            unreadable,
+            interrupted: BTreeMap::new(),
+            logged: BTreeMap::new(),
+            is_journal_stale: false,
+            past: ChangeHistory::default(),
+            reset_deadline: None,
+        })
+    }
+
+    /// Sets the latest time until which a round waits for a running reset.
+    pub fn set_reset_deadline(&mut self, end: Instant) {
+        self.reset_deadline = Some(end);
+    }
+
+    /// Resets the state of these devices because their targets changed.
+    pub fn select(&mut self, devices: &BTreeSet<PciAddress>) {
+        self.node.select(devices);
+        self.interrupted.clear();
+    }
+
+    /// Resets the state of all devices because their targets changed.
+    pub fn select_all(&mut self) {
+        self.node.reset_all();
+    }
+
+    /// Compares the node with the desired layout and applies every change that is possible. Returns when every device
+    /// has reached a result, success or failure.
+    pub async fn round(
+        &mut self,
+        hardware: &Handle,
+        inventory: &Arc<Inventory>,
+        wanted: DesiredLayout<'_>,
+    ) -> Round {
+        let began = Instant::now();
+        let settled = self
+            .wait_for_running_reset(hardware, inventory, wanted)
+            .await;
+        let inventory = match &settled {
+            Ok(Some(fresh)) => fresh,
+            Ok(None) | Err(_) => inventory,
+        };
+        if self.is_journal_stale {
+            self.write_journal();
+        }
+        self.drop_replaced_devices(inventory);
+        self.drop_untouched(inventory);
+        let targets = self.with_unfinished(inventory, wanted.targets);
+        let (mut holders, mut untold) = (Vec::new(), None);
+        if self.has_changes(inventory, &targets) {
+            (holders, untold) = usage::all_holders(&self.usage_probe, inventory).await;
+        }
+        let decision = self.decide(inventory, &targets, (&holders, untold.as_deref()));
+        self.log_unchanged(inventory);
+        self.drop_reached(inventory, wanted);
+        if decision.change.is_empty() {
+            self.forget_reboot();
+            return Round {
+                again: decision.again,
+                ..Round::default()
+            };
+        }
+        self.rounds = self.rounds.saturating_add(1);
+        let plan = plan_id(self.rounds);
+        self.plan = Some(plan.clone());
+        self.log_drifted(inventory, &decision.drifted);
+        let others = self.interrupted_layouts(inventory, wanted, &decision);
+        let task = RoundInput {
+            inventory,
+            targets: &targets,
+            holders: &holders,
+            decision: &decision,
+            plan: &plan,
+            layout: wanted.layout,
+            interrupted_layouts: &others,
+        };
+        // Keep the devices closed to allocation until the end of the round, after the new state has been read.
+        let _closed = self.usage_probe.block_allocation(&decision.change);
+        let mut outcomes = match &settled {
+            Ok(_) => self.change(hardware, task).await,
+            Err(reason) => refused_all(&decision, &format!("nothing was changed: {reason}")),
+        };
+        // Use the state from before a reset: a device reads differently after it, and the next round continues
+        // immediately.
+        let read = hardware.latest();
+        let reset = self.reset(hardware, &mut outcomes).await;
+        self.reboot(&read, wanted.layout, &mut outcomes).await;
+        let holders = self.holders(&read).await;
+        for outcome in &outcomes {
+            self.record_outcome((&read, &holders), outcome);
+        }
+        for pci in reset {
+            self.node.was_reset(pci);
+        }
+        self.record_interrupted(&read, (&others, &outcomes));
+        let took = began.elapsed();
+        // Write the history before clearing the journal. After a crash in between, the change is in both, and never in
+        // neither.
+        self.write_history(&read, (&plan, wanted.layout), (&others, &outcomes), took);
+        // Write once for all devices, because each write waits for the disk.
+        self.write_journal();
+        Round {
+            outcomes,
+            drifted: decision.drifted,
+            again: Some(Duration::ZERO),
+            took,
+        }
+    }
+
+    /// Returns the current status of the node.
+    pub fn status(&self, inventory: &Inventory, layout: Option<&str>) -> NodeLayoutStatus {
+        let board = self.progress.borrow();
+        let devices = self.node.states().map(|(pci, state)| DeviceStatus {
+            progress: board.get(&pci).cloned(),
+            ..self.device_status(inventory, layout, (pci, state))
+        });
+        NodeLayoutStatus {
+            layout: layout.map(ToOwned::to_owned),
+            is_manual: false,
+            label: None,
+            layouts_version: None,
+            generation: 0,
+            target_generation: 0,
+            plan: self.plan.clone(),
+            state: self.node.worst().map(ApplyState::as_str),
+            notice: self.notices(inventory),
+            drain: None,
+            devices: devices.collect(),
+            interrupted: self.interrupted.values().cloned().collect(),
+            targets: None,
+            sharing: None,
+            history: self.past.clone(),
+        }
+    }
+
+    fn decide(
+        &mut self,
+        inventory: &Inventory,
+        targets: &Targets,
+        (holders, untold): (&[Holder], Option<&str>),
+    ) -> Decision {
+        let now = self.began.elapsed();
+        let unfinished = self.interrupted_devices(inventory);
+        let absent = self.absent_devices(inventory);
+        let view = View {
+            inventory,
+            targets,
+            holders,
+            holders_unknown: untold,
+            policy: &self.settings.policy,
+            drift: self.settings.drift,
+            unfinished: &unfinished,
+            absent: &absent,
+        };
+        let mut decision = self.node.reconcile(now, &view);
+        decision.again = decision.again.map(|at| at.saturating_sub(now));
+        decision
+    }
+
+    /// Returns the current holders. Callers that destroy instances check again; if the holders are unknown then, the
+    /// device counts as in use.
+    async fn holders(&self, inventory: &Inventory) -> Vec<Holder> {
+        usage::all_holders(&self.usage_probe, inventory).await.0
+    }
+
+    /// Writes the journal, then runs the change. If the journal cannot be written, nothing is changed.
+    async fn change(&mut self, hardware: &Handle, task: RoundInput<'_>) -> Vec<Outcome> {
+        let all = |reason: &str| refused_all(task.decision, reason);
+        let jobs = self.jobs(task);
+        let record = self.new_record(task, &jobs);
+        if let Err(error) = self.store.write_journal(&record) {
+            let reason = format!("nothing was changed: {}", chain(&error));
+            error!("{reason}");
+            return all(&reason);
+        }
+        self.record = Some(record);
+        for pci in &task.decision.change {
+            self.node.change_started(*pci);
+        }
+        let (plan, layout, count) = (task.plan, task.layout, task.decision.change.len());
+        let reason = Reason::Applying.as_str();
+        info!(reason = %reason, "plan {plan}: layout {layout}, devices to change: {count}");
+        let witness = Arc::clone(&self.usage_probe);
+        let running = executor::run(hardware, jobs, witness, self.progress.clone());
+        match running.await {
+            Ok(outcomes) => outcomes,
+            Err(error) => all(&error.to_string()),
+        }
+    }
+}
+
+fn find(inventory: &Inventory, pci: PciAddress) -> Option<&Device> {
+    inventory.devices.iter().find(|device| device.pci == pci)
+}
+
+fn refused_all(decision: &Decision, reason: &str) -> Vec<Outcome> {
+    let devices = decision.change.iter();
+    devices.map(|pci| refused(*pci, reason)).collect()
+}
+
+fn refused(pci: PciAddress, reason: &str) -> Outcome {
+    Outcome {
+        pci,
+        ending: ChangeOutcome::Failed {
+            reason: reason.to_owned(),
+            rollback: None,
+        },
+        work: octavo_planner::reconcile::OperationCounts::default(),
+        took: Duration::ZERO,
+        hardware: Duration::ZERO,
+    }
+}
+
+/// Returns a new plan ID, the creation time in microseconds and the round number of this process:
+/// `20261121T193044.012345Z-3`. IDs are unique because only one process at a time creates plans.
+fn plan_id(round: u32) -> String {
+    let now = Timestamp::now().strftime("%Y%m%dT%H%M%S.%6fZ").to_string();
+    format!("{now}-{round}")
+}

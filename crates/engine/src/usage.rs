@@ -1,0 +1,252 @@
+//! Device usage beyond the processes that the driver lists.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use octavo_hardware::holders;
+use octavo_kubelet::device_plugin::{AllocationBlock, AllocationGate};
+use octavo_kubelet::pod_allocations::{AllocationReader, RunningPods};
+use octavo_kubelet::pod_resources::{self, PodResourcesError};
+use octavo_model::holder::{self, DeviceAllocation, Holder};
+use octavo_model::id::PciAddress;
+use octavo_model::inventory::{Device, Inventory};
+use octavo_settings::engine::EngineSettings;
+use octavo_toolkit::error::chain;
+use tokio::time::{Instant, timeout};
+
+/// Reports the users of devices. Called from several threads immediately before an instance is destroyed; may block.
+pub trait UsageProbe: fmt::Debug + Send + Sync {
+    /// Returns all current holders of `devices`. An error means that the holders are unknown, which counts as in use.
+    fn holders(&self, devices: &[Device]) -> Result<Vec<Holder>, String>;
+
+    /// Adds details, such as the program name, to holders whose process ID is known.
+    fn describe(&self, holders: &mut [Holder]);
+
+    /// Stops allocation of these devices until the returned guard is dropped. Call it before the last call of
+    /// [`Self::holders`], which then includes every earlier allocation. `None` if another device plugin allocates the
+    /// devices.
+    fn block_allocation(&self, _devices: &[PciAddress]) -> Option<AllocationBlock> {
+        None
+    }
+}
+
+/// Usage on a node where the built-in device plugin allocates devices.
+#[derive(Debug)]
+pub struct DevicePluginProbe {
+    inner: Arc<dyn UsageProbe>,
+    gate: Arc<AllocationGate>,
+}
+
+impl DevicePluginProbe {
+    /// Combines the holders reported by `inner` with all allocations made through `gate`.
+    pub fn new(inner: Arc<dyn UsageProbe>, gate: Arc<AllocationGate>) -> Self {
+        Self { inner, gate }
+    }
+}
+
+impl UsageProbe for DevicePluginProbe {
+    fn holders(&self, devices: &[Device]) -> Result<Vec<Holder>, String> {
+        // Read the gate first: an allocation that the kubelet starts to report in between is then listed twice instead
+        // of missed.
+        let held = self.gate.held();
+        let mut all = self.inner.holders(devices)?;
+        let held = holder::holders_from_allocations(&held, devices).holders;
+        if held.iter().any(|holder| !all.contains(holder)) {
+            // The kubelet does not report this allocation now: either it was released, or the kubelet restarted and has
+            // not yet loaded its pods.
+            self.gate.request_refresh();
+        }
+        all.extend(held);
+        all.sort();
+        all.dedup();
+        Ok(all)
+    }
+
+    fn describe(&self, holders: &mut [Holder]) {
+        self.inner.describe(holders);
+    }
+
+    fn block_allocation(&self, devices: &[PciAddress]) -> Option<AllocationBlock> {
+        Some(self.gate.block(devices))
+    }
+}
+
+/// Usage reported by the node: open device files from procfs, and allocations to pods from the kubelet.
+#[derive(Debug)]
+pub struct NodeProbe {
+    proc_root: PathBuf,
+    /// `None` if the settings say that there is no kubelet.
+    kubelet: Option<Kubelet>,
+}
+
+/// The kubelet, whose responses are shared: it limits concurrent queries, and every device has a thread that queries
+/// it.
+#[derive(Debug)]
+struct Kubelet {
+    /// Whether this process runs in a pod, which means that a kubelet must exist.
+    in_pod: bool,
+    client: Mutex<KubeletClient>,
+}
+
+/// The kubelet client and its last response, used by one thread at a time.
+#[derive(Debug)]
+struct KubeletClient {
+    asker: AllocationReader,
+    last: Option<KubeletResponse>,
+}
+
+/// The pods that have a running process, read from procfs.
+#[derive(Debug)]
+pub struct PodProcesses {
+    proc_root: PathBuf,
+}
+
+impl PodProcesses {
+    /// Reads the process file system at `proc_root`.
+    pub fn new(proc_root: &Path) -> Self {
+        Self {
+            proc_root: proc_root.to_owned(),
+        }
+    }
+}
+
+impl RunningPods for PodProcesses {
+    fn pods(&self) -> Result<BTreeSet<String>, String> {
+        holders::pods(&self.proc_root).map_err(|error| chain(&error))
+    }
+}
+
+/// A response of the kubelet, and when its query started.
+#[derive(Debug)]
+struct KubeletResponse {
+    queried_at: Instant,
+    allocations: Result<Vec<DeviceAllocation>, String>,
+}
+
+/// Time limit of a kubelet query. The kubelet answers from memory.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time limit of a usage query, above the duration of a full procfs scan. Reading a file of a hung process may never
+/// return.
+const SCAN_TIMEOUT: Duration = Duration::from_secs(30);
+
+impl NodeProbe {
+    /// Creates a probe from `settings`.
+    pub fn new(settings: &EngineSettings) -> Self {
+        Self {
+            proc_root: settings.proc_root().to_owned(),
+            kubelet: settings.pod_resources().map(|socket| {
+                let living = Arc::new(PodProcesses::new(settings.proc_root()));
+                Kubelet {
+                    in_pod: settings.in_pod(),
+                    client: Mutex::new(KubeletClient {
+                        asker: AllocationReader::new(socket, settings.device_plugins(), living),
+                        last: None,
+                    }),
+                }
+            }),
+        }
+    }
+}
+
+impl UsageProbe for NodeProbe {
+    fn holders(&self, devices: &[Device]) -> Result<Vec<Holder>, String> {
+        let all: Vec<&Device> = devices.iter().collect();
+        let mut found = holders::open(&self.proc_root, &all).map_err(|error| chain(&error))?;
+        let Some(kubelet) = &self.kubelet else {
+            return Ok(found);
+        };
+        let pods = holder::holders_from_allocations(&kubelet.allocations()?, devices);
+        match pods
+            .unassigned
+            .iter()
+            .find(|one| is_gpu_resource(&one.resource))
+        {
+            None => {
+                found.extend(pods.holders);
+                Ok(found)
+            }
+            Some(one) => Err(format!(
+                "pod {}/{} was given {} {}, and nobody knows what of this node that is",
+                one.namespace, one.pod, one.resource, one.device_id
+            )),
+        }
+    }
+
+    fn describe(&self, holders: &mut [Holder]) {
+        holders::describe(&self.proc_root, holders);
+    }
+}
+
+impl Kubelet {
+    /// Returns the allocations of containers, from a query that started after this call.
+    fn allocations(&self) -> Result<Vec<DeviceAllocation>, String> {
+        let now = Instant::now();
+        let mut desk = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(answer) = desk.last.as_ref().filter(|answer| answer.queried_at >= now) {
+            return answer.allocations.clone();
+        }
+        let asked = Instant::now();
+        let given = self.query(&mut desk.asker);
+        desk.last = Some(KubeletResponse {
+            queried_at: asked,
+            allocations: given.clone(),
+        });
+        given
+    }
+
+    fn query(&self, asker: &mut AllocationReader) -> Result<Vec<DeviceAllocation>, String> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| error.to_string())?;
+        match runtime.block_on(asker.ask(QUERY_TIMEOUT)) {
+            // Also where checkpoints exist: they do not include resource claims.
+            Ok(heard) if heard.is_young => Err(pod_resources::YOUNG_KUBELET_MESSAGE.to_owned()),
+            Ok(heard) => Ok(heard.devices),
+            Err(PodResourcesError::Absent { .. }) if !self.in_pod => Ok(Vec::new()),
+            Err(error @ PodResourcesError::Absent { .. }) => Err(format!(
+                "{}: mount the kubelet's folder, or say --pod-resources none",
+                chain(&error)
+            )),
+            Err(error) => Err(chain(&error)),
+        }
+    }
+}
+
+/// Returns whether a resource consists of GPUs or partitions, by name. NVIDIA has other resources, such as network
+/// cards.
+fn is_gpu_resource(resource: &str) -> bool {
+    resource == "gpu.nvidia.com"
+        || resource.starts_with("nvidia.com/gpu")
+        || resource.starts_with("nvidia.com/mig-")
+}
+
+/// Returns all users of the devices in `inventory`: the processes that the driver lists and all other holders. Queries
+/// on a thread that may block. The second value is the reason why the list is incomplete.
+pub(super) async fn all_holders(
+    witness: &Arc<dyn UsageProbe>,
+    inventory: &Inventory,
+) -> (Vec<Holder>, Option<String>) {
+    let witness = Arc::clone(witness);
+    let named = holder::of(inventory);
+    let devices = inventory.devices.clone();
+    let asked = tokio::task::spawn_blocking(move || {
+        let (mut all, untold) = match witness.holders(&devices) {
+            Ok(others) => (holder::merge_holders(named, others), None),
+            Err(reason) => (named, Some(reason)),
+        };
+        witness.describe(&mut all);
+        (all, untold)
+    });
+    match timeout(SCAN_TIMEOUT, asked).await {
+        Ok(Ok(told)) => told,
+        Ok(Err(error)) => (Vec::new(), Some(error.to_string())),
+        Err(_) => {
+            let reason = "a process of this node does not let itself be looked at";
+            (Vec::new(), Some(reason.to_owned()))
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Layout lookup by name. A node can use the layouts of the file and layouts generated for its devices, such as
+//! `all-balanced`. A layout in the file hides a generated layout of the same name.
+
+use octavo_model::inventory::Inventory;
+use octavo_planner::layout::{
+    Dialect, Layout, Layouts, ResolvedLayout, RuleError, generate, resolve,
+};
+use thiserror::Error;
+
+use super::LayoutFileSnapshot;
+
+/// Names of the available layouts, in order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AvailableLayouts {
+    /// Layouts of the file.
+    pub file: Vec<String>,
+    /// Layouts generated for the node's devices and not hidden by the file.
+    pub made: Vec<String>,
+}
+
+impl AvailableLayouts {
+    /// Lists the first few names.
+    fn summary(&self) -> String {
+        const SHOWN: usize = 8;
+        let all: Vec<&str> = self
+            .file
+            .iter()
+            .chain(&self.made)
+            .map(String::as_str)
+            .collect();
+        let shown: Vec<&str> = all.iter().take(SHOWN).copied().collect();
+        match all.len().saturating_sub(SHOWN) {
+            _ if all.is_empty() => {
+                "there is none at all: no file has one, and none can be made for its devices"
+                    .to_owned()
+            }
+            0 => format!("there are {}", shown.join(", ")),
+            more => format!("there are {} and {more} more", shown.join(", ")),
+        }
+    }
+}
+
+/// Why a layout name cannot be used on a node.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum LayoutLookupError {
+    /// No layout has this name.
+    #[error("there is no layout {name:?} for this node; {}", .known.summary())]
+    NoSuchLayout {
+        /// The requested name.
+        name: String,
+        /// The available names.
+        known: AvailableLayouts,
+    },
+    /// The layout file is invalid, so the layout may exist in it.
+    #[error("{0}")]
+    Unusable(String),
+    /// The layout does not fit this node.
+    #[error("layout {name:?} does not suit this node: {}", join_errors(.errors))]
+    DoesNotFit {
+        /// The layout.
+        name: String,
+        /// All violated rules; never empty.
+        errors: Vec<RuleError>,
+    },
+}
+
+impl LayoutFileSnapshot {
+    /// Names of the layouts available on a node with this inventory.
+    pub fn names(&self, inventory: &Inventory) -> AvailableLayouts {
+        let of = |layouts: &Layouts| -> Vec<String> {
+            let layouts = layouts.layouts.iter();
+            layouts.map(|layout| layout.name.clone()).collect()
+        };
+        let file = self.layouts.as_deref().map(of).unwrap_or_default();
+        let mut made = of(&generate_layouts(inventory));
+        made.retain(|name| !file.contains(name));
+        AvailableLayouts { file, made }
+    }
+
+    /// Resolves the layout `name` for a node with this inventory. Layouts are generated only if the file has none of
+    /// this name, because generating them takes longer.
+    pub fn resolve(
+        &self,
+        name: &str,
+        inventory: &Inventory,
+    ) -> Result<ResolvedLayout, LayoutLookupError> {
+        if let (None, Some(notice)) = (&self.layouts, &self.notice) {
+            return Err(LayoutLookupError::Unusable(notice.clone()));
+        }
+        let file = self.layouts.as_deref();
+        if let Some((file, layout)) = file.and_then(|file| Some((file, file.by_name(name)?))) {
+            return resolve_layout(layout, file.dialect, inventory);
+        }
+        let made = generate_layouts(inventory);
+        match made.by_name(name) {
+            Some(layout) => resolve_layout(layout, made.dialect, inventory),
+            None => Err(LayoutLookupError::NoSuchLayout {
+                name: name.to_owned(),
+                known: self.names(inventory),
+            }),
+        }
+    }
+}
+
+fn generate_layouts(inventory: &Inventory) -> Layouts {
+    generate(inventory, Dialect::Octavo)
+}
+
+fn resolve_layout(
+    layout: &Layout,
+    dialect: Dialect,
+    inventory: &Inventory,
+) -> Result<ResolvedLayout, LayoutLookupError> {
+    resolve(layout, dialect, inventory).map_err(|errors| LayoutLookupError::DoesNotFit {
+        name: layout.name.clone(),
+        errors,
+    })
+}
+
+fn join_errors(errors: &[RuleError]) -> String {
+    let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    errors.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summary_lists_first_names_and_counts_the_rest() {
+        let names = |count: usize| AvailableLayouts {
+            file: vec!["serving".to_owned()],
+            made: (1..count).map(|number| format!("made-{number}")).collect(),
+        };
+        assert_eq!(names(3).summary(), "there are serving, made-1, made-2");
+        let told = names(11).summary();
+        assert!(told.ends_with("made-6, made-7 and 3 more"), "{told}");
+        let none = AvailableLayouts::default().summary();
+        assert!(none.starts_with("there is none at all"), "{none}");
+    }
+}

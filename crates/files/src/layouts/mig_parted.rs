@@ -1,0 +1,248 @@
+//! The dialect of NVIDIA's mig-parted, version v1.
+//!
+//! Files that are meaningful to mig-parted are accepted. Input that mig-parted accepts but that cannot work is an error
+//! with an explanation: device -1, an empty list of devices, a filter that never matches. Source: NVIDIA/mig-parted
+//! v0.15.0, `api/spec/v1/spec.go`.
+
+use octavo_planner::layout::{
+    Criteria, DeviceFilter, Dialect, IndexRange, Layout, Layouts, MigSpec, Rule, Selector,
+};
+
+use super::devices;
+use super::error::{LayoutProblem, WarningProblem};
+use super::findings::{Findings, MappingShape, is_label_value, value_of};
+use super::scalar;
+use super::tree::{Entry, Node, Value, quoted};
+use super::{MIG_PARTED_KEYS, expect_text, profiles};
+
+const FILE: MappingShape = MappingShape {
+    what: "a mig-parted file",
+    keys: MIG_PARTED_KEYS,
+};
+
+const RULE: MappingShape = MappingShape {
+    what: "a rule",
+    keys: &["device-filter", "devices", "mig-enabled", "mig-devices"],
+};
+
+const EXAMPLE: &str = "a configuration is a name and a list of rules, as \
+    \"all-disabled: [{devices: all, mig-enabled: false}]\"";
+
+pub(super) fn read(root: &Node, entries: &[Entry], findings: &mut Findings) -> Option<Layouts> {
+    findings.check_keys(entries, FILE);
+    let file = (root.place, entries);
+    if let Some(node) = findings.required(file, FILE.what, ("version", "\"version: v1\"")) {
+        expect_text(node, "version", "v1", findings);
+    }
+    let node = findings.required(file, FILE.what, ("mig-configs", EXAMPLE))?;
+    let Value::Map(named) = &node.value else {
+        findings.wrong_kind(node, "mig-configs", "a mapping of names to rules");
+        return None;
+    };
+    if named.is_empty() {
+        let (what, example) = ("mig-configs", EXAMPLE);
+        findings.error(node.place, LayoutProblem::Empty { what, example });
+    }
+    let mut layouts: Vec<Layout> = Vec::new();
+    for entry in named {
+        let Some(layout) = layout(entry, findings) else {
+            continue;
+        };
+        // `16` and `0x10` are different keys but the same name.
+        if let Some(known) = layouts.iter().find(|known| known.name == layout.name) {
+            let (key, first) = (quoted(&layout.name), known.place);
+            findings.error(entry.place, LayoutProblem::DuplicateKey { key, first });
+        }
+        layouts.push(layout);
+    }
+    Some(Layouts {
+        dialect: Dialect::MigParted,
+        layouts,
+    })
+}
+
+/// Maximum length of a configuration name. YAML limits a key on one line to 1024 characters.
+const LONGEST_NAME: usize = 253;
+
+fn layout(entry: &Entry, findings: &mut Findings) -> Option<Layout> {
+    if entry.key.chars().count() > LONGEST_NAME {
+        let most = LONGEST_NAME;
+        findings.error(entry.place, LayoutProblem::LongName { most });
+        return None;
+    }
+    let number = entry.plain.then(|| scalar::number_as_name(&entry.key));
+    let name = number.flatten().unwrap_or_else(|| entry.key.to_string());
+    if !is_label_value(&name) {
+        let name = quoted(&name);
+        findings.warning(entry.place, WarningProblem::Name { name });
+    }
+    let Value::List(items) = &entry.value.value else {
+        findings.wrong_kind(&entry.value, "a configuration", "a list of rules");
+        return None;
+    };
+    if items.is_empty() {
+        let (what, example) = ("a configuration", EXAMPLE);
+        findings.error(entry.value.place, LayoutProblem::Empty { what, example });
+    }
+    let rules = items.iter().filter_map(|item| rule(item, findings));
+    Some(Layout {
+        name,
+        place: entry.place,
+        rules: rules.collect(),
+    })
+}
+
+fn rule(node: &Node, findings: &mut Findings) -> Option<Rule> {
+    let entries = findings.mapping(node, RULE)?;
+    let here = (node.place, entries);
+    let example = "\"devices: all\", or a list of indices as \"devices: [0, 1]\"";
+    let devices = findings.required(here, RULE.what, ("devices", example));
+    let index = devices.and_then(|node| indices(node, findings));
+    let filter = match value_of(entries, "device-filter") {
+        None => Some(None),
+        Some(node) => filters(node, findings),
+    };
+    let mig = read_mig(here, findings);
+    Some(Rule {
+        place: node.place,
+        devices: selector(index?, filter?),
+        mig: Some(mig?),
+        time_slicing: None,
+    })
+}
+
+fn selector(index: Option<Vec<IndexRange>>, filter: Option<Vec<DeviceFilter>>) -> Selector {
+    if index.is_none() && filter.is_none() {
+        return Selector::All;
+    }
+    Selector::Matching(Criteria {
+        index,
+        device_filter: filter,
+        ..Criteria::default()
+    })
+}
+
+/// The inner `None` means all devices.
+#[expect(
+    clippy::option_option,
+    reason = "whether it could be read, and whether it is there"
+)]
+fn indices(node: &Node, findings: &mut Findings) -> Option<Option<Vec<IndexRange>>> {
+    if !matches!(node.value, Value::List(_)) {
+        if scalar::text(node) == Some("all") {
+            return Some(None);
+        }
+        let expected = "\"all\" or a list of indices as [0, 1]";
+        findings.wrong_kind(node, "devices", expected);
+        return None;
+    }
+    // mig-parted does not support ranges.
+    let read = |item: &Node, findings: &mut Findings| {
+        let index = scalar::integral_number(item);
+        if index.is_none() {
+            findings.wrong_kind(item, "an index", "a whole number from 0");
+        }
+        index.map(|index| IndexRange {
+            first: index,
+            last: index,
+        })
+    };
+    devices::unique_indices(node, read, findings).map(Some)
+}
+
+/// The inner `None` means all devices: no filter, an empty text or an empty list.
+#[expect(
+    clippy::option_option,
+    reason = "whether it could be read, and whether it is there"
+)]
+fn filters(node: &Node, findings: &mut Findings) -> Option<Option<Vec<DeviceFilter>>> {
+    if node.is_null() || scalar::text(node) == Some("") {
+        return Some(None);
+    }
+    let Value::List(items) = &node.value else {
+        return one_filter(node, findings).map(|filter| Some(vec![filter]));
+    };
+    let filters: Vec<Option<DeviceFilter>> = items
+        .iter()
+        .map(|item| one_filter(item, findings))
+        .collect();
+    let filters: Vec<DeviceFilter> = filters.into_iter().collect::<Option<_>>()?;
+    Some((!filters.is_empty()).then_some(filters))
+}
+
+fn one_filter(node: &Node, findings: &mut Findings) -> Option<DeviceFilter> {
+    // mig-parted parses an unquoted number as a number and rejects it.
+    let number = scalar::plain(node)
+        .is_some_and(|text| text.starts_with(|c: char| c.is_ascii_digit()) && !text.contains(':'));
+    let Some(text) = scalar::text(node).filter(|_| !number && !node.is_null()) else {
+        let expected = "a text in quotes, as \"0x20B210DE\", or a list of these";
+        findings.wrong_kind(node, "device-filter", expected);
+        return None;
+    };
+    let filter = scalar::filter(text);
+    if filter.is_none() {
+        let found = quoted(text);
+        findings.error(node.place, LayoutProblem::InvalidDeviceFilter { found });
+    }
+    filter
+}
+
+fn read_mig(
+    (place, entries): (octavo_model::source_position::SourcePosition, &[Entry]),
+    findings: &mut Findings,
+) -> Option<MigSpec> {
+    let example = "\"mig-enabled: true\" or \"mig-enabled: false\"";
+    let enabled = findings.required((place, entries), RULE.what, ("mig-enabled", example));
+    let enabled = enabled.and_then(|node| {
+        let enabled = scalar::yaml_1_1_boolean(node);
+        if enabled.is_none() {
+            findings.wrong_kind(node, "mig-enabled", "true or false");
+        }
+        enabled
+    });
+    let devices = value_of(entries, "mig-devices").filter(|node| !node.is_null());
+    let counts = devices.map(|node| counts(node, findings));
+    match (enabled?, counts) {
+        (false, None) => Some(MigSpec::Disabled),
+        (false, Some(counts)) => {
+            if !counts?.is_empty() {
+                let place = devices.map_or(place, |node| node.place);
+                findings.error(place, LayoutProblem::PartitionsWithoutMig);
+                return None;
+            }
+            Some(MigSpec::Disabled)
+        }
+        (true, Some(counts)) => counts.map(MigSpec::Enabled),
+        (true, None) => {
+            let problem = LayoutProblem::MissingKey {
+                key: "mig-devices",
+                within: "a rule with \"mig-enabled: true\"",
+                example: "\"mig-devices: {1g.10gb: 7}\", or {} for MIG on without partitions",
+            };
+            findings.error(place, problem);
+            None
+        }
+    }
+}
+
+fn counts(
+    node: &Node,
+    findings: &mut Findings,
+) -> Option<Vec<octavo_planner::layout::ProfileCount>> {
+    let Value::Map(entries) = &node.value else {
+        findings.wrong_kind(node, "mig-devices", "a mapping of profiles to counts");
+        return None;
+    };
+    let zeros = entries
+        .iter()
+        .filter(|entry| scalar::number(&entry.value) == Some(0));
+    if !entries.is_empty() && zeros.count() == entries.len() {
+        findings.error(node.place, LayoutProblem::AllZero);
+        return None;
+    }
+    Some(profiles::read(entries, findings, |entry, findings| {
+        let profile = quoted(&entry.key);
+        findings.warning(entry.place, WarningProblem::ZeroCount { profile });
+        true
+    }))
+}

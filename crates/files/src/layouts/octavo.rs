@@ -1,0 +1,134 @@
+//! Octavo's own dialect.
+
+use octavo_planner::layout::{Dialect, Layout, Layouts, MigSpec, Rule, Selector};
+
+use super::devices;
+use super::error::LayoutProblem;
+use super::findings::{Findings, MappingShape, is_label_value, value_of};
+use super::scalar;
+use super::time_slicing;
+use super::tree::{Entry, Node, Value, quoted};
+use super::{KIND, OCTAVO_KEYS, expect_header, profiles};
+
+const FILE: MappingShape = MappingShape {
+    what: "a layout file",
+    keys: OCTAVO_KEYS,
+};
+
+const RULE: MappingShape = MappingShape {
+    what: "a rule",
+    keys: &["devices", "mig", "timeSlicing"],
+};
+
+const LAYOUT_EXAMPLE: &str =
+    "a layout is a name and a list of rules, as \"serving: [{devices: all, mig: disabled}]\"";
+
+pub(super) fn read(root: &Node, entries: &[Entry], findings: &mut Findings) -> Option<Layouts> {
+    findings.check_keys(entries, FILE);
+    let file = (root.place, entries);
+    expect_header(file, FILE.what, ("\"kind: Layouts\"", KIND), findings);
+    let node = findings.required(file, FILE.what, ("layouts", LAYOUT_EXAMPLE))?;
+    let Value::Map(named) = &node.value else {
+        findings.wrong_kind(node, "layouts", "a mapping of names to rules");
+        return None;
+    };
+    if named.is_empty() {
+        let (what, example) = ("layouts", LAYOUT_EXAMPLE);
+        findings.error(node.place, LayoutProblem::Empty { what, example });
+    }
+    let layouts = named.iter().filter_map(|entry| layout(entry, findings));
+    Some(Layouts {
+        dialect: Dialect::Octavo,
+        layouts: layouts.collect(),
+    })
+}
+
+fn layout(entry: &Entry, findings: &mut Findings) -> Option<Layout> {
+    if !is_label_value(&entry.key) {
+        let name = quoted(&entry.key);
+        findings.error(entry.place, LayoutProblem::Name { name });
+    }
+    let Value::List(items) = &entry.value.value else {
+        findings.wrong_kind(&entry.value, "a layout", "a list of rules");
+        return None;
+    };
+    if items.is_empty() {
+        let (what, example) = ("a layout", LAYOUT_EXAMPLE);
+        findings.error(entry.value.place, LayoutProblem::Empty { what, example });
+    }
+    let rules: Vec<Rule> = items
+        .iter()
+        .filter_map(|item| rule(item, findings))
+        .collect();
+    report_conflicts(&rules, findings);
+    Some(Layout {
+        name: entry.key.to_string(),
+        place: entry.place,
+        rules,
+    })
+}
+
+/// Reports rules that conflict regardless of the devices.
+fn report_conflicts(rules: &[Rule], findings: &mut Findings) {
+    let mut rests = rules.iter().filter(|rule| rule.devices == Selector::Rest);
+    if let Some(first) = rests.next() {
+        for second in rests {
+            let first = first.place;
+            findings.error(second.place, LayoutProblem::DuplicateRestRule { first });
+        }
+    }
+    for (index, rule) in rules.iter().enumerate() {
+        if rule.devices != Selector::All {
+            continue;
+        }
+        // If two rules select all devices, the second one is reported.
+        let before = rules.iter().take(index).next();
+        let after = rules
+            .iter()
+            .skip(index + 1)
+            .find(|other| other.devices != Selector::All);
+        if let Some(other) = before.or(after) {
+            let other = other.place;
+            findings.error(rule.place, LayoutProblem::AllWithOtherRules { other });
+        }
+    }
+}
+
+fn rule(node: &Node, findings: &mut Findings) -> Option<Rule> {
+    let entries = findings.mapping(node, RULE)?;
+    let example = "\"devices: all\", \"devices: rest\", or \"devices: {index: [0, 1]}\"";
+    let selector = findings
+        .required((node.place, entries), RULE.what, ("devices", example))
+        .and_then(|node| devices::read(node, findings));
+    let asked = (value_of(entries, "mig"), value_of(entries, "timeSlicing"));
+    if asked.0.is_none() && asked.1.is_none() {
+        findings.error(node.place, LayoutProblem::EmptyRule);
+    }
+    let mig = asked.0.map(|node| read_mig(node, findings));
+    let time_slicing = asked.1.map(|node| time_slicing::read(node, findings));
+    Some(Rule {
+        place: node.place,
+        devices: selector?,
+        mig: devices::transpose_optional(mig)?,
+        time_slicing: devices::transpose_optional(time_slicing)?,
+    })
+}
+
+fn read_mig(node: &Node, findings: &mut Findings) -> Option<MigSpec> {
+    match (&node.value, scalar::text(node)) {
+        (Value::Map(entries), _) => {
+            let counts = profiles::read(entries, findings, |_, _| false);
+            Some(MigSpec::Enabled(counts))
+        }
+        (_, Some("disabled")) => Some(MigSpec::Disabled),
+        (_, Some("enabled")) => {
+            findings.error(node.place, LayoutProblem::MigEnabled);
+            None
+        }
+        (Value::Scalar(_) | Value::List(_), _) => {
+            let expected = "\"disabled\", or a mapping of profiles to counts as {1g.10gb: 7}";
+            findings.wrong_kind(node, "mig", expected);
+            None
+        }
+    }
+}

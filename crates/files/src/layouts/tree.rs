@@ -1,0 +1,397 @@
+//! YAML (including JSON) as a tree with source positions.
+//!
+//! Limits apply to bytes, depth and number of values. An alias counts as the values that it stands for, so a small file
+//! cannot expand to millions of values. Scalars stay text, so no value is implicitly converted to a boolean. The layout
+//! parser interprets them.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use granit_parser::{Event, Options, Parser, ScalarStyle, Span};
+use octavo_model::source_position::SourcePosition;
+
+use super::error::LayoutProblem;
+use super::findings::Findings;
+use super::syntax::{check_characters, place, syntax_error};
+
+/// Maximum file size. NVIDIA's own file with all boards has 20 KiB.
+const MAX_BYTES: usize = 1 << 20;
+
+/// Maximum nesting depth. A layout needs seven levels.
+pub(super) const MAX_DEPTH: usize = 32;
+
+/// Maximum number of values, including those behind aliases.
+const MAX_VALUES: usize = 100_000;
+
+/// A value and its position.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) place: SourcePosition,
+    pub(super) value: Value,
+    /// Number of values, including this one and those behind aliases.
+    weight: usize,
+}
+
+/// Content of a node.
+#[derive(Debug)]
+pub(super) enum Value {
+    Scalar(Scalar),
+    List(Vec<Rc<Node>>),
+    Map(Vec<Entry>),
+}
+
+/// A scalar.
+#[derive(Debug)]
+pub(super) struct Scalar {
+    pub(super) text: String,
+    /// Unquoted, so that it may be a number, a boolean or null.
+    pub(super) plain: bool,
+}
+
+/// A key, unique in its mapping, and its value.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) place: SourcePosition,
+    pub(super) key: Rc<str>,
+    /// Whether the key is unquoted.
+    pub(super) plain: bool,
+    pub(super) value: Rc<Node>,
+}
+
+impl Node {
+    /// Describes the value for messages.
+    pub(super) fn describe(&self) -> String {
+        match &self.value {
+            Value::Scalar(scalar) if scalar.plain && scalar.is_null() => "nothing".to_owned(),
+            Value::Scalar(scalar) if scalar.plain => quoted_if_needed(&scalar.text),
+            Value::Scalar(scalar) => format!("the text {}", quoted(&scalar.text)),
+            Value::List(_) => "a list".to_owned(),
+            Value::Map(_) => "a mapping".to_owned(),
+        }
+    }
+
+    /// Reports whether the value is null.
+    pub(super) fn is_null(&self) -> bool {
+        matches!(&self.value, Value::Scalar(scalar) if scalar.plain && scalar.is_null())
+    }
+}
+
+impl Scalar {
+    fn is_null(&self) -> bool {
+        matches!(&*self.text, "" | "~" | "null" | "Null" | "NULL")
+    }
+}
+
+/// Quotes a text from the file, escaped and shortened.
+pub(super) fn quoted(text: &str) -> String {
+    let mut quoted = format!(
+        "{:?}",
+        text.chars().take(MAX_QUOTED_CHARS).collect::<String>()
+    );
+    if text.chars().nth(MAX_QUOTED_CHARS).is_some() {
+        quoted.push('…');
+    }
+    quoted
+}
+
+/// Quotes a text only if necessary.
+fn quoted_if_needed(text: &str) -> String {
+    let simple = text.chars().all(|c| c.is_ascii_graphic()) && text.len() <= MAX_QUOTED_CHARS;
+    if simple {
+        text.to_owned()
+    } else {
+        quoted(text)
+    }
+}
+
+/// Maximum number of characters of a text that are repeated in a message.
+const MAX_QUOTED_CHARS: usize = 60;
+
+/// Parses a text. Invalid YAML or an exceeded limit is reported as one error.
+pub(super) fn read(text: &str, findings: &mut Findings) -> Option<Rc<Node>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    match Builder::build(text, findings) {
+        Ok(root) => Some(root),
+        Err((place, problem)) => {
+            findings.error(place, problem);
+            None
+        }
+    }
+}
+
+pub(super) type PlacedProblem = (SourcePosition, LayoutProblem);
+
+/// An unfinished list or mapping.
+struct OpenNode {
+    place: SourcePosition,
+    anchor: usize,
+    weight: usize,
+    content: Content,
+}
+
+enum Content {
+    List(Vec<Rc<Node>>),
+    Map {
+        entries: Vec<Entry>,
+        /// A key whose value has not been read yet.
+        key: Option<(SourcePosition, Rc<str>, bool)>,
+        seen: BTreeMap<Rc<str>, SourcePosition>,
+        merged: Vec<(SourcePosition, Rc<Node>)>,
+    },
+}
+
+#[derive(Default)]
+struct Builder {
+    open: Vec<OpenNode>,
+    anchors: BTreeMap<usize, Rc<Node>>,
+    root: Option<Rc<Node>>,
+}
+
+impl Builder {
+    fn build(text: &str, findings: &mut Findings) -> Result<Rc<Node>, PlacedProblem> {
+        let start = SourcePosition { line: 1, column: 1 };
+        if text.len() > MAX_BYTES {
+            let (bytes, most) = (text.len(), MAX_BYTES);
+            return Err((start, LayoutProblem::TooLong { bytes, most }));
+        }
+        check_characters(text)?;
+        let mut options = Options::default();
+        options.set_emit_comments(false);
+        options.flow_nesting_limit = MAX_DEPTH;
+        options.block_nesting_limit = MAX_DEPTH;
+        let mut builder = Self::default();
+        for event in Parser::new_from_str_with_options(text, options) {
+            let (event, span) = event.map_err(|error| syntax_error(&error))?;
+            builder.take(event, &span, findings)?;
+        }
+        builder.root.ok_or((start, LayoutProblem::UnknownDialect))
+    }
+
+    fn take(
+        &mut self,
+        event: Event<'_>,
+        span: &Span,
+        findings: &mut Findings,
+    ) -> Result<(), PlacedProblem> {
+        let place = place(span.start.line(), span.start.col());
+        if event.tag().is_some() {
+            let mark = span.tag_start().unwrap_or(span.start);
+            return Err((
+                super::syntax::place(mark.line(), mark.col()),
+                LayoutProblem::Tag,
+            ));
+        }
+        match event {
+            Event::DocumentStart(..) if self.root.is_some() => {
+                Err((place, LayoutProblem::SecondDocument))
+            }
+            Event::Scalar(text, style, anchor, _) => {
+                let plain = style == ScalarStyle::Plain;
+                let text = text.into_owned();
+                let value = Value::Scalar(Scalar { text, plain });
+                let weight = 1;
+                self.finish(
+                    anchor,
+                    Node {
+                        place,
+                        value,
+                        weight,
+                    },
+                    findings,
+                )
+            }
+            Event::SequenceStart(_, anchor, _) => {
+                self.begin(place, anchor, Content::List(Vec::new()))
+            }
+            Event::MappingStart(_, anchor, _) => {
+                let content = Content::Map {
+                    entries: Vec::new(),
+                    key: None,
+                    seen: BTreeMap::new(),
+                    merged: Vec::new(),
+                };
+                self.begin(place, anchor, content)
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.end(findings),
+            Event::Alias(anchor) => {
+                let Some(target) = self.anchors.get(&anchor).map(Rc::clone) else {
+                    return Err((place, LayoutProblem::RecursiveAlias));
+                };
+                self.add(target, place, findings)
+            }
+            Event::StreamStart
+            | Event::StreamEnd
+            | Event::DocumentStart(..)
+            | Event::DocumentEnd
+            | Event::Anchor(..)
+            | Event::UnresolvedAlias(_)
+            | Event::Comment(..)
+            // The parser may add variants. Events that carry no value are ignored.
+            | _ => Ok(()),
+        }
+    }
+
+    fn begin(
+        &mut self,
+        place: SourcePosition,
+        anchor: usize,
+        content: Content,
+    ) -> Result<(), PlacedProblem> {
+        if self.open.len() >= MAX_DEPTH {
+            return Err((place, LayoutProblem::TooDeep { most: MAX_DEPTH }));
+        }
+        self.open.push(OpenNode {
+            place,
+            anchor,
+            weight: 1,
+            content,
+        });
+        Ok(())
+    }
+
+    fn end(&mut self, findings: &mut Findings) -> Result<(), PlacedProblem> {
+        let Some(open) = self.open.pop() else {
+            return Ok(());
+        };
+        let OpenNode {
+            place,
+            anchor,
+            mut weight,
+            content,
+        } = open;
+        let value = match content {
+            Content::List(items) => Value::List(items),
+            Content::Map {
+                mut entries,
+                mut seen,
+                merged,
+                ..
+            } => {
+                for (at, node) in merged {
+                    merge(&node, at, (&mut entries, &mut seen, &mut weight))?;
+                }
+                Value::Map(entries)
+            }
+        };
+        self.finish(
+            anchor,
+            Node {
+                place,
+                value,
+                weight,
+            },
+            findings,
+        )
+    }
+
+    fn finish(
+        &mut self,
+        anchor: usize,
+        node: Node,
+        findings: &mut Findings,
+    ) -> Result<(), PlacedProblem> {
+        let (node, place) = {
+            let place = node.place;
+            (Rc::new(node), place)
+        };
+        if anchor != 0 {
+            self.anchors.insert(anchor, Rc::clone(&node));
+        }
+        self.add(node, place, findings)
+    }
+
+    /// Adds a finished node to its parent. `place` is the position of the alias if the node is inserted through one.
+    fn add(
+        &mut self,
+        node: Rc<Node>,
+        place: SourcePosition,
+        findings: &mut Findings,
+    ) -> Result<(), PlacedProblem> {
+        let Some(open) = self.open.last_mut() else {
+            self.root = Some(node);
+            return Ok(());
+        };
+        open.weight = add_weight(open.weight, node.weight, place)?;
+        match &mut open.content {
+            Content::List(items) => items.push(node),
+            Content::Map {
+                entries,
+                key,
+                seen,
+                merged,
+            } => match key.take() {
+                None => *key = Some(as_key(&node, place)?),
+                Some((at, text, plain)) if plain && *text == *"<<" => merged.push((at, node)),
+                Some((at, text, plain)) => {
+                    if let Some(first) = seen.get(&text).copied() {
+                        let key = quoted(&text);
+                        findings.error(at, LayoutProblem::DuplicateKey { key, first });
+                    } else {
+                        seen.insert(Rc::clone(&text), at);
+                        entries.push(Entry {
+                            place: at,
+                            key: text,
+                            plain,
+                            value: node,
+                        });
+                    }
+                }
+            },
+        }
+        Ok(())
+    }
+}
+
+fn as_key(
+    node: &Node,
+    place: SourcePosition,
+) -> Result<(SourcePosition, Rc<str>, bool), PlacedProblem> {
+    match &node.value {
+        Value::Scalar(scalar) if !node.is_null() => {
+            Ok((place, Rc::from(&*scalar.text), scalar.plain))
+        }
+        Value::Scalar(_) | Value::List(_) | Value::Map(_) => {
+            Err((place, LayoutProblem::KeyNotText))
+        }
+    }
+}
+
+fn add_weight(weight: usize, more: usize, place: SourcePosition) -> Result<usize, PlacedProblem> {
+    let sum = weight.saturating_add(more);
+    if sum > MAX_VALUES {
+        return Err((place, LayoutProblem::TooManyValues { most: MAX_VALUES }));
+    }
+    Ok(sum)
+}
+
+/// Applies YAML 1.1's merge key, which mig-parted's parser supports: adds the entries of another mapping whose keys are
+/// not present yet.
+fn merge(
+    node: &Rc<Node>,
+    at: SourcePosition,
+    (entries, seen, weight): (
+        &mut Vec<Entry>,
+        &mut BTreeMap<Rc<str>, SourcePosition>,
+        &mut usize,
+    ),
+) -> Result<(), PlacedProblem> {
+    let several = match &node.value {
+        Value::List(items) => items.as_slice(),
+        Value::Map(_) => std::slice::from_ref(node),
+        Value::Scalar(_) => return Err((at, LayoutProblem::Merge)),
+    };
+    for item in several {
+        let Value::Map(others) = &item.value else {
+            return Err((at, LayoutProblem::Merge));
+        };
+        for other in others {
+            if seen.contains_key(&other.key) {
+                continue;
+            }
+            seen.insert(Rc::clone(&other.key), other.place);
+            *weight = add_weight(*weight, other.value.weight, at)?;
+            entries.push(other.clone());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,350 @@
+//! HTTP authorization: the access review for each request, and the visibility that follows from the answers.
+//!
+//! The cluster's own RBAC roles decide, through virtual resources such as `nodes.octavo.dev` and
+//! `acceleratortypes.octavo.dev`. No such objects need to exist: a role may name any resource, and the API server
+//! reports whether a user has the permission. The aggregator's gate calls this module in front of its pages and its
+//! API. A path without a row in [`ROUTE_RULES`] is denied, so a route that was forgotten here fails closed.
+
+pub mod authentication;
+pub mod cross_site;
+mod permissions;
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use octavo_model::id::{NodeName, TypeName};
+
+pub use self::authentication::{Caller, UserTokenReview};
+pub use self::permissions::{Method, ROUTE_RULES, RoutePermission, RouteRule};
+use super::hardware_profile::{ProfileKey, ProfileKind};
+
+/// API group that roles use.
+pub const API_GROUP: &str = "octavo.dev";
+
+/// Verb of an access review.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verb {
+    /// Read one object.
+    Get,
+    /// List all objects.
+    List,
+    /// Watch all objects.
+    Watch,
+    /// Create an object.
+    Create,
+    /// Change an object.
+    Patch,
+}
+
+/// Resource of an access review.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Resource {
+    /// Accelerator types with their counts and availability.
+    AcceleratorTypes,
+    /// Nodes by name, with serial numbers and UUIDs of their devices, and plans for them.
+    Nodes,
+    /// Usage by namespace and pod.
+    Usage,
+    /// Hardware profiles.
+    HardwareProfiles,
+}
+
+/// Access review for a requester.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AccessReview {
+    /// Access to one of Octavo's virtual resources.
+    Resource {
+        /// Requested verb.
+        verb: Verb,
+        /// Requested resource.
+        resource: Resource,
+        /// Namespace; `None` for all namespaces.
+        namespace: Option<String>,
+        /// Object name; `None` for any object.
+        name: Option<String>,
+    },
+    /// Access to a real hardware profile object, as if the requester used it directly.
+    Profile {
+        /// Requested verb.
+        verb: Verb,
+        /// Namespace of the profile.
+        namespace: String,
+        /// Name of the profile; `None` for any.
+        name: Option<String>,
+    },
+    /// Read access to a non-resource path.
+    Path(&'static str),
+}
+
+/// Accelerator types visible to a requester.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Types {
+    /// All types, and devices without a type.
+    All,
+    /// These types only.
+    Only(BTreeSet<TypeName>),
+}
+
+/// Visibility of the data behind a path for one requester.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sight {
+    /// Visible types.
+    pub types: Types,
+    /// True if nodes may be named, with device identifiers. Internal error messages are then shown too.
+    pub nodes: bool,
+    /// True if hardware profiles of visible types may be named.
+    pub profiles: bool,
+}
+
+/// Maximum number of types checked one by one per request; further types stay hidden.
+pub const MAX_TYPE_REVIEWS: usize = 64;
+
+impl Verb {
+    /// Verb as RBAC rules write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Create => "create",
+            Self::Patch => "patch",
+        }
+    }
+}
+
+impl Resource {
+    /// All resources.
+    pub const ALL: [Self; 4] = [
+        Self::AcceleratorTypes,
+        Self::Nodes,
+        Self::Usage,
+        Self::HardwareProfiles,
+    ];
+
+    /// Resource name as RBAC rules write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::AcceleratorTypes => "acceleratortypes",
+            Self::Nodes => "nodes",
+            Self::Usage => "usage",
+            Self::HardwareProfiles => "hardwareprofiles",
+        }
+    }
+}
+
+impl AccessReview {
+    /// Review for a verb on all objects of a resource.
+    pub fn all(verb: Verb, resource: Resource) -> Self {
+        Self::Resource {
+            verb,
+            resource,
+            namespace: None,
+            name: None,
+        }
+    }
+
+    /// Review for reading the node `name`. An invalid name is reviewed as access to any node, which permission for a
+    /// single node does not grant.
+    pub fn node(name: &str) -> Self {
+        Self::Resource {
+            verb: Verb::Get,
+            resource: Resource::Nodes,
+            namespace: None,
+            name: name.parse::<NodeName>().ok().map(|name| name.to_string()),
+        }
+    }
+
+    /// Review for reading the type `name`.
+    pub fn accelerator_type(name: &TypeName) -> Self {
+        Self::Resource {
+            verb: Verb::Get,
+            resource: Resource::AcceleratorTypes,
+            namespace: None,
+            name: Some(name.as_str().to_owned()),
+        }
+    }
+
+    /// Review for listing usage in a namespace, or in all. An invalid namespace is reviewed as all namespaces.
+    pub fn usage(namespace: Option<&str>) -> Self {
+        let fine = |name: &&str| !name.contains('.') && name.parse::<NodeName>().is_ok();
+        Self::Resource {
+            verb: Verb::List,
+            resource: Resource::Usage,
+            namespace: namespace.filter(fine).map(ToOwned::to_owned),
+            name: None,
+        }
+    }
+
+    /// Review for creating a hardware profile in `namespace`.
+    pub fn create_profile(namespace: &str) -> Self {
+        Self::Profile {
+            verb: Verb::Create,
+            namespace: namespace.to_owned(),
+            name: None,
+        }
+    }
+
+    /// Review for reading this hardware profile.
+    pub fn read_profile(key: &ProfileKey) -> Self {
+        Self::Profile {
+            verb: Verb::Get,
+            namespace: key.namespace.clone(),
+            name: Some(key.name.clone()),
+        }
+    }
+
+    /// Review for changing this hardware profile.
+    pub fn change_profile(key: &ProfileKey) -> Self {
+        Self::Profile {
+            verb: Verb::Patch,
+            namespace: key.namespace.clone(),
+            name: Some(key.name.clone()),
+        }
+    }
+
+    /// `kubectl` command that performs the same review.
+    pub fn command(&self) -> String {
+        match self {
+            Self::Profile {
+                verb,
+                namespace,
+                name,
+            } => {
+                let name = name.as_ref().map(|name| format!("/{name}"));
+                format!(
+                    "kubectl auth can-i {} {}{} -n {namespace}",
+                    verb.as_str(),
+                    profiles(),
+                    name.unwrap_or_default()
+                )
+            }
+            Self::Resource {
+                verb,
+                resource,
+                namespace,
+                name,
+            } => {
+                let name = name.as_ref().map(|name| format!("/{name}"));
+                let within = namespace
+                    .as_ref()
+                    .map(|namespace| format!(" -n {namespace}"));
+                format!(
+                    "kubectl auth can-i {} {}.{API_GROUP}{}{}",
+                    verb.as_str(),
+                    resource.as_str(),
+                    name.unwrap_or_default(),
+                    within.unwrap_or_default()
+                )
+            }
+            Self::Path(path) => format!("kubectl auth can-i get {path}"),
+        }
+    }
+}
+
+/// Resource name of the real hardware profile kind, as roles and commands write it.
+fn profiles() -> String {
+    let (group, _, _, plural) = ProfileKind::Hardware.api();
+    format!("{plural}.{group}")
+}
+
+/// Formats the review for messages.
+impl fmt::Display for AccessReview {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Resource {
+                verb,
+                resource,
+                namespace,
+                name,
+            } => {
+                write!(f, "{} {}.{API_GROUP}", verb.as_str(), resource.as_str())?;
+                if let Some(name) = name {
+                    write!(f, " {name}")?;
+                }
+                match namespace {
+                    Some(namespace) => write!(f, " in namespace {namespace}"),
+                    None => Ok(()),
+                }
+            }
+            Self::Profile {
+                verb,
+                namespace,
+                name,
+            } => {
+                write!(f, "{} {}", verb.as_str(), profiles())?;
+                if let Some(name) = name {
+                    write!(f, " {name}")?;
+                }
+                write!(f, " in namespace {namespace}")
+            }
+            Self::Path(path) => write!(f, "get {path}"),
+        }
+    }
+}
+
+impl Types {
+    /// Returns `true` if devices of this type are visible; devices without a type are visible only with access to all
+    /// types.
+    pub fn contains(&self, name: Option<&TypeName>) -> bool {
+        match (self, name) {
+            (Self::All, _) => true,
+            (Self::Only(some), Some(name)) => some.contains(name),
+            (Self::Only(_), None) => false,
+        }
+    }
+
+    /// Returns `true` if no type is visible.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::All => false,
+            Self::Only(some) => some.is_empty(),
+        }
+    }
+}
+
+impl Sight {
+    /// Full visibility: for requesters with all permissions, and for everyone if authentication is off.
+    pub fn everything() -> Self {
+        Self {
+            types: Types::All,
+            nodes: true,
+            profiles: true,
+        }
+    }
+
+    /// Returns `true` if a row of this type is visible. `mixed` and `unknown` are not types.
+    pub fn shows_type(&self, kind: &str) -> bool {
+        self.types.contains(kind.parse().ok().as_ref())
+    }
+
+    /// Returns `true` if an object that applies to all of these types is visible; one that applies to none requires
+    /// access to all types.
+    pub fn shows_all_types(&self, kinds: &[String]) -> bool {
+        match self.types {
+            Types::All => true,
+            Types::Only(_) => !kinds.is_empty() && kinds.iter().all(|kind| self.shows_type(kind)),
+        }
+    }
+
+    /// Returns the error message `theirs` to requesters who may list nodes, and `ours` to all others: internal
+    /// messages can contain machine names, addresses and file paths.
+    pub fn told(&self, theirs: String, ours: &str) -> String {
+        if self.nodes {
+            return theirs;
+        }
+        let who = AccessReview::all(Verb::List, Resource::Nodes);
+        format!("{ours}; why is for who may {who}")
+    }
+
+    /// No visibility: for requesters without a reviewed permission.
+    pub fn none() -> Self {
+        Self {
+            types: Types::Only(BTreeSet::new()),
+            nodes: false,
+            profiles: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! Authenticated requesters: from a token that the API server reviewed, or from the headers of an authenticating
+//! proxy.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use crate::credential::{Audience, Denial, sanitized};
+
+/// Group of all authenticated users. Source: Kubernetes, `k8s.io/apiserver/pkg/authentication/user`.
+pub const AUTHENTICATED_GROUP: &str = "system:authenticated";
+
+/// Limits on a proxy's headers: bytes of the user name, bytes of all groups together, number of groups.
+const MAX_USER_BYTES: usize = 1024;
+const MAX_GROUP_BYTES: usize = 8 * 1024;
+const MAX_GROUPS: usize = 512;
+
+/// Authenticated user, as RBAC sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Caller {
+    /// The name.
+    pub user: String,
+    /// Identifier that distinguishes successive users of the same name; empty if unknown.
+    pub uid: String,
+    /// The groups.
+    pub groups: Vec<String>,
+    /// Additional attributes that authorizers other than RBAC may use.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+/// Result of a `TokenReview`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UserTokenReview {
+    /// True if the token is valid.
+    pub authenticated: bool,
+    /// Reason why it is not valid.
+    pub error: String,
+    /// Requested audiences for which the token is valid.
+    pub audiences: Vec<String>,
+    /// User of the token.
+    pub caller: Caller,
+}
+
+/// Reason why a proxy's headers are rejected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum ForwardedError {
+    /// The user name is missing or empty.
+    #[error("it names no user")]
+    NoUser,
+    /// The user name is too long.
+    #[error("the user's name has more than {MAX_USER_BYTES} bytes")]
+    UserTooLong,
+    /// There are too many groups, or they are too long.
+    #[error("there are more than {MAX_GROUPS} groups, or {MAX_GROUP_BYTES} bytes of them")]
+    TooManyGroups,
+}
+
+impl Caller {
+    /// Parses the user and the comma-separated groups that a proxy forwards.
+    pub fn from_forwarded(user: &str, groups: &[&str]) -> Result<Self, ForwardedError> {
+        let user = user.trim();
+        if user.is_empty() {
+            return Err(ForwardedError::NoUser);
+        }
+        if user.len() > MAX_USER_BYTES {
+            return Err(ForwardedError::UserTooLong);
+        }
+        let groups = groups.iter().flat_map(|line| line.split(','));
+        let groups = groups.map(str::trim).filter(|group| !group.is_empty());
+        let mut groups: Vec<String> = groups.map(ToOwned::to_owned).collect();
+        let bytes: usize = groups.iter().map(String::len).sum();
+        if groups.len() > MAX_GROUPS || bytes > MAX_GROUP_BYTES {
+            return Err(ForwardedError::TooManyGroups);
+        }
+        // The API server adds this group to every authenticated user.
+        groups.push(AUTHENTICATED_GROUP.to_owned());
+        groups.sort();
+        groups.dedup();
+        Ok(Self {
+            user: user.to_owned(),
+            groups,
+            ..Self::default()
+        })
+    }
+
+    /// User name, sanitized for logs.
+    pub fn shown(&self) -> String {
+        sanitized(&self.user)
+    }
+}
+
+impl UserTokenReview {
+    /// Returns the user of the token if it is valid for `audience`.
+    pub fn authenticate(self, audience: Option<&Audience>) -> Result<Caller, Denial> {
+        if !self.authenticated {
+            return Err(Denial::NotAuthenticated(sanitized(&self.error)));
+        }
+        match audience {
+            // An API server whose authenticator ignores audiences returns none; such a token would be valid for any
+            // audience.
+            Some(audience) if !self.audiences.iter().any(|one| one == audience.as_str()) => {
+                Err(Denial::Audience(audience.clone()))
+            }
+            Some(_) | None if self.caller.user.is_empty() => {
+                Err(Denial::NotAuthenticated("it names no user".to_owned()))
+            }
+            Some(_) | None => Ok(self.caller),
+        }
+    }
+}

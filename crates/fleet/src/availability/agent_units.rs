@@ -1,0 +1,522 @@
+//! Units derived from an agent's inventory, recomputed when the inventory changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use octavo_model::id::{GpuUuid, MigUuid, TypeName};
+use octavo_model::inventory::{Device, Inventory, Vendor};
+use octavo_model::quantity::Mebibytes;
+use octavo_model::resource::{ResourceName, ShareId};
+use octavo_node::sharing::usage::Usage;
+
+use super::potential::{IdleDevice, PotentialCache, potential_of};
+use super::row::RowKey;
+use super::shape::{DeviceResource, Shape};
+use super::unit_type::UnitType;
+use crate::fleet::{DeviceSummary, Occupancy, SharingReport};
+
+/// Units that an agent reports.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AgentUnits {
+    /// Ordered by resource, then by type, each once.
+    pub units: Vec<UnitCounts>,
+    /// Devices that could be repartitioned: groups of identical devices with their count.
+    pub(super) idle: Vec<(Option<TypeName>, Arc<IdleDevice>, u32)>,
+}
+
+/// Devices or partitions of one type and resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnitCounts {
+    /// Type; `None` if unknown.
+    pub type_name: Option<TypeName>,
+    /// Resource under which a device plugin usually offers them.
+    pub resource: String,
+    /// What one unit is.
+    pub shape: Shape,
+    /// Memory of one unit; the minimum if they differ.
+    pub memory: Option<Mebibytes>,
+    /// Total number.
+    pub total: u64,
+    /// Units without a process that are not allocated.
+    pub free: u64,
+    /// Units with a process, or allocated.
+    pub in_use: u64,
+    /// Units that require intervention before they can be used.
+    pub broken: u64,
+    /// Units reserved for virtual machines, which are unavailable to pods on purpose.
+    pub reserved: u64,
+}
+
+/// Equal units, as a count instead of a list: an agent may report any number of time slices.
+struct UnitGroup {
+    resource: String,
+    shape: Shape,
+    memory: Option<Mebibytes>,
+    standing: UnitState,
+    count: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum UnitState {
+    Free,
+    Taken,
+    Broken,
+    SetAside,
+    Unknown,
+}
+
+/// Agent's report on its node besides the devices.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AgentReport<'a> {
+    /// Devices held by containers, if the agent observes that.
+    pub usage: Option<&'a Usage>,
+    /// Allocation of devices, if the agent takes part in it.
+    pub sharing: Option<&'a SharingReport>,
+}
+
+/// Allocations of each device or partition, and which of them are time-sliced; by UUID.
+#[derive(Debug, Default)]
+struct Allocations<'a> {
+    held: BTreeMap<&'a str, BTreeSet<&'a ShareId>>,
+    sliced: BTreeMap<&'a str, (&'a ResourceName, u32)>,
+}
+
+/// Resource name of devices without a known device plugin.
+const OTHER_RESOURCE: &str = "other";
+
+impl AgentUnits {
+    /// Counts the units of a node's inventory. The potential capacity of idle devices is cached in `known`.
+    pub fn from_inventory(
+        inventory: &Inventory,
+        reported: AgentReport<'_>,
+        known: &mut PotentialCache,
+    ) -> Self {
+        let allocations = Allocations::of(reported);
+        let held: BTreeSet<&str> = allocations.held.keys().copied().collect();
+        let mut all: BTreeMap<(String, Option<TypeName>), UnitCounts> = BTreeMap::new();
+        let summaries = DeviceSummary::all(inventory);
+        let devices = inventory.devices.iter().map(Some);
+        // Devices that only the Neuron driver reports come last and are not in `inventory.devices`.
+        let devices = devices.chain(std::iter::repeat(None));
+        let mut seen = Self::default();
+        for (summary, device) in summaries.iter().zip(devices) {
+            for one in units(summary, device, &allocations) {
+                let type_name = summary.type_name.clone();
+                let key = (one.resource.clone(), type_name.clone());
+                let units = all
+                    .entry(key)
+                    .or_insert_with(|| UnitCounts::new(&one, type_name));
+                units.add(&one);
+            }
+            let free = device.filter(|device| !allocations.is_allocated(device));
+            if let Some(idle) = free.and_then(|device| potential_of(device, &held, known)) {
+                seen.add_idle_device(summary.type_name.as_ref(), idle);
+            }
+        }
+        seen.units = all.into_values().collect();
+        seen
+    }
+
+    fn add_idle_device(&mut self, type_name: Option<&TypeName>, idle: Arc<IdleDevice>) {
+        let mut alike = self.idle.iter_mut();
+        let alike = alike
+            .find(|(known, other, _)| known.as_ref() == type_name && Arc::ptr_eq(other, &idle));
+        match alike {
+            Some((_, _, count)) => *count = count.saturating_add(1),
+            None => self.idle.push((type_name.cloned(), idle, 1)),
+        }
+    }
+
+    /// Returns `true` if the inventory has no device.
+    pub fn is_empty(&self) -> bool {
+        self.units.is_empty()
+    }
+}
+
+impl UnitCounts {
+    fn new(one: &UnitGroup, type_name: Option<TypeName>) -> Self {
+        Self {
+            type_name,
+            resource: one.resource.clone(),
+            shape: one.shape.clone(),
+            memory: one.memory,
+            total: 0,
+            free: 0,
+            in_use: 0,
+            broken: 0,
+            reserved: 0,
+        }
+    }
+
+    fn add(&mut self, one: &UnitGroup) {
+        self.memory = match (self.memory, one.memory) {
+            (Some(known), Some(other)) => Some(known.min(other)),
+            (known, other) => known.or(other),
+        };
+        self.total = self.total.saturating_add(one.count);
+        let place = match one.standing {
+            UnitState::Free => &mut self.free,
+            UnitState::Taken => &mut self.in_use,
+            UnitState::Broken => &mut self.broken,
+            UnitState::SetAside => &mut self.reserved,
+            UnitState::Unknown => return,
+        };
+        *place = place.saturating_add(one.count);
+    }
+
+    /// Number of units whose use is unknown.
+    pub fn unknown_use(&self) -> u64 {
+        let told = [self.free, self.in_use, self.broken, self.reserved];
+        let told = told.into_iter().fold(0, u64::saturating_add);
+        self.total.saturating_sub(told)
+    }
+}
+
+impl<'a> Allocations<'a> {
+    fn of(reported: AgentReport<'a>) -> Self {
+        let mut all = Self::default();
+        let devices = reported.usage.into_iter().flat_map(|usage| &usage.devices);
+        for unit in devices.flat_map(|device| &device.units) {
+            let ids = unit.tenants.iter().flat_map(|tenant| &tenant.ids);
+            for id in ids {
+                all.held.entry(unit.uuid.as_str()).or_default().insert(id);
+            }
+        }
+        let reports = reported.sharing.into_iter();
+        for (name, unit) in reports.flat_map(SharingReport::applied_units) {
+            if let Some(replicas) = unit.replicas {
+                all.sliced.insert(unit.uuid.as_str(), (name, replicas));
+            }
+        }
+        all
+    }
+
+    /// Returns `true` if a container holds the whole device or a time slice of it.
+    fn is_allocated(&self, device: &Device) -> bool {
+        let uuid = device.uuid.as_ref();
+        uuid.is_some_and(|uuid| self.held.contains_key(uuid.as_str()))
+    }
+
+    /// Units that pods can request: the device or partition itself, or its time slices.
+    fn units(&self, uuid: Option<&str>, whole: UnitGroup) -> Vec<UnitGroup> {
+        let held = uuid.and_then(|uuid| self.held.get(uuid));
+        let held = held.map_or(0, |ids| u64::try_from(ids.len()).unwrap_or(u64::MAX));
+        let Some((name, replicas)) = uuid.and_then(|uuid| self.sliced.get(uuid)) else {
+            let is_open = matches!(whole.standing, UnitState::Free | UnitState::Unknown);
+            let standing = if is_open && held > 0 {
+                UnitState::Taken
+            } else {
+                whole.standing
+            };
+            return vec![UnitGroup { standing, ..whole }];
+        };
+        // A process of an unknown container occupies one unit.
+        let taken = held.max(u64::from(whole.standing == UnitState::Taken));
+        let (taken, rest) = match whole.standing {
+            UnitState::Free | UnitState::Taken => (taken, UnitState::Free),
+            UnitState::Unknown => (taken, UnitState::Unknown),
+            UnitState::Broken | UnitState::SetAside => (0, whole.standing),
+        };
+        let replicas = u64::from(*replicas);
+        let taken = taken.min(replicas);
+        let counts = [
+            (UnitState::Taken, taken),
+            (rest, replicas.saturating_sub(taken)),
+        ];
+        let units = counts.into_iter().filter(|(_, count)| *count > 0);
+        let units = units.map(|(standing, count)| UnitGroup {
+            resource: name.as_str().to_owned(),
+            shape: whole.shape.time_slice(),
+            memory: whole.memory,
+            standing,
+            count,
+        });
+        units.collect()
+    }
+}
+
+fn units(
+    summary: &DeviceSummary,
+    device: Option<&Device>,
+    allocations: &Allocations<'_>,
+) -> Vec<UnitGroup> {
+    let vendor = device.map_or(Vendor::Aws, |device| device.vendor);
+    if let (Some(device), Occupancy::Partitioned(_)) = (device, summary.occupancy) {
+        return partitions(device, allocations);
+    }
+    let resource = DeviceResource::for_vendor(vendor)
+        .map_or(OTHER_RESOURCE, DeviceResource::as_str)
+        .to_owned();
+    let uuid = device.and_then(|device| device.uuid.as_ref());
+    let whole = UnitGroup {
+        resource,
+        shape: Shape::Device,
+        memory: summary.memory,
+        standing: match summary.occupancy {
+            Occupancy::Unavailable => UnitState::Broken,
+            Occupancy::Reserved => UnitState::SetAside,
+            Occupancy::Free => UnitState::Free,
+            Occupancy::InUse => UnitState::Taken,
+            Occupancy::Partitioned(_) | Occupancy::Unknown => UnitState::Unknown,
+        },
+        count: 1,
+    };
+    allocations.units(uuid.map(GpuUuid::as_str), whole)
+}
+
+fn partitions(device: &Device, allocations: &Allocations<'_>) -> Vec<UnitGroup> {
+    let Some(state) = device.mig.state() else {
+        return Vec::new();
+    };
+    let mut all = Vec::new();
+    for instance in &state.gpu_instances {
+        for compute in &instance.compute_instances {
+            let Some(profile) = device.profile_of(instance, compute) else {
+                continue;
+            };
+            // A process without a reported instance could run in any.
+            let is_here = |told: Option<u32>, id: u32| told.is_none_or(|told| told == id);
+            let mut processes = device.processes.iter();
+            let runs = processes.any(|process| {
+                is_here(process.gpu_instance, instance.id)
+                    && is_here(process.compute_instance, compute.id)
+            });
+            let whole = UnitGroup {
+                resource: ResourceName::mig(&profile).as_str().to_owned(),
+                shape: Shape::Mig(profile.to_string()),
+                memory: compute.memory,
+                standing: if runs {
+                    UnitState::Taken
+                } else {
+                    UnitState::Free
+                },
+                count: 1,
+            };
+            let uuid = compute.uuid.as_ref();
+            all.extend(allocations.units(uuid.map(MigUuid::as_str), whole));
+        }
+    }
+    all
+}
+
+impl AgentUnits {
+    /// Units behind a resource, by type. A node may offer time-sliced ones under another name.
+    pub(super) fn units_of_resource(&self, resource: &str) -> impl Iterator<Item = &UnitCounts> {
+        let bare = |name: &str| name.strip_suffix(".shared").unwrap_or(name).to_owned();
+        let wanted = bare(resource);
+        let units = self.units.iter();
+        units.filter(move |units| bare(&units.resource) == wanted)
+    }
+
+    /// Types of the units behind a resource; of all units if none is behind it.
+    pub(super) fn types(&self, resource: &str) -> BTreeSet<Option<TypeName>> {
+        let of = |units: &UnitCounts| units.type_name.clone();
+        let found: BTreeSet<_> = self.units_of_resource(resource).map(of).collect();
+        if found.is_empty() {
+            return self.units.iter().map(of).collect();
+        }
+        found
+    }
+
+    /// Reserved units of a resource that the kubelet still counts in its capacity.
+    pub(super) fn reserved_in_capacity(&self, resource: &str, capacity: u64) -> u64 {
+        let sum = |of: fn(&UnitCounts) -> u64| {
+            let counts = self.units_of_resource(resource).map(of);
+            counts.fold(0, u64::saturating_add)
+        };
+        let uncounted = sum(|units| units.total).saturating_sub(capacity);
+        sum(|units| units.reserved).saturating_sub(uncounted)
+    }
+}
+
+impl UnitCounts {
+    /// Returns `true` if any unit is neither broken nor reserved.
+    pub(super) fn has_usable(&self) -> bool {
+        self.broken.saturating_add(self.reserved) < self.total
+    }
+
+    pub(super) fn key(&self) -> RowKey {
+        let kind = self.type_name.clone();
+        RowKey {
+            kind: kind.map_or(UnitType::Unknown, UnitType::Known),
+            resource: self.resource.clone(),
+            shape: self.shape.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use octavo_model::examples::{gpu, process};
+    use octavo_model::inventory::{Driver, Machine, Mig, NvmlState};
+    use octavo_model::resource::ShareId;
+    use octavo_model::sharing_status::Health;
+    use octavo_model::sharing_status::{ResourceStatus, UnitStatus};
+    use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage};
+
+    use super::*;
+
+    const UUID: &str = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
+
+    fn inventory(device: Device) -> Inventory {
+        Inventory {
+            machine: Machine::default(),
+            nvml: NvmlState::Ready(Driver {
+                version: "570.133.20".parse().unwrap(),
+                cuda: None,
+            }),
+            neuron: None,
+            devices: vec![device],
+        }
+    }
+
+    fn seen(device: Device, usage: Option<&Usage>) -> (u64, u64, u64) {
+        let reported = AgentReport {
+            usage,
+            sharing: None,
+        };
+        let seen = AgentUnits::from_inventory(
+            &inventory(device),
+            reported,
+            &mut PotentialCache::default(),
+        );
+        let units = &seen.units[0];
+        assert_eq!(
+            (units.resource.as_str(), units.total, seen.units.len()),
+            ("nvidia.com/gpu", 1, 1)
+        );
+        (units.free, units.in_use, units.unknown_use())
+    }
+
+    fn device() -> Device {
+        Device {
+            uuid: Some(UUID.parse().unwrap()),
+            mig: Mig::NotCapable,
+            ..gpu()
+        }
+    }
+
+    /// Usage in which one container holds these units of the device.
+    fn held<const N: usize>(ids: [ShareId; N]) -> Usage {
+        Usage {
+            devices: vec![DeviceUsage {
+                pci: device().pci,
+                name: "GPU 0".to_owned(),
+                memory: None,
+                utilization: None,
+                units: vec![UnitUsage {
+                    uuid: UUID.to_owned(),
+                    partition: None,
+                    profile: None,
+                    resource: None,
+                    replicas: None,
+                    fair_share: None,
+                    memory: None,
+                    tenants: vec![Tenant {
+                        ids: ids.into(),
+                        ..Tenant::default()
+                    }],
+                    unattributed: None,
+                    exhausted_in: None,
+                    is_nearly_exhausted: false,
+                }],
+            }],
+            missing: Vec::new(),
+        }
+    }
+
+    /// Report in which the device is time-sliced.
+    fn sliced(state: &str, replicas: u32) -> SharingReport {
+        let unit = UnitStatus {
+            uuid: UUID.to_owned(),
+            replicas: Some(replicas),
+            health: Health::Healthy,
+        };
+        SharingReport {
+            state: state.to_owned(),
+            resources: vec![ResourceStatus {
+                name: ResourceName::gpu(),
+                wanted: replicas.into(),
+                allocatable: None,
+                units: vec![unit],
+            }],
+            ..SharingReport::default()
+        }
+    }
+
+    #[test]
+    fn allocated_unit_is_in_use_without_process() {
+        let usage = held([ShareId::whole(UUID)]);
+        assert_eq!(seen(device(), None), (1, 0, 0));
+        assert_eq!(seen(device(), Some(&usage)), (0, 1, 0));
+    }
+
+    #[test]
+    fn a_device_that_is_time_sliced_is_as_many_units_as_it_has_replicas() {
+        let usage = held([ShareId::replica(UUID, 0), ShareId::replica(UUID, 1)]);
+        let mut busy = device();
+        busy.processes = vec![process(7, None, None)];
+        let of = |sharing: &SharingReport| {
+            let reported = AgentReport {
+                usage: Some(&usage),
+                sharing: Some(sharing),
+            };
+            let seen = AgentUnits::from_inventory(
+                &inventory(busy.clone()),
+                reported,
+                &mut PotentialCache::default(),
+            );
+            let units = seen.units.into_iter().next().unwrap();
+            (units.shape, units.total, units.in_use, units.free)
+        };
+        assert_eq!(
+            of(&sliced("sharing-in-force", 3)),
+            (Shape::TimeSlice, 3, 2, 1)
+        );
+        // Another GPU of the node is lost, and all healthy units are offered.
+        let mut partly = sliced("sharing-not-in-force", 3);
+        partly.resources[0].allocatable = Some(3);
+        assert_eq!(of(&partly), (Shape::TimeSlice, 3, 2, 1));
+        // A layout that is not applied yet does not count.
+        assert_eq!(of(&sliced("sharing-pending", 3)), (Shape::Device, 1, 1, 0));
+    }
+
+    #[test]
+    fn i10_any_number_of_replicas_is_counted_without_a_list_of_them() {
+        let sharing = sliced("sharing-in-force", u32::MAX);
+        let counted = |device: Device, usage: Option<&Usage>| {
+            let reported = AgentReport {
+                usage,
+                sharing: Some(&sharing),
+            };
+            let seen = AgentUnits::from_inventory(
+                &inventory(device),
+                reported,
+                &mut PotentialCache::default(),
+            );
+            let [units] = seen.units.as_slice() else {
+                panic!("{:?}", seen.units);
+            };
+            assert_eq!(units.total, u64::from(u32::MAX));
+            (units.free, units.in_use, units.unknown_use())
+        };
+        let all = u64::from(u32::MAX);
+        let usage = held([ShareId::replica(UUID, 0), ShareId::replica(UUID, 1)]);
+        assert_eq!(counted(device(), None), (all, 0, 0));
+        assert_eq!(counted(device(), Some(&usage)), (all - 2, 2, 0));
+        // Allocated slices are in use even where the processes of the device are unknown.
+        let mut silent = device();
+        silent.record_unknown_users("no permission".to_owned());
+        assert_eq!(counted(silent, Some(&usage)), (0, 2, all - 2));
+    }
+
+    #[test]
+    fn unknown_processes_are_not_idle() {
+        let mut busy = device();
+        busy.processes = vec![process(7, None, None)];
+        assert_eq!(seen(busy, None), (0, 1, 0));
+        let mut silent = device();
+        silent.record_unknown_users("no permission".to_owned());
+        assert_eq!(seen(silent, None), (0, 0, 1));
+    }
+}

@@ -1,0 +1,431 @@
+//! Counting: aggregates nodes into rows, then adds pending pods and waiting times.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use octavo_model::id::TypeName;
+
+use super::agent_units::{AgentUnits, UnitCounts};
+use super::history::{HoldingHistory, WaitEstimate};
+use super::pending::{self, HeldUnits, HeldUnitsByNode, RowNodes, held_names};
+use super::potential::PotentialUnits;
+use super::row::{NodeShare, Row, RowKey, Unknown, Wait};
+use super::shape::{Shape, is_accelerator};
+use super::unavailable::{AgentState, UnavailableReason, unavailable_reason};
+use super::unit_type::{
+    NVIDIA_PRODUCT_LABEL, TypeResolver, TypeSource, UnitType, memory_from_labels,
+};
+use crate::cluster::{Amounts, ClusterNode, PODS, Sights};
+
+/// Availability of the fleet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Availability {
+    /// Data that the counts are based on.
+    pub basis: CountBasis,
+    /// Rows ordered by type, resource and shape; at most [`MAX_ROWS`].
+    pub rows: Vec<Row>,
+    /// Number of rows omitted because of that limit.
+    pub omitted_rows: usize,
+}
+
+/// Data that the counts are based on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CountBasis {
+    /// Nodes and pods of the cluster, and agents.
+    Cluster,
+    /// Agents only; allocations to pods are unknown.
+    Agents,
+}
+
+/// Node with an agent.
+#[derive(Debug, Clone, Copy)]
+pub struct AgentNode<'a> {
+    /// Node name.
+    pub name: &'a str,
+    /// Units that the agent reports.
+    pub seen: &'a AgentUnits,
+    /// True if the agent's last report is too old.
+    pub is_stale: bool,
+    /// True if the node is being repartitioned.
+    pub is_changing: bool,
+}
+
+/// Resource whose usual toleration also allows pods that request a partition: only NVIDIA devices can be
+/// repartitioned.
+const NVIDIA_GPU_RESOURCE: &str = "nvidia.com/gpu";
+/// Maximum number of rows, because types and resource names come from the cluster and are unbounded.
+pub const MAX_ROWS: usize = 2048;
+
+/// Past holding times, for estimates of the waiting time.
+#[derive(Debug)]
+pub struct HoldingTimes<'a> {
+    /// Recorded holding times.
+    pub history: &'a mut HoldingHistory,
+    /// Current time in seconds since 1970.
+    pub now: i64,
+}
+
+/// Counts the units that `agents` and the cluster report, each node once. Without `past`, waiting times come from pod
+/// deadlines only.
+pub fn count(
+    agents: &[AgentNode<'_>],
+    sights: Option<&Sights>,
+    names: &mut TypeResolver,
+    past: Option<HoldingTimes<'_>>,
+) -> Availability {
+    let mut sum = CountBuilder::default();
+    if let Some(sights) = sights {
+        count_cluster(&mut sum, agents, sights, names);
+        sum.set_wait_times(past, names);
+    } else {
+        for agent in agents {
+            sum.add_agent_units(agent, agent.is_stale.then_some(UnavailableReason::Stale));
+        }
+        for row in sum.rows.values_mut() {
+            row.wait = Wait::Unknown(Unknown::NoCluster);
+        }
+    }
+    let mut rows: Vec<Row> = sum.rows.into_values().collect();
+    for row in rows.iter_mut().filter(|row| row.free > 0) {
+        row.wait = Wait::Now;
+    }
+    let left_out = rows.len().saturating_sub(MAX_ROWS);
+    if left_out > 0 {
+        // Rows with nodes take precedence over rows that pods merely request.
+        rows.sort_by_key(|row| row.nodes == 0);
+        rows.truncate(MAX_ROWS);
+        rows.sort_by(|one, other| one.key.cmp(&other.key));
+    }
+    Availability {
+        basis: match sights {
+            Some(_) => CountBasis::Cluster,
+            None => CountBasis::Agents,
+        },
+        rows,
+        omitted_rows: left_out.saturating_add(sum.left_out),
+    }
+}
+
+fn count_cluster<'a>(
+    sum: &mut CountBuilder<'a>,
+    agents: &[AgentNode<'a>],
+    sights: &'a Sights,
+    names: &mut TypeResolver,
+) {
+    let by_name: BTreeMap<&str, &AgentNode<'_>> =
+        agents.iter().map(|agent| (agent.name, agent)).collect();
+    let held = sights.held();
+    let nothing = Amounts::default();
+    sum.holders = pending::collect_holders(sights);
+    for node in sights.nodes.values() {
+        let agent = by_name.get(node.name.as_str()).copied();
+        let held = held.get(node.name.as_str()).unwrap_or(&nothing);
+        let of = NodeContext {
+            name: node.name.as_str().into(),
+            node,
+            held,
+            agent,
+        };
+        sum.add_node(&of, names);
+    }
+    let absent = |agent: &&AgentNode<'_>| !sights.nodes.contains_key(agent.name);
+    for agent in agents.iter().filter(absent) {
+        sum.add_agent_units(agent, Some(UnavailableReason::NoSuchNode));
+    }
+    sum.left_out = pending::add_pending(&mut sum.rows, &sum.members, sights);
+}
+
+/// Node of the cluster with its allocations and its agent.
+struct NodeContext<'a, 'b> {
+    node: &'a ClusterNode,
+    name: Arc<str>,
+    held: &'b Amounts,
+    agent: Option<&'b AgentNode<'a>>,
+}
+
+impl NodeContext<'_, '_> {
+    /// State of the agent that affects whether its node can take pods.
+    fn agent_state(&self) -> AgentState {
+        self.agent
+            .map_or_else(AgentState::default, |agent| AgentState {
+                is_stale: agent.is_stale,
+                is_changing: agent.is_changing && !agent.is_stale,
+            })
+    }
+}
+
+/// Intermediate result of a count.
+#[derive(Debug, Default)]
+struct CountBuilder<'a> {
+    rows: BTreeMap<RowKey, Row>,
+    members: RowNodes<'a>,
+    holders: HeldUnitsByNode<'a>,
+    held_of_rows: BTreeMap<RowKey, HeldUnits<'a>>,
+    /// Number of rows that were only requested by pods and are omitted because of the limit.
+    left_out: usize,
+}
+
+impl<'a> CountBuilder<'a> {
+    fn row(&mut self, key: &RowKey) -> &mut Row {
+        let fresh = || Row::new(key.clone());
+        self.rows.entry(key.clone()).or_insert_with(fresh)
+    }
+
+    /// Sets the waiting time of rows without a free unit.
+    fn set_wait_times(&mut self, past: Option<HoldingTimes<'_>>, names: &mut TypeResolver) {
+        let past = past.map(|past| {
+            past.history.classify(&self.members, names);
+            (&*past.history, past.now)
+        });
+        for (key, held) in &self.held_of_rows {
+            let row = self.rows.get_mut(key);
+            if let Some(row) = row.filter(|row| row.free == 0) {
+                row.wait = held.wait_time(|works| match past {
+                    Some((history, now)) => history.estimate(key, works, now),
+                    None => WaitEstimate::Unknown(Unknown::NoDeadline),
+                });
+            }
+        }
+    }
+
+    /// Counts an agent's units where its node is not in the cluster data; `why` is the reason why all of them are
+    /// unavailable.
+    fn add_agent_units(&mut self, agent: &AgentNode<'_>, why: Option<UnavailableReason>) {
+        let node: Arc<str> = agent.name.into();
+        for units in &agent.seen.units {
+            let row = self.row(&units.key());
+            let free = if why.is_none() { units.free } else { 0 };
+            row.add_node_share(NodeShare::new(&node, units.total, free));
+            row.nodes = row.nodes.saturating_add(1);
+            row.merge_memory(units.memory);
+            row.sources.insert(TypeSource::Agent);
+            row.capacity = row.capacity.saturating_add(units.total);
+            let sound = units.total.saturating_sub(units.broken);
+            let sound = sound.saturating_sub(units.reserved);
+            row.add_unavailable(UnavailableReason::SetAside, units.reserved);
+            if let Some(why) = why {
+                row.add_unavailable(UnavailableReason::Unhealthy, units.broken);
+                row.add_unavailable(why, sound);
+                continue;
+            }
+            row.allocatable = row.allocatable.saturating_add(sound);
+            row.taken = row.taken.saturating_add(units.in_use);
+            row.free = row.free.saturating_add(units.free);
+            row.add_unavailable(UnavailableReason::Unhealthy, units.broken);
+            row.add_unavailable(UnavailableReason::UseUnknown, units.unknown_use());
+        }
+        if why.is_none() {
+            let idle = |resource: &str| {
+                let mut all = agent.seen.units.iter();
+                let found = all.find(|units| units.resource == resource);
+                found.map_or(0, |units| units.free)
+            };
+            self.add_potential(&node, agent.seen, idle);
+        }
+    }
+
+    /// Counts an agent's units on a node that offers no accelerator resource. Units that pods still hold are already
+    /// counted.
+    fn add_unoffered_units(&mut self, agent: &AgentNode<'_>, held: &Amounts) {
+        for units in &agent.seen.units {
+            let held = held.get(&units.resource);
+            let row = self.row(&units.key());
+            row.nodes = row.nodes.saturating_add(u32::from(held == 0));
+            row.merge_memory(units.memory);
+            row.sources.insert(TypeSource::Agent);
+            let rest = units.total.saturating_sub(held);
+            let set_aside = units.reserved.min(rest);
+            let rest = rest.saturating_sub(set_aside);
+            let broken = units.broken.min(rest);
+            row.add_unavailable(UnavailableReason::SetAside, set_aside);
+            row.capacity = row.capacity.saturating_add(units.total);
+            row.add_node_share(NodeShare::new(&agent.name.into(), units.total, 0));
+            row.add_unavailable(UnavailableReason::Unhealthy, broken);
+            row.add_unavailable(
+                UnavailableReason::PluginMissing,
+                rest.saturating_sub(broken),
+            );
+        }
+    }
+
+    /// Counts one node of the cluster.
+    fn add_node(&mut self, of: &NodeContext<'a, '_>, names: &mut TypeResolver) {
+        let node = of.node;
+        let told = node.capacity.iter().chain(node.allocatable.iter());
+        let mut resources: BTreeSet<&str> = told
+            .filter(|(name, count)| *count > 0 && is_accelerator(name))
+            .map(|(name, _)| name)
+            .collect();
+        let is_offered = !resources.is_empty();
+        resources.extend(held_names(of.held.devices()));
+        let mut budget: BTreeMap<&str, u64> = BTreeMap::new();
+        for resource in resources {
+            let free = self.add_resource(of, resource, names);
+            budget.insert(resource, free);
+        }
+        let Some(agent) = of.agent.filter(|agent| !agent.is_stale) else {
+            return;
+        };
+        if is_offered && can_take_pods(of) {
+            self.add_potential(&of.name, agent.seen, |resource| {
+                budget.get(resource).copied().unwrap_or(0)
+            });
+        } else if !is_offered {
+            self.add_unoffered_units(agent, of.held);
+        }
+    }
+
+    /// Counts one resource of one node and returns its free units.
+    fn add_resource(
+        &mut self,
+        of: &NodeContext<'a, '_>,
+        resource: &str,
+        names: &mut TypeResolver,
+    ) -> u64 {
+        let (node, held, agent) = (of.node, of.held, of.agent);
+        let shape = Shape::from_resource(resource, node.label(NVIDIA_PRODUCT_LABEL));
+        let (kind, source) = unit_type(of, resource, names);
+        let is_whole = matches!(shape, Shape::Device | Shape::TimeSlice);
+        let seen = || {
+            agent
+                .into_iter()
+                .flat_map(|agent| agent.seen.units_of_resource(resource))
+        };
+        // Devices of several types can be behind one resource.
+        let told = seen().filter_map(|units| units.memory).min();
+        let memory = told.or_else(|| memory_from_labels(node, resource, is_whole));
+        let key = RowKey {
+            kind,
+            resource: resource.to_owned(),
+            shape,
+        };
+        let why = unavailable_reason(node, resource, of.agent_state());
+        let allocatable = node.allocatable.get(resource);
+        let capacity = node.capacity.get(resource).max(allocatable);
+        let taken = held.get(resource);
+        let rest = allocatable.saturating_sub(taken);
+        let places = node.allocatable.get(PODS).saturating_sub(held.get(PODS));
+        let free = if why.is_some() { 0 } else { rest.min(places) };
+        let unhealthy = capacity.saturating_sub(allocatable.max(taken));
+        // A missing device plugin takes away all units; one that reports an unhealthy device leaves the others.
+        let is_gone = allocatable == 0 && seen().any(UnitCounts::has_usable);
+        let set_aside = agent.map_or(0, |agent| {
+            agent.seen.reserved_in_capacity(resource, capacity)
+        });
+        let set_aside = set_aside.min(unhealthy);
+        let row = self.row(&key);
+        row.nodes = row.nodes.saturating_add(1);
+        row.merge_memory(memory);
+        row.sources.insert(source);
+        row.capacity = row.capacity.saturating_add(capacity);
+        row.allocatable = row.allocatable.saturating_add(allocatable);
+        row.taken = row.taken.saturating_add(taken);
+        row.free = row.free.saturating_add(free);
+        row.add_node_share(NodeShare::new(&of.name, capacity, free));
+        let missing = if is_gone {
+            UnavailableReason::PluginMissing
+        } else {
+            UnavailableReason::Unhealthy
+        };
+        row.add_unavailable(UnavailableReason::SetAside, set_aside);
+        row.add_unavailable(missing, unhealthy.saturating_sub(set_aside));
+        row.add_unavailable(
+            why.unwrap_or(UnavailableReason::PodsFull),
+            rest.saturating_sub(free),
+        );
+        let holders = self.holders.get(node.name.as_str());
+        if let Some(holders) = holders.and_then(|all| all.get(resource)) {
+            let sum = self.held_of_rows.entry(key.clone()).or_default();
+            sum.add_node(holders, why.is_none());
+        }
+        self.members.entry(key).or_default().push(node);
+        free
+    }
+
+    /// Counts the units that idle devices of a node could become. `free` returns the free units of a resource on that
+    /// node.
+    fn add_potential(&mut self, node: &Arc<str>, seen: &AgentUnits, free: impl Fn(&str) -> u64) {
+        let mut spent: BTreeMap<&str, u64> = BTreeMap::new();
+        for (type_name, idle, count) in &seen.idle {
+            for _ in 0..*count {
+                let fits = idle.holds.iter().all(|(resource, count)| {
+                    let spent = spent.get(resource.as_str()).copied().unwrap_or(0);
+                    spent.saturating_add(*count) <= free(resource)
+                });
+                if !fits {
+                    break;
+                }
+                for (resource, count) in &idle.holds {
+                    let spent = spent.entry(resource).or_default();
+                    *spent = spent.saturating_add(*count);
+                }
+                for could in &idle.could {
+                    self.add_potential_units(node, type_name.as_ref(), could);
+                }
+            }
+        }
+    }
+
+    fn add_potential_units(
+        &mut self,
+        node: &Arc<str>,
+        type_name: Option<&TypeName>,
+        could: &PotentialUnits,
+    ) {
+        let row = self.row(&RowKey {
+            kind: type_name.map_or(UnitType::Unknown, |name| UnitType::Known(name.clone())),
+            resource: could.resource.clone(),
+            shape: could.shape.clone(),
+        });
+        row.merge_memory(could.memory);
+        row.sources.insert(TypeSource::Agent);
+        row.potential = row.potential.saturating_add(could.more);
+        row.add_node_share(NodeShare {
+            could_become: could.more,
+            ..NodeShare::new(node, 0, 0)
+        });
+    }
+}
+
+/// Returns `true` if units that result from repartitioning this node would be available to pods.
+fn can_take_pods(of: &NodeContext<'_, '_>) -> bool {
+    let NodeContext { node, held, .. } = of;
+    unavailable_reason(node, NVIDIA_GPU_RESOURCE, of.agent_state()).is_none()
+        && node.allocatable.get(PODS) > held.get(PODS)
+}
+
+/// Type of a resource's units on a node: of the devices that the agent reports behind it, otherwise of the node's
+/// labels.
+fn unit_type(
+    of: &NodeContext<'_, '_>,
+    resource: &str,
+    names: &mut TypeResolver,
+) -> (UnitType, TypeSource) {
+    let Some(agent) = of.agent.filter(|agent| !agent.seen.is_empty()) else {
+        return names.resolve(of.node);
+    };
+    let found = agent.seen.types(resource);
+    let several = found.len() > 1;
+    match found.into_iter().next().flatten() {
+        _ if several => (UnitType::Mixed, TypeSource::Agent),
+        Some(type_name) => (UnitType::Known(type_name), TypeSource::Agent),
+        None => names.resolve(of.node),
+    }
+}
+
+impl Availability {
+    /// Returns `true` if the result changes with time alone.
+    pub fn depends_on_time(&self) -> bool {
+        self.rows.iter().any(Row::depends_on_time)
+    }
+}
+
+impl CountBasis {
+    /// Name in documents.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cluster => "cluster",
+            Self::Agents => "agents",
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Pending pods, holders of units, and the waiting time they imply.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::history::WaitEstimate;
+use super::row::{Pending, Row, RowKey, Unknown, Wait};
+use super::shape::{Shape, is_accelerator};
+use super::unit_type::{UnitType, parse_type};
+use crate::cluster::{ClusterNode, ClusterPod, PodRequirements, Sights};
+
+/// Maximum number of distinct pod requests matched against nodes. Pods beyond it count for every type with the
+/// requested resource.
+const MAX_DISTINCT_REQUESTS: usize = 256;
+
+/// Nodes of each row.
+pub(super) type RowNodes<'a> = BTreeMap<RowKey, Vec<&'a ClusterNode>>;
+
+/// Maximum number of rows for requests that no node can satisfy: anyone who may create pods chooses their content.
+const MAX_REQUESTED_ROWS: usize = 256;
+
+/// Adds pending pods to the rows, and rows for resources that no node has. Returns the number of rows omitted because
+/// of the limit.
+pub(super) fn add_pending(
+    rows: &mut BTreeMap<RowKey, Row>,
+    members: &RowNodes<'_>,
+    sights: &Sights,
+) -> usize {
+    let (mut wished_rows, mut left_out) = (0_usize, 0_usize);
+    let mut wishes: BTreeMap<&PodRequirements, u64> = BTreeMap::new();
+    let waiting = sights.pods.values().filter(|pod| pod.is_pending());
+    for pod in waiting.filter(|pod| requests_accelerators(pod)) {
+        let count = wishes.entry(&pod.requirements).or_default();
+        *count = count.saturating_add(1);
+    }
+    for (place, (wants, pods)) in wishes.into_iter().enumerate() {
+        let asked = wants.amounts.devices();
+        for (resource, each) in asked.filter(|(name, each)| is_accelerator(name) && *each > 0) {
+            let one = Pending {
+                pods,
+                units: pods.saturating_mul(each),
+            };
+            let those = members.iter().filter(|(key, _)| key.resource == resource);
+            let mut reached: Vec<RowKey> = those
+                .filter(|(_, nodes)| {
+                    place >= MAX_DISTINCT_REQUESTS
+                        || nodes.iter().any(|node| matches_node(wants, node))
+                })
+                .map(|(key, _)| key.clone())
+                .collect();
+            if reached.is_empty() {
+                reached.push(requested_key(wants, resource));
+            }
+            for key in reached {
+                if !rows.contains_key(&key) {
+                    if wished_rows >= MAX_REQUESTED_ROWS {
+                        left_out = left_out.saturating_add(1);
+                        continue;
+                    }
+                    wished_rows = wished_rows.saturating_add(1);
+                }
+                let row = rows.entry(key.clone()).or_insert_with(|| Row::new(key));
+                row.pending.pods = row.pending.pods.saturating_add(one.pods);
+                row.pending.units = row.pending.units.saturating_add(one.units);
+            }
+        }
+    }
+    left_out
+}
+
+fn requests_accelerators(pod: &ClusterPod) -> bool {
+    let mut all = pod.requirements.amounts.devices();
+    all.any(|(name, count)| is_accelerator(name) && count > 0)
+}
+
+/// Returns `true` if node selector and affinity match this node, regardless of other obstacles.
+fn matches_node(wants: &PodRequirements, node: &ClusterNode) -> bool {
+    let mut selector = wants.selector.iter();
+    let affinity = wants.affinity.as_ref();
+    selector.all(|(key, value)| node.label(key) == Some(value))
+        && affinity.is_none_or(|affinity| affinity.fits(&node.name, &node.labels))
+}
+
+/// Row key of a request that no node can satisfy, with the requested type if there is one.
+fn requested_key(wants: &PodRequirements, resource: &str) -> RowKey {
+    let named = wants.selector.get(TYPE_LABEL);
+    let kind = named.and_then(|value| parse_type(value));
+    RowKey {
+        kind: kind.map_or(UnitType::Unknown, UnitType::Known),
+        resource: resource.to_owned(),
+        shape: Shape::from_resource(resource, None),
+    }
+}
+
+/// Label by which pods select a type.
+const TYPE_LABEL: &str = "octavo.dev/type";
+
+/// Number of holders of a resource on a node, and their deadlines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Deadlines {
+    holders: u32,
+    /// Number of holders with a deadline, the earliest and the latest deadline.
+    told: Option<(u32, i64, i64)>,
+}
+
+/// Holders grouped into workloads by namespace and start minute (since 1970). Pods of one namespace that start in the
+/// same minute are usually replicas or workers of one job and end together. Counting them individually would
+/// underestimate the time until the first end.
+pub(super) type HolderWorkloads<'a> = BTreeMap<(&'a str, i64), HolderWorkload>;
+
+/// Workload that holds units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct HolderWorkload {
+    /// Start of its first pod, in seconds since 1970.
+    pub(super) began: i64,
+    /// True if another pod could use its units afterwards.
+    pub(super) is_usable: bool,
+}
+
+/// Workload that a pod belongs to.
+pub(super) fn workload_key(namespace: &str, began: i64) -> (&str, i64) {
+    (namespace, began.div_euclid(60))
+}
+
+/// Holders of a resource.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct HeldUnits<'a> {
+    /// Deadlines of holders whose units another pod could use afterwards.
+    ends: Deadlines,
+    /// Workloads that have started.
+    works: HolderWorkloads<'a>,
+}
+
+/// Holders by node and resource.
+pub(super) type HeldUnitsByNode<'a> = BTreeMap<&'a str, BTreeMap<&'a str, HeldUnits<'a>>>;
+
+/// Collects the holders of accelerator resources on each node.
+pub(super) fn collect_holders(sights: &Sights) -> HeldUnitsByNode<'_> {
+    let mut all = HeldUnitsByNode::new();
+    for pod in sights.pods.values() {
+        let Some(node) = pod.holding_node() else {
+            continue;
+        };
+        let held = pod.requirements.amounts.devices();
+        for (resource, _) in held.filter(|(name, count)| is_accelerator(name) && *count > 0) {
+            let of_node = all.entry(node).or_default();
+            let sum = of_node.entry(resource).or_default();
+            sum.ends = sum.ends.merge(Deadlines {
+                holders: 1,
+                told: pod.until.map(|until| (1, until, until)),
+            });
+            if let Some(began) = pod.started_at {
+                sum.add(workload_key(&pod.key.namespace, began), began, true);
+            }
+        }
+    }
+    all
+}
+
+impl<'a> HeldUnits<'a> {
+    fn add(&mut self, work: (&'a str, i64), began: i64, is_usable: bool) {
+        let fresh = HolderWorkload { began, is_usable };
+        let work = self.works.entry(work).or_insert(fresh);
+        work.began = work.began.min(began);
+        work.is_usable |= is_usable;
+    }
+
+    /// Adds the holders of one more node. They release nothing usable if the node is unavailable (`is_usable` is
+    /// false).
+    pub(super) fn add_node(&mut self, node: &Self, is_usable: bool) {
+        if is_usable {
+            self.ends = self.ends.merge(node.ends);
+        }
+        for (key, work) in &node.works {
+            self.add(*key, work.began, is_usable);
+        }
+    }
+
+    /// Waiting time until a unit is free, from the holders' deadlines and the history.
+    pub(super) fn wait_time(
+        &self,
+        guess: impl FnOnce(&HolderWorkloads<'_>) -> WaitEstimate,
+    ) -> Wait {
+        let Deadlines { holders, told } = self.ends;
+        if holders == 0 {
+            return Wait::Unknown(Unknown::NoHolders);
+        }
+        match (guess(&self.works), told) {
+            (
+                WaitEstimate::Likely {
+                    from,
+                    to,
+                    samples,
+                    since,
+                },
+                told,
+            ) => {
+                // A holder's deadline is an upper bound on the time until one is free.
+                let last = told.map(|(_, first, _)| first);
+                Wait::Likely {
+                    from: last.map_or(from, |last| from.min(last)),
+                    to: to.into_iter().chain(last).min(),
+                    samples,
+                    since,
+                    of: told.map_or(0, |(of, _, _)| of),
+                    holders,
+                }
+            }
+            (WaitEstimate::Unknown(_), Some((of, earliest, latest))) => Wait::Deadlines {
+                earliest,
+                latest,
+                of,
+                holders,
+            },
+            (WaitEstimate::Unknown(why), None) => Wait::Unknown(why),
+        }
+    }
+}
+
+impl Deadlines {
+    fn merge(self, other: Self) -> Self {
+        let told = match (self.told, other.told) {
+            (Some((one, first, last)), Some((more, earlier, later))) => Some((
+                one.saturating_add(more),
+                first.min(earlier),
+                last.max(later),
+            )),
+            (one, other) => one.or(other),
+        };
+        Self {
+            holders: self.holders.saturating_add(other.holders),
+            told,
+        }
+    }
+}
+
+/// Accelerator resources that pods hold on a node, including those that the node no longer reports.
+pub(super) fn held_names<'a>(held: impl Iterator<Item = (&'a str, u64)>) -> BTreeSet<&'a str> {
+    let some = held.filter(|(name, count)| is_accelerator(name) && *count > 0);
+    some.map(|(name, _)| name).collect()
+}

@@ -1,0 +1,210 @@
+//! Potential capacity of idle devices: the number of instances of each profile that the planner can place beside the
+//! instances in use.
+//!
+//! Identical devices have the same result, and most devices of a fleet are identical, so results are cached. Whether
+//! enabling MIG mode requires a reset is not considered here; a plan states that cost.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use octavo_model::catalog::{Placement, ProfileCatalog};
+use octavo_model::inventory::{
+    Device, DeviceProcesses, GpuInstance, InstanceUse, MigState, Vendor,
+};
+use octavo_model::quantity::Mebibytes;
+use octavo_model::resource::ResourceName;
+use octavo_planner::layout::{InstanceTarget, MigTarget, standing};
+use octavo_planner::plan::{Feasibility, feasible};
+
+use super::shape::{DeviceResource, Shape};
+
+/// Cache of results by MIG profile catalog and device state.
+#[derive(Debug, Default)]
+pub struct PotentialCache {
+    known: Vec<(ProfileCatalog, PotentialByState)>,
+}
+
+/// Potential capacity by device state.
+type PotentialByState = BTreeMap<DeviceUseState, Option<Arc<IdleDevice>>>;
+
+/// Maximum number of instances by profile id of the driver.
+type MaxInstances = BTreeMap<u32, u32>;
+
+/// Instances in use with their placements, and idle units of the device by resource.
+type DeviceUseState = (Vec<InstanceTarget>, BTreeMap<String, u64>);
+
+/// Device that is idle or partly idle; shared by all identical devices.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct IdleDevice {
+    /// Idle units by resource.
+    pub(super) holds: BTreeMap<String, u64>,
+    /// Additional units that the device could provide; each entry is an alternative to the others.
+    pub(super) could: Vec<PotentialUnits>,
+}
+
+/// Additional units of one resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PotentialUnits {
+    pub(super) resource: String,
+    pub(super) shape: Shape,
+    pub(super) memory: Option<Mebibytes>,
+    pub(super) more: u64,
+}
+
+/// Cache limits: number of profile catalogs, and of device states per catalog.
+const MAX_CATALOGS: usize = 64;
+const MAX_STATES_PER_CATALOG: usize = 1024;
+
+/// Potential capacity of `device`, where `given` are the UUIDs of units allocated to containers. `None` if the device
+/// cannot be repartitioned or its use is unknown.
+pub(super) fn potential_of(
+    device: &Device,
+    given: &BTreeSet<&str>,
+    known: &mut PotentialCache,
+) -> Option<Arc<IdleDevice>> {
+    let state = device.mig.state()?;
+    if !device.mig.is_fully_known() || device.usage() == DeviceProcesses::Unknown {
+        return None;
+    }
+    let asked = if device.mig.is_enabled() {
+        partitioned(device, state, given)?
+    } else {
+        let is_free = device.processes.is_empty();
+        let whole = DeviceResource::for_vendor(Vendor::Nvidia)?;
+        is_free.then(|| (Vec::new(), BTreeMap::from([(whole.as_str().to_owned(), 1)])))?
+    };
+    known.of(device, state, asked)
+}
+
+fn calculate_potential(
+    device: &Device,
+    state: &MigState,
+    (pinned, holds): &DeviceUseState,
+) -> Option<Arc<IdleDevice>> {
+    let mut could = additional_units(state, &max_instances(device, state, pinned), holds);
+    if device.mig.is_enabled() && pinned.is_empty() {
+        could.push(PotentialUnits {
+            resource: DeviceResource::for_vendor(Vendor::Nvidia)?
+                .as_str()
+                .to_owned(),
+            shape: Shape::Device,
+            memory: device.memory,
+            more: 1,
+        });
+    }
+    (!could.is_empty()).then(|| {
+        Arc::new(IdleDevice {
+            holds: holds.clone(),
+            could,
+        })
+    })
+}
+
+/// Instances in use with their placements, and idle units by resource.
+fn partitioned(
+    device: &Device,
+    state: &MigState,
+    given: &BTreeSet<&str>,
+) -> Option<DeviceUseState> {
+    let Some(MigTarget::Enabled(mut instances)) = standing(state) else {
+        return None;
+    };
+    let is_idle = |instance: &&GpuInstance| {
+        let used = device.usage().of(instance, state);
+        let uuids = instance.compute_instances.iter();
+        let mut uuids = uuids.filter_map(|compute| compute.uuid.as_ref());
+        let is_had = uuids.any(|uuid| given.contains(uuid.as_str()));
+        !is_had && matches!(used, InstanceUse::Idle | InstanceUse::NoComputeInstance)
+    };
+    let idle: Vec<&GpuInstance> = state.gpu_instances.iter().filter(is_idle).collect();
+    let places: BTreeSet<Placement> = idle.iter().map(|instance| instance.placement).collect();
+    instances.retain(|target| {
+        target
+            .placement
+            .is_none_or(|place| !places.contains(&place))
+    });
+    let mut holds: BTreeMap<String, u64> = BTreeMap::new();
+    for instance in idle {
+        for compute in &instance.compute_instances {
+            let profile = device.profile_of(instance, compute)?;
+            let name = ResourceName::mig(&profile).as_str().to_owned();
+            let count = holds.entry(name).or_default();
+            *count = count.saturating_add(1);
+        }
+    }
+    Some((instances, holds))
+}
+
+fn additional_units(
+    state: &MigState,
+    room: &MaxInstances,
+    holds: &BTreeMap<String, u64>,
+) -> Vec<PotentialUnits> {
+    let profiles = state.catalog.profiles().iter();
+    let all = profiles.filter_map(|profile| {
+        let resource = ResourceName::mig(&profile.name).as_str().to_owned();
+        let now = holds.get(&resource).copied().unwrap_or(0);
+        let most = u64::from(room.get(&profile.id).copied()?);
+        let more = most.saturating_sub(now);
+        (more > 0).then(|| PotentialUnits {
+            resource,
+            shape: Shape::Mig(profile.name.to_string()),
+            memory: Some(profile.memory),
+            more,
+        })
+    });
+    all.collect()
+}
+
+impl PotentialCache {
+    fn of(
+        &mut self,
+        device: &Device,
+        state: &MigState,
+        asked: DeviceUseState,
+    ) -> Option<Arc<IdleDevice>> {
+        let mut places = self.known.iter();
+        let place = places.position(|(catalog, _)| *catalog == state.catalog);
+        let known = place.and_then(|place| self.known.get(place));
+        if let Some(idle) = known.and_then(|(_, states)| states.get(&asked)) {
+            return idle.clone();
+        }
+        let idle = calculate_potential(device, state, &asked);
+        if let Some((_, states)) = place.and_then(|place| self.known.get_mut(place)) {
+            if states.len() < MAX_STATES_PER_CATALOG {
+                states.insert(asked, idle.clone());
+            }
+        } else if self.known.len() < MAX_CATALOGS {
+            let states = BTreeMap::from([(asked, idle.clone())]);
+            self.known.push((state.catalog.clone(), states));
+        }
+        idle
+    }
+}
+
+/// Maximum number of instances of each profile without attributes that fit beside the pinned ones.
+fn max_instances(device: &Device, state: &MigState, pinned: &[InstanceTarget]) -> MaxInstances {
+    let profiles = state.catalog.profiles().iter();
+    let plain = profiles.filter(|profile| profile.name.is_plain());
+    let rooms = plain.map(|profile| {
+        let one = InstanceTarget {
+            profile_id: profile.id,
+            compute: vec![profile.resources.gpu_slices],
+            placement: None,
+        };
+        let fits = |count: u32| {
+            let more = usize::try_from(count).unwrap_or_default();
+            let more = std::iter::repeat_n(one.clone(), more);
+            let mut all: Vec<InstanceTarget> = pinned.iter().cloned().chain(more).collect();
+            all.sort();
+            feasible(device, &all) == Ok(Feasibility::Feasible)
+        };
+        // If this many fit, fewer fit too; hence the first match is the maximum.
+        let mut counts = (1..=profile.max_count.min(MAX_INSTANCES_PER_PROFILE)).rev();
+        (profile.id, counts.find(|count| fits(*count)).unwrap_or(0))
+    });
+    rooms.collect()
+}
+
+/// Upper limit on instances per profile, whatever the driver reports: no device has more slices.
+const MAX_INSTANCES_PER_PROFILE: u32 = 16;

@@ -1,0 +1,284 @@
+//! Row of the availability table: the counts of one type, resource and shape.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use octavo_model::quantity::Mebibytes;
+
+use super::history::MIN_ENDS;
+use super::shape::Shape;
+use super::unavailable::UnavailableReason;
+use super::unit_type::{TypeSource, UnitType};
+
+/// Identity of a row, in sort order.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RowKey {
+    /// The type.
+    pub kind: UnitType,
+    /// Resource that pods request.
+    pub resource: String,
+    /// What one unit is.
+    pub shape: Shape,
+}
+
+/// Units of one type, resource and shape. `taken`, `free` and `unavailable` add up to `capacity`, unless `taken` alone
+/// exceeds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Identity of the row.
+    pub key: RowKey,
+    /// Memory of one unit; the minimum if they differ.
+    pub memory: Option<Mebibytes>,
+    /// Number of nodes that have some.
+    pub nodes: u32,
+    /// Total number of units.
+    pub capacity: u64,
+    /// Units that pods may be allocated.
+    pub allocatable: u64,
+    /// Units allocated to pods; without cluster data, units observed in use.
+    pub taken: u64,
+    /// Number of additional pods requesting one unit that would be placed.
+    pub free: u64,
+    /// Units that are neither allocated nor free, by reason.
+    pub unavailable: BTreeMap<UnavailableReason, UnavailableUnits>,
+    /// Pods that wait for these units.
+    pub pending: Pending,
+    /// Additional units if idle devices were repartitioned to this shape.
+    pub potential: u64,
+    /// Time until a unit is free.
+    pub wait: Wait,
+    /// Sources of the type.
+    pub sources: BTreeSet<TypeSource>,
+    /// Counts by node.
+    pub by_node: Vec<NodeShare>,
+}
+
+/// A node's share of a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeShare {
+    /// Node name.
+    pub node: Arc<str>,
+    /// Total number of units.
+    pub capacity: u64,
+    /// Number of additional pods requesting one unit that would be placed there.
+    pub free: u64,
+    /// Additional units if idle devices were repartitioned to this shape.
+    pub could_become: u64,
+}
+
+/// Units that are unavailable for one reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UnavailableUnits {
+    /// Number of units.
+    pub count: u64,
+    /// Number of nodes.
+    pub nodes: u32,
+}
+
+/// Pods that wait for units. A pod that accepts any of several types counts for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pending {
+    /// Number of pods.
+    pub pods: u64,
+    /// Total number of units that they request.
+    pub units: u64,
+}
+
+/// Time until a unit is free, from evidence only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// A unit is free now.
+    Now,
+    /// Some holders have a deadline: the earliest and the latest of these, in seconds since 1970.
+    Deadlines {
+        /// Earliest deadline.
+        earliest: i64,
+        /// Latest deadline.
+        latest: i64,
+        /// Number of holders with a deadline.
+        of: u32,
+        /// Number of holders.
+        holders: u32,
+    },
+    /// Estimate from past holding times and from the deadlines of current holders. Times are seconds since 1970.
+    Likely {
+        /// Median of the time at which a unit is free.
+        from: i64,
+        /// 90th percentile; `None` if the data does not reach that far.
+        to: Option<i64>,
+        /// Number of ended workloads that the estimate is based on.
+        samples: u32,
+        /// Time since which ends are observed.
+        since: i64,
+        /// Number of holders with a deadline.
+        of: u32,
+        /// Number of holders.
+        holders: u32,
+    },
+    /// No estimate is possible.
+    Unknown(Unknown),
+}
+
+/// Reason why no waiting time is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unknown {
+    /// There is no cluster data.
+    NoCluster,
+    /// No pod holds a unit that another pod could use afterwards.
+    NoHolders,
+    /// No holder has a deadline, and holding times were not observed.
+    NoDeadline,
+    /// No holder has a deadline, and too few workloads have ended.
+    TooFew {
+        /// Number of ended workloads.
+        ended: u32,
+        /// Start of observation, in seconds since 1970.
+        since: i64,
+    },
+    /// No holder has a deadline, and the current holders have held their units longer than any observed one.
+    BeyondObserved {
+        /// Number of ended workloads.
+        samples: u32,
+        /// Start of observation, in seconds since 1970.
+        since: i64,
+    },
+}
+
+impl Row {
+    pub(super) fn new(key: RowKey) -> Self {
+        Self {
+            key,
+            memory: None,
+            nodes: 0,
+            capacity: 0,
+            allocatable: 0,
+            taken: 0,
+            free: 0,
+            unavailable: BTreeMap::new(),
+            pending: Pending::default(),
+            potential: 0,
+            wait: Wait::Unknown(Unknown::NoHolders),
+            sources: BTreeSet::new(),
+            by_node: Vec::new(),
+        }
+    }
+
+    /// Adds units of a node. Calls for the same node must be consecutive.
+    pub(super) fn add_node_share(&mut self, more: NodeShare) {
+        match self.by_node.last_mut() {
+            Some(last) if last.node == more.node => {
+                last.capacity = last.capacity.saturating_add(more.capacity);
+                last.free = last.free.saturating_add(more.free);
+                last.could_become = last.could_become.saturating_add(more.could_become);
+            }
+            Some(_) | None => self.by_node.push(more),
+        }
+    }
+
+    /// Adds units of one more node that are unavailable.
+    pub(super) fn add_unavailable(&mut self, why: UnavailableReason, count: u64) {
+        if count > 0 {
+            let all = self.unavailable.entry(why).or_default();
+            all.count = all.count.saturating_add(count);
+            all.nodes = all.nodes.saturating_add(1);
+        }
+    }
+
+    pub(super) fn merge_memory(&mut self, memory: Option<Mebibytes>) {
+        self.memory = match (self.memory, memory) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+    }
+
+    /// Returns `true` if the row changes with time alone: estimates depend on how long holders have held their units.
+    pub(super) fn depends_on_time(&self) -> bool {
+        match self.wait {
+            Wait::Likely { .. }
+            | Wait::Unknown(Unknown::BeyondObserved { .. } | Unknown::TooFew { .. }) => true,
+            Wait::Now
+            | Wait::Deadlines { .. }
+            | Wait::Unknown(Unknown::NoCluster | Unknown::NoHolders | Unknown::NoDeadline) => false,
+        }
+    }
+
+    /// Total number of unavailable units.
+    pub fn unavailable_units(&self) -> u64 {
+        let counts = self.unavailable.values().map(|one| one.count);
+        counts.fold(0, u64::saturating_add)
+    }
+}
+
+impl NodeShare {
+    pub(super) fn new(node: &Arc<str>, capacity: u64, free: u64) -> Self {
+        Self {
+            node: Arc::clone(node),
+            capacity,
+            free,
+            could_become: 0,
+        }
+    }
+}
+
+impl Wait {
+    /// Explanation for users, without the times; `None` if a unit is free.
+    pub fn description(self) -> Option<String> {
+        match self {
+            Self::Now => None,
+            Self::Deadlines { of, holders, .. } => {
+                Some(format!("{of} of {holders} pods say when they end"))
+            }
+            Self::Likely {
+                to,
+                samples,
+                of,
+                holders,
+                ..
+            } => {
+                let second = match to {
+                    Some(_) => " and nine times in ten by the second",
+                    None => "",
+                };
+                let also = match of {
+                    0 => String::new(),
+                    _ => format!(", and {of} of {holders} pods say when they end"),
+                };
+                Some(format!(
+                    "as likely as not by the first time{second}, by how long {samples} others held theirs{also}"
+                ))
+            }
+            Self::Unknown(why) => Some(why.words()),
+        }
+    }
+}
+
+impl Unknown {
+    /// Explanation for users.
+    pub fn words(self) -> String {
+        match self {
+            Self::NoCluster => {
+                "the cluster is not followed, so nobody knows which pods hold them".to_owned()
+            }
+            Self::NoHolders => "no pod holds one that another could have afterwards".to_owned(),
+            Self::NoDeadline => "no pod that holds one says when it ends".to_owned(),
+            Self::TooFew { ended, .. } => format!(
+                "no pod that holds one says when it ends, and {ended} have ended since it is watched how long they last, of {MIN_ENDS} that are needed"
+            ),
+            Self::BeyondObserved { samples, .. } => format!(
+                "no pod that holds one says when it ends, and how long these may still last cannot be told by the {samples} that have ended"
+            ),
+        }
+    }
+
+    /// Number of ended workloads observed, and the start of observation in seconds since 1970.
+    pub fn observations(self) -> Option<(u32, i64)> {
+        match self {
+            Self::NoCluster | Self::NoHolders | Self::NoDeadline => None,
+            Self::TooFew {
+                ended: samples,
+                since,
+            }
+            | Self::BeyondObserved { samples, since } => Some((samples, since)),
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Shape of a resource's units: a device, a partition, or a time slice of either.
+//!
+//! Device plugins choose the resource names. Only accelerator resources are counted, by the naming rules of the
+//! vendors' plugins.
+
+use std::fmt;
+
+use octavo_model::inventory::Vendor;
+
+/// What one unit of a resource is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Shape {
+    /// A whole device.
+    Device,
+    /// A MIG partition with this profile.
+    Mig(String),
+    /// A time slice of a device.
+    TimeSlice,
+    /// A time slice of a MIG partition with this profile.
+    MigTimeSlice(String),
+    /// A logical core of a Neuron device.
+    NeuronCore,
+    /// A partition of an AMD device, by the driver's name: `cpx_nps4`.
+    AmdPartition(String),
+}
+
+/// Resource name of whole devices, which is also the key of the usual taint on their nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceResource(&'static str);
+
+const NVIDIA: &str = "nvidia.com/";
+const AMD: &str = "amd.com/";
+const NEURON: &str = "aws.amazon.com/neuron";
+const MIG: &str = "nvidia.com/mig-";
+const SHARED: &str = ".shared";
+/// Suffixes of NVIDIA's product label for partitioned and time-sliced devices. Source: NVIDIA k8s-device-plugin,
+/// `internal/lm`.
+const MIG_PRODUCT: &str = "-MIG-";
+const SHARED_PRODUCT: &str = "-SHARED";
+
+/// Returns `true` if a resource is an accelerator resource. Sources: NVIDIA k8s-device-plugin, AMD's
+/// k8s-device-plugin, AWS Neuron's.
+pub fn is_accelerator(resource: &str) -> bool {
+    let is_nvidia = resource
+        .strip_prefix(NVIDIA)
+        .is_some_and(|name| name == "gpu" || name.starts_with("gpu.") || name.starts_with("mig-"));
+    is_nvidia || resource.starts_with(AMD) || resource.starts_with(NEURON)
+}
+
+impl DeviceResource {
+    /// Whole-device resource of this vendor; `None` if no known plugin offers its devices.
+    pub fn for_vendor(vendor: Vendor) -> Option<Self> {
+        match vendor {
+            Vendor::Nvidia => Some(Self("nvidia.com/gpu")),
+            Vendor::Amd => Some(Self("amd.com/gpu")),
+            Vendor::Aws => Some(Self(NEURON)),
+            Vendor::Other(_) => None,
+        }
+    }
+
+    /// Whole-device resource of the vendor that this resource belongs to.
+    pub fn for_resource(resource: &str) -> Option<Self> {
+        let vendors = [Vendor::Nvidia, Vendor::Amd, Vendor::Aws];
+        let domain = |name: &str| name.split_once('/').map(|(domain, _)| domain.to_owned());
+        let all = vendors.into_iter().filter_map(Self::for_vendor);
+        let mut all = all.filter(|whole| domain(whole.0) == domain(resource));
+        all.next()
+    }
+
+    /// Returns the resource name.
+    pub fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+impl Shape {
+    /// Shape of a resource on a node with this product label. The label decides where partitions or time slices use
+    /// the resource name of whole devices.
+    pub fn from_resource(resource: &str, product: Option<&str>) -> Self {
+        let (name, is_shared) = match resource.strip_suffix(SHARED) {
+            Some(name) => (name, true),
+            None => (resource, false),
+        };
+        if let Some(profile) = name.strip_prefix(MIG) {
+            return Self::mig(profile, is_shared);
+        }
+        if let Some(rest) = name.strip_prefix(NEURON) {
+            return match rest {
+                "core" => Self::NeuronCore,
+                _ => Self::Device,
+            };
+        }
+        if let Some(part) = name.strip_prefix(AMD).filter(|part| *part != "gpu") {
+            return Self::AmdPartition(part.to_owned());
+        }
+        let product = product.filter(|_| name.starts_with(NVIDIA)).unwrap_or("");
+        let (_, profile, says_shared) = parse_product_label(product);
+        match profile {
+            Some(profile) => Self::mig(profile, is_shared || says_shared),
+            None if is_shared || says_shared => Self::TimeSlice,
+            None => Self::Device,
+        }
+    }
+
+    fn mig(profile: &str, is_shared: bool) -> Self {
+        if is_shared {
+            Self::MigTimeSlice(profile.to_owned())
+        } else {
+            Self::Mig(profile.to_owned())
+        }
+    }
+
+    /// Time slice of this shape.
+    pub(super) fn time_slice(&self) -> Self {
+        match self {
+            Self::Mig(profile) | Self::MigTimeSlice(profile) => Self::MigTimeSlice(profile.clone()),
+            Self::Device | Self::TimeSlice | Self::NeuronCore | Self::AmdPartition(_) => {
+                Self::TimeSlice
+            }
+        }
+    }
+
+    /// Returns `true` if a unit is allocated exclusively.
+    pub fn is_exclusive(&self) -> bool {
+        match self {
+            Self::Device | Self::Mig(_) | Self::NeuronCore | Self::AmdPartition(_) => true,
+            Self::TimeSlice | Self::MigTimeSlice(_) => false,
+        }
+    }
+}
+
+/// Splits a value of `nvidia.com/gpu.product` into the product, the profile of its partitions, and whether it is
+/// time-sliced.
+pub(super) fn parse_product_label(value: &str) -> (&str, Option<&str>, bool) {
+    let (value, is_shared) = match value.strip_suffix(SHARED_PRODUCT) {
+        Some(value) => (value, true),
+        None => (value, false),
+    };
+    match value.split_once(MIG_PRODUCT) {
+        Some((product, profile)) => (product, Some(profile), is_shared),
+        None => (value, None, is_shared),
+    }
+}
+
+/// Formats the shape for users, such as `device` or `3g.40gb`.
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device => f.pad("device"),
+            Self::Mig(profile) => f.pad(profile),
+            Self::TimeSlice => f.pad("turn"),
+            Self::MigTimeSlice(profile) => f.pad(&format!("turn on {profile}")),
+            Self::NeuronCore => f.pad("core"),
+            Self::AmdPartition(part) => f.pad(part),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resource_says_what_one_unit_is() {
+        let mig = |profile: &str| Shape::Mig(profile.to_owned());
+        for (resource, product, shape) in [
+            ("nvidia.com/gpu", None, Shape::Device),
+            ("nvidia.com/gpu", Some("NVIDIA-L4"), Shape::Device),
+            ("nvidia.com/gpu", Some("NVIDIA-L4-SHARED"), Shape::TimeSlice),
+            (
+                "nvidia.com/gpu",
+                Some("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"),
+                mig("1g.10gb"),
+            ),
+            (
+                "nvidia.com/gpu",
+                Some("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb-SHARED"),
+                Shape::MigTimeSlice("1g.10gb".into()),
+            ),
+            ("nvidia.com/gpu.shared", None, Shape::TimeSlice),
+            ("nvidia.com/mig-3g.40gb", None, mig("3g.40gb")),
+            (
+                "nvidia.com/mig-3g.40gb.shared",
+                None,
+                Shape::MigTimeSlice("3g.40gb".into()),
+            ),
+            ("amd.com/gpu", None, Shape::Device),
+            (
+                "amd.com/cpx_nps4",
+                None,
+                Shape::AmdPartition("cpx_nps4".into()),
+            ),
+            ("aws.amazon.com/neuron", None, Shape::Device),
+            ("aws.amazon.com/neurondevice", None, Shape::Device),
+            ("aws.amazon.com/neuroncore", None, Shape::NeuronCore),
+        ] {
+            assert_eq!(
+                Shape::from_resource(resource, product),
+                shape,
+                "{resource} {product:?}"
+            );
+            assert!(is_accelerator(resource), "{resource}");
+        }
+        for other in ["rdma/hca", "nvidia.com/hostdev", "cpu", "gpu", "nvidia.com"] {
+            assert!(!is_accelerator(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_usual_taint_is_that_of_the_maker() {
+        let behind = |name| DeviceResource::for_resource(name).map(DeviceResource::as_str);
+        assert_eq!(behind("nvidia.com/mig-1g.10gb"), Some("nvidia.com/gpu"));
+        assert_eq!(
+            behind("aws.amazon.com/neuroncore"),
+            Some("aws.amazon.com/neuron")
+        );
+        assert_eq!(behind("amd.com/cpx_nps4"), Some("amd.com/gpu"));
+        assert_eq!(behind("example.com/gpu"), None);
+    }
+}

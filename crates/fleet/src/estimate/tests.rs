@@ -1,0 +1,189 @@
+//! Tests of the reference provider against manually calculated values, and of rejected input.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn devices(name: &str, count: u32) -> DeviceGroup {
+    DeviceGroup {
+        type_name: name.parse().unwrap(),
+        count,
+    }
+}
+
+fn near(one: f64, other: f64) -> bool {
+    (one / other - 1.0).abs() < 1e-9
+}
+
+#[test]
+fn training_time_uses_dense_peak_and_efficiency() {
+    let workload = Workload::training(7e9, 1e12, Precision::Bf16).unwrap();
+    // Both products of the type have 312 TFLOPS.
+    let EstimateValue::Seconds(time) =
+        roofline(&workload, &devices("nvidia-a100-80gb", 8)).unwrap()
+    else {
+        panic!("a speed");
+    };
+    let at_peak = 6.0 * 7e9 * 1e12 / (312e12 * 8.0);
+    assert!(
+        near(time.low(), at_peak / 0.48) && near(time.high(), at_peak / 0.20),
+        "{time:?}"
+    );
+    // SXM5 has 989 TFLOPS and PCIe 756: the interval covers both.
+    let EstimateValue::Seconds(time) =
+        roofline(&workload, &devices("nvidia-h100-80gb", 1)).unwrap()
+    else {
+        panic!("a speed");
+    };
+    assert!(near(time.low(), 6.0 * 7e21 / (989e12 * 0.48)), "{time:?}");
+    assert!(near(time.high(), 6.0 * 7e21 / (756e12 * 0.20)), "{time:?}");
+}
+
+#[test]
+fn one_sequence_is_as_fast_as_its_weights_can_be_read() {
+    let workload = Workload::decoding(70e9, Precision::Fp8).unwrap();
+    let EstimateValue::TokensPerSecond(speed) =
+        roofline(&workload, &devices("nvidia-h200-141gb", 2)).unwrap()
+    else {
+        panic!("a time");
+    };
+    assert!(
+        near(speed.low(), 4800e9 * 2.0 * 0.30 / 70e9)
+            && near(speed.high(), 4800e9 * 2.0 * 0.85 / 70e9)
+    );
+    let workload = Workload::decoding(70e9, Precision::Bf16).unwrap();
+    assert_eq!(
+        roofline(&workload, &devices("nvidia-a100-80gb", 1))
+            .unwrap_err()
+            .to_string(),
+        "the weights alone need 140.0 GB, and 1 x nvidia-a100-80gb have 80.0 GB"
+    );
+}
+
+#[test]
+fn missing_figures_give_no_estimate() {
+    let workload = Workload::training(7e9, 1e12, Precision::Fp8).unwrap();
+    for (name, said) in [
+        (
+            "nvidia-a100-80gb",
+            "the catalogue has no dense fp8 throughput of nvidia-a100-80gb",
+        ),
+        ("acme-x1", "the catalogue knows nothing of acme-x1"),
+    ] {
+        assert_eq!(
+            roofline(&workload, &devices(name, 1))
+                .unwrap_err()
+                .to_string(),
+            said
+        );
+    }
+}
+
+#[test]
+fn implausible_values_are_rejected_with_field() {
+    let training = |parameters, tokens| Workload::training(parameters, tokens, Precision::Bf16);
+    for (error, field) in [
+        (training(0.0, 1e9).unwrap_err(), "workload.parameters"),
+        (training(f64::NAN, 1e9).unwrap_err(), "workload.parameters"),
+        (training(1e15, 1e9).unwrap_err(), "workload.parameters"),
+        (training(1e9, f64::INFINITY).unwrap_err(), "workload.tokens"),
+        (training(1e9, -1.0).unwrap_err(), "workload.tokens"),
+        (
+            "fp4".parse::<Precision>().unwrap_err(),
+            "workload.precision",
+        ),
+    ] {
+        assert_eq!(error.field, field, "{error}");
+    }
+}
+
+#[test]
+fn a_cost_is_the_price_of_all_devices_for_the_time_and_has_both_ends() {
+    let price = Price {
+        option: PurchaseOption::Spot,
+        per_hour: "1.50".parse().unwrap(),
+        currency: "USD".parse().unwrap(),
+    };
+    let time = EstimateValue::Seconds(Interval::new(3600.0, 7200.0).unwrap());
+    let run = cost(time, &price, 4).unwrap();
+    assert_eq!(
+        (run.low.to_string(), run.high.to_string(), run.per),
+        ("6.00".into(), "12.00".into(), CostUnit::Run)
+    );
+    let speed = EstimateValue::TokensPerSecond(Interval::new(100.0, 1000.0).unwrap());
+    let tokens = cost(speed, &price, 1).unwrap();
+    assert_eq!(
+        (tokens.low.to_string(), tokens.high.to_string()),
+        ("0.42".into(), "4.17".into())
+    );
+}
+
+proptest! {
+    #[test]
+    fn an_interval_is_finite_positive_and_the_right_way_up_or_refused(low in any::<f64>(), high in any::<f64>()) {
+        match Interval::new(low, high) {
+            Ok(interval) => {
+                prop_assert!(interval.low() > 0.0 && interval.low() <= interval.high());
+                prop_assert!(interval.high().is_finite());
+            }
+            Err(IntervalError::Inverted { .. }) => prop_assert!(low > high),
+            Err(IntervalError::NotPositive(_)) => {
+                prop_assert!(!low.is_finite() || !high.is_finite() || low <= 0.0 || high <= 0.0);
+            }
+        }
+    }
+
+    #[test]
+    fn more_devices_are_never_slower_and_every_figure_is_an_interval(
+        parameters in 1e6..1e14_f64,
+        tokens in 1.0..1e16_f64,
+        count in 1..MAX_DEVICES,
+    ) {
+        let workload = Workload::training(parameters, tokens, Precision::Fp16).unwrap();
+        for facts in octavo_model::accelerators::products() {
+            let of = |count| match roofline(&workload, &devices(facts.type_name, count)) {
+                Ok(EstimateValue::Seconds(time)) => Some(time),
+                Ok(EstimateValue::TokensPerSecond(_)) => panic!("a speed"),
+                Err(_) => None,
+            };
+            if let (Some(one), Some(more)) = (of(count), of(count + 1)) {
+                prop_assert!(more.low() < one.low() && more.high() < one.high());
+            }
+        }
+    }
+}
+
+#[test]
+fn counts_are_read_as_people_write_them_and_what_is_none_is_told() {
+    for (text, count) in [
+        ("7e9", 7e9),
+        ("7B", 7e9),
+        (" 70 b ", 70e9),
+        ("1.5T", 1.5e12),
+        ("300m", 300e6),
+        ("2k", 2000.0),
+        ("12", 12.0),
+    ] {
+        let read = parse_count(text).unwrap();
+        assert!((read - count).abs() < count * 1e-12, "{text}: {read}");
+    }
+    for text in [
+        "", "B", "-7B", "nan", "inf", "1e999", "0", "0B", "7G", "7 apples", "7BB", "١٢", "é",
+    ] {
+        assert!(parse_count(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn samples_become_tokens_and_what_cannot_be_is_told_by_its_field() {
+    assert_eq!(total_tokens(1e6, 2048.0), Ok(2.048e9));
+    let field = |result: Result<f64, crate::matching::RequestError>| result.unwrap_err().field;
+    assert_eq!(field(total_tokens(0.0, 10.0)), "workload.samples");
+    assert_eq!(field(total_tokens(10.0, 1e12)), "workload.tokensPerSample");
+    assert_eq!(field(total_tokens(1e15, 1e9)), "workload.samples");
+    assert_eq!(field(validate_batch(f64::NAN)), "workload.batch");
+    assert!(validate_model_name("llama-3-8b").is_ok());
+    for name in ["", "  ", "a\nb", &"x".repeat(101)] {
+        assert!(validate_model_name(name).is_err(), "{name:?}");
+    }
+}

@@ -1,0 +1,53 @@
+//! Index of a node's usage, by which the largest users of a fleet are found without reading all nodes' usage.
+
+use std::sync::Arc;
+
+use octavo_model::quantity::Mebibytes;
+use octavo_node::sharing::usage::Usage;
+
+/// Memory of each tenant of a node, and whether it exceeds its fair share, without the tenants' names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsageRank(
+    /// Memory in MiB times two, plus one if over the share; descending and deduplicated.
+    Arc<[u32]>,
+);
+
+/// Memory in MiB by which a tenant is ranked: unknown memory ranks last, and values are limited to 2 PiB.
+pub fn rank_memory(memory: Option<u64>) -> u64 {
+    memory.unwrap_or_default().min(u64::from(u32::MAX >> 1))
+}
+
+impl UsageRank {
+    /// Creates the index of a node's usage.
+    pub fn from_usage(usage: &Usage) -> Self {
+        let units = usage.devices.iter().flat_map(|device| &device.units);
+        let tenants = units.flat_map(|unit| &unit.tenants);
+        let mut all: Vec<u32> = tenants
+            .map(|tenant| {
+                let memory = rank_memory(tenant.memory.map(Mebibytes::get));
+                let twice = memory.saturating_mul(2) | u64::from(tenant.is_over_share);
+                u32::try_from(twice).unwrap_or(u32::MAX)
+            })
+            .collect();
+        all.sort_unstable_by(|a, b| b.cmp(a));
+        all.dedup();
+        Self(all.into())
+    }
+
+    /// Largest rank, as defined by [`rank_memory`], that is at most `most`, among tenants over their share or not if
+    /// `over` is set. `None` if there is none.
+    pub fn first(&self, over: Option<bool>, most: u64) -> Option<u64> {
+        let mut all = self.0.iter().map(|one| (u64::from(one >> 1), one & 1 == 1));
+        let found = all.find(|(memory, is_over)| {
+            *memory <= most && over.is_none_or(|wanted| wanted == *is_over)
+        });
+        found.map(|(memory, _)| memory)
+    }
+}
+
+/// Index of a node that reports no usage.
+impl Default for UsageRank {
+    fn default() -> Self {
+        Self(Arc::from([]))
+    }
+}

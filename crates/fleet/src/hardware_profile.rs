@@ -1,0 +1,309 @@
+//! `OpenDataHub` hardware profiles: the model, the nodes that a profile reaches, findings about its configuration,
+//! and drafts of new profiles.
+//!
+//! Existing profiles belong to their users: they are read and checked here, and never changed. Device properties that
+//! the schema has no field for are stored in annotations. `wire` reads and writes the objects; the aggregator and the
+//! command line call this module. Source of the schema: opendatahub-operator, `api/infrastructure/v1`.
+
+mod checks;
+mod draft;
+mod finding;
+mod node_selection;
+mod node_types;
+mod note_text;
+mod placement;
+mod reach;
+mod specs;
+mod user_changes;
+
+use std::fmt;
+
+use octavo_model::id::TypeName;
+
+pub use self::checks::{ClusterContext, LocalQueues, check_profile};
+pub use self::draft::{Draft, DraftError, DraftNote, DraftRequest, draft};
+pub use self::finding::{Finding, FindingSeverity};
+pub use self::node_types::{
+    DevicesByType, LabeledDevices, counts_partitions, devices_from_labels, labeled_devices,
+    selecting_label,
+};
+pub use self::placement::{Cluster, NodeCapacity, PlacementTarget, ProfilePlacement, placements};
+pub use self::reach::{Reach, TypeReach, reach};
+pub use self::specs::Specs;
+pub use self::user_changes::{
+    CountError, CountField, CountOverride, CountProblem, CountsError, NO_TAINT,
+};
+use crate::cluster::{Amounts, PodRequirements, Quantity, Selector, Toleration};
+
+/// Annotation with the accelerator types of a profile, separated by commas.
+pub const TYPE_ANNOTATION: &str = "octavo.dev/type";
+/// Annotation with the memory of one device, in MiB.
+pub const MEMORY_ANNOTATION: &str = "octavo.dev/memory-mib";
+/// Annotation with the chip family.
+pub const ARCHITECTURE_ANNOTATION: &str = "octavo.dev/architecture";
+/// Annotation with the creator of the profile.
+pub const CREATED_BY_ANNOTATION: &str = "octavo.dev/created-by";
+/// Annotation with the reason for its creation.
+pub const REASON_ANNOTATION: &str = "octavo.dev/reason";
+/// Octavo's node label by which generated profiles select; its value does not depend on sharing.
+pub const TYPE_LABEL: &str = "octavo.dev/type";
+
+/// Profile properties that decide where its workloads run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HardwareProfile {
+    /// Namespace and name.
+    pub key: ProfileKey,
+    /// Kind of the object.
+    pub kind: ProfileKind,
+    /// Display name.
+    pub display_name: Option<String>,
+    /// Description for users.
+    pub description: Option<String>,
+    /// True if users cannot select it.
+    pub is_disabled: bool,
+    /// Requested resources.
+    pub identifiers: Vec<Identifier>,
+    /// Node selection.
+    pub scheduling: Scheduling,
+    /// Octavo's annotations.
+    pub said: ProfileAnnotations,
+    /// Unreadable parts, each prefixed with its path.
+    pub unreadable: Vec<String>,
+}
+
+/// Namespace and name of a profile.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct ProfileKey {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// Kind of a profile object. Legacy kinds are only read; the cluster rejects new objects of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum ProfileKind {
+    /// `HardwareProfile` of `infrastructure.opendatahub.io`.
+    #[default]
+    Hardware,
+    /// Legacy `HardwareProfile` of `dashboard.opendatahub.io`.
+    Dashboard,
+    /// Older legacy `AcceleratorProfile` of `dashboard.opendatahub.io`.
+    Accelerator,
+}
+
+/// Resource that a workload of the profile requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identifier {
+    /// Display name.
+    pub display_name: String,
+    /// Resource name, such as `nvidia.com/gpu`.
+    pub resource: String,
+    /// Minimum that a user can request.
+    pub min: Count,
+    /// Maximum; `None` if unlimited.
+    pub max: Option<Count>,
+    /// Default request.
+    pub default: Count,
+    /// Resource type, if stated.
+    pub resource_type: Option<String>,
+}
+
+/// Count as text and as a quantity.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Count {
+    /// Text as written.
+    pub text: String,
+    /// Parsed quantity.
+    pub quantity: Quantity,
+}
+
+/// Node selection of a profile.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Scheduling {
+    /// Any node.
+    #[default]
+    Anywhere,
+    /// Selected nodes.
+    Node {
+        /// Required node labels.
+        selector: Selector,
+        /// Tolerated taints.
+        tolerations: Vec<Toleration>,
+    },
+    /// A Kueue queue, whose resource flavors decide.
+    Queue {
+        /// Name of the `LocalQueue`, which is local to each namespace.
+        local_queue: String,
+        /// Kueue workload priority class.
+        priority_class: Option<String>,
+    },
+}
+
+/// Octavo's annotations on a profile.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ProfileAnnotations {
+    /// Accelerator types; empty if not stated.
+    pub types: Vec<TypeName>,
+    /// Memory of one device in MiB.
+    pub memory_mib: Option<u64>,
+    /// Chip family.
+    pub architecture: Option<String>,
+    /// Creator.
+    pub by: Option<String>,
+    /// Reason for the creation.
+    pub reason: Option<String>,
+}
+
+impl HardwareProfile {
+    /// Display name, otherwise the object name.
+    pub fn shown(&self) -> &str {
+        let shown = self.display_name.as_deref();
+        shown
+            .filter(|name| !name.is_empty())
+            .unwrap_or(&self.key.name)
+    }
+
+    /// Requirements of a workload with the default counts. Source: the webhooks of workbenches-operator and
+    /// odh-model-controller.
+    pub fn requirements(&self) -> PodRequirements {
+        let of = |one: &Identifier| (one.resource.clone(), one.default.quantity);
+        let all: Vec<(String, Quantity)> = self.identifiers.iter().map(of).collect();
+        let amounts =
+            Amounts::from_quantities(all.iter().map(|(name, count)| (name.as_str(), *count)));
+        let (selector, tolerations) = match &self.scheduling {
+            Scheduling::Node {
+                selector,
+                tolerations,
+            } => (selector.clone(), tolerations.clone()),
+            Scheduling::Anywhere | Scheduling::Queue { .. } => Default::default(),
+        };
+        PodRequirements {
+            amounts,
+            selector,
+            affinity: None,
+            tolerations,
+        }
+    }
+
+    /// Requested device resources.
+    pub fn devices(&self) -> Vec<String> {
+        let of = |one: &Identifier| Amounts::default().with(&one.resource, 1);
+        let amounts = self.identifiers.iter().map(of);
+        amounts
+            .flat_map(|one| {
+                let named: Vec<String> = one.devices().map(|(name, _)| name.to_owned()).collect();
+                named
+            })
+            .collect()
+    }
+
+    /// Node selector, if it selects nodes.
+    pub fn selector(&self) -> Option<&Selector> {
+        match &self.scheduling {
+            Scheduling::Node { selector, .. } => Some(selector),
+            Scheduling::Anywhere | Scheduling::Queue { .. } => None,
+        }
+    }
+
+    /// Accelerator types of the profile: from its annotation, otherwise from the type label in its selector,
+    /// otherwise those that it reaches. Empty for workloads without devices.
+    pub fn types(&self, reach: Option<&Reach>) -> Vec<TypeName> {
+        if !self.said.types.is_empty() {
+            return self.said.types.clone();
+        }
+        if let Some(selected) = self.selected_type() {
+            return vec![selected];
+        }
+        let reached = reach.filter(|_| !self.devices().is_empty());
+        let reached = reached.map(Reach::names).unwrap_or_default();
+        reached.into_iter().cloned().collect()
+    }
+
+    /// Type in its selector, by Octavo's type label.
+    pub fn selected_type(&self) -> Option<TypeName> {
+        let value = self.selector()?.get(TYPE_LABEL)?;
+        value
+            .parse()
+            .ok()
+            .filter(|_| value != "mixed" && value != "unknown")
+    }
+}
+
+impl ProfileKind {
+    /// All kinds, the current one first.
+    pub const ALL: [Self; 3] = [Self::Hardware, Self::Dashboard, Self::Accelerator];
+
+    /// Group, version, kind and plural name in the API.
+    pub fn api(self) -> (&'static str, &'static str, &'static str, &'static str) {
+        match self {
+            Self::Hardware => (
+                "infrastructure.opendatahub.io",
+                "v1",
+                "HardwareProfile",
+                "hardwareprofiles",
+            ),
+            Self::Dashboard => (
+                "dashboard.opendatahub.io",
+                "v1alpha1",
+                "HardwareProfile",
+                "hardwareprofiles",
+            ),
+            Self::Accelerator => (
+                "dashboard.opendatahub.io",
+                "v1",
+                "AcceleratorProfile",
+                "acceleratorprofiles",
+            ),
+        }
+    }
+
+    /// Versions that clusters serve, the one of [`Self::api`] first; the relevant fields are the same. Source:
+    /// odh-dashboard, `manifests/common/crd` and before that `manifests/crd`, until 2025-10.
+    pub fn versions(self) -> &'static [&'static str] {
+        match self {
+            Self::Hardware => &["v1"],
+            Self::Dashboard => &["v1alpha1", "v1"],
+            Self::Accelerator => &["v1", "v1alpha"],
+        }
+    }
+
+    /// Name in API responses.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Hardware => "hardware-profile",
+            Self::Dashboard => "dashboard-profile",
+            Self::Accelerator => "accelerator-profile",
+        }
+    }
+
+    /// Returns `true` if new objects of this kind are created.
+    pub fn is_current(self) -> bool {
+        self == Self::Hardware
+    }
+}
+
+impl Count {
+    /// Count of whole units.
+    pub fn whole(count: u64) -> Self {
+        Self {
+            text: count.to_string(),
+            quantity: Quantity::whole(count),
+        }
+    }
+}
+
+impl fmt::Display for ProfileKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests;

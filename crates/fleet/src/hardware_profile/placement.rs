@@ -1,0 +1,236 @@
+//! Nodes where the scheduler would place a pod of a profile that requests a device resource.
+
+use std::collections::BTreeMap;
+
+use super::reach::untolerated_permanent_taints;
+use super::{HardwareProfile, Scheduling};
+use crate::availability::is_accelerator;
+use crate::cluster::{Amounts, ClusterNode, PodRequirements, Sights, free_slots};
+
+/// Device resource of a profile, with its limits and the nodes it reaches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProfilePlacement {
+    /// Resource name, such as `nvidia.com/gpu`.
+    pub resource: String,
+    /// Minimum that a user can request.
+    pub min: u64,
+    /// Maximum; `None` if unlimited.
+    pub max: Option<u64>,
+    /// Placement of the profile's pods.
+    pub to: PlacementTarget,
+}
+
+/// Placement of a profile's pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PlacementTarget {
+    /// On these nodes only.
+    Nodes(Vec<NodeCapacity>),
+    /// Decided by this Kueue queue.
+    Queue(String),
+    /// Unknown, because there is no cluster data.
+    Unknown,
+}
+
+/// Node that a profile reaches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeCapacity {
+    /// Node name.
+    pub node: String,
+    /// Units that one additional pod of the profile could be allocated there now, along with its other requests.
+    pub free: u64,
+}
+
+/// Cluster, and the amounts held by pods on each of its nodes: [`Sights::held`].
+pub type Cluster<'a> = (&'a Sights, &'a BTreeMap<&'a str, Amounts>);
+
+/// Placements of `profile`, one per requested accelerator resource, in order; empty for workloads without devices.
+pub fn placements(
+    profile: &HardwareProfile,
+    cluster: Option<Cluster<'_>>,
+) -> Vec<ProfilePlacement> {
+    let wants = profile.requirements();
+    let asked = profile.identifiers.iter();
+    let asked = asked.filter(|one| is_accelerator(&one.resource));
+    asked
+        .map(|one| ProfilePlacement {
+            resource: one.resource.clone(),
+            min: one.min.quantity.rounded_up(),
+            max: one.max.as_ref().map(|max| max.quantity.rounded_up()),
+            to: match (&profile.scheduling, cluster) {
+                (Scheduling::Queue { local_queue, .. }, _) => {
+                    PlacementTarget::Queue(local_queue.clone())
+                }
+                (Scheduling::Anywhere | Scheduling::Node { .. }, None) => PlacementTarget::Unknown,
+                (Scheduling::Anywhere | Scheduling::Node { .. }, Some(cluster)) => {
+                    PlacementTarget::Nodes(reachable_nodes(&wants, &one.resource, cluster))
+                }
+            },
+        })
+        .collect()
+}
+
+/// Nodes that match the selector, have some of each requested device resource, and have no untolerated permanent
+/// taint.
+fn reachable_nodes(
+    wants: &PodRequirements,
+    resource: &str,
+    (sights, holds): Cluster<'_>,
+) -> Vec<NodeCapacity> {
+    let nothing = Amounts::default();
+    // The callers check the requested amount of this resource.
+    let beside = PodRequirements {
+        amounts: wants.amounts.clone().with(resource, 0),
+        ..wants.clone()
+    };
+    let nodes = sights.nodes.values().filter(|node| {
+        let mut selector = wants.selector.iter();
+        let gives = |name: &str| node.allocatable.get(name) > 0;
+        selector.all(|(key, value)| node.label(key) == Some(value))
+            && wants.amounts.devices().all(|(name, _)| gives(name))
+            && untolerated_permanent_taints(wants, node).is_empty()
+    });
+    nodes
+        .map(|node| {
+            let held = holds.get(node.name.as_str()).unwrap_or(&nothing);
+            NodeCapacity {
+                node: node.name.clone(),
+                free: free(&beside, resource, node, held),
+            }
+        })
+        .collect()
+}
+
+fn free(beside: &PodRequirements, resource: &str, node: &ClusterNode, held: &Amounts) -> u64 {
+    if free_slots(beside, node, held) == 0 {
+        return 0;
+    }
+    let all = node.allocatable.get(resource);
+    all.saturating_sub(held.get(resource))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::{Count, Identifier, reach};
+    use super::*;
+    use crate::cluster::{Effect, Readiness, Taint};
+
+    const GPU: &str = "nvidia.com/gpu";
+    const TYPE: &str = "octavo.dev/type";
+
+    fn node(name: &str, kind: &str, gpus: u64, cpus: u64) -> ClusterNode {
+        let all = Amounts::default()
+            .with(GPU, gpus)
+            .with("cpu", cpus * 1000)
+            .with("pods", 110);
+        ClusterNode {
+            name: name.to_owned(),
+            labels: BTreeMap::from([(TYPE.to_owned(), kind.to_owned())]),
+            readiness: Readiness::Ready,
+            capacity: all.clone(),
+            allocatable: all,
+            ..ClusterNode::default()
+        }
+    }
+
+    fn identifier(resource: &str, default: u64, max: Option<u64>) -> Identifier {
+        Identifier {
+            display_name: String::new(),
+            resource: resource.to_owned(),
+            min: Count::whole(1),
+            max: max.map(Count::whole),
+            default: Count::whole(default),
+            resource_type: None,
+        }
+    }
+
+    fn profile(kind: &str, gpus: u64) -> HardwareProfile {
+        HardwareProfile {
+            identifiers: vec![identifier("cpu", 4, None), identifier(GPU, gpus, Some(4))],
+            scheduling: Scheduling::Node {
+                selector: BTreeMap::from([(TYPE.to_owned(), kind.to_owned())]),
+                tolerations: Vec::new(),
+            },
+            ..HardwareProfile::default()
+        }
+    }
+
+    #[test]
+    fn a_way_names_each_node_that_is_reached_with_what_a_pod_could_have_there() {
+        let mut tainted = node("d", "l4", 8, 64);
+        tainted.taints.push(Taint {
+            key: "team".to_owned(),
+            value: "a".to_owned(),
+            effect: Effect::NoSchedule,
+        });
+        let mut cordoned = node("c", "l4", 8, 64);
+        cordoned.is_cordoned = true;
+        let nodes = [
+            node("a", "l4", 8, 64),
+            // Its CPUs are allocated: no pod of the profile fits, regardless of free devices.
+            node("b", "l4", 8, 3),
+            cordoned,
+            tainted,
+            node("e", "h200", 8, 64),
+            node("f", "l4", 0, 64),
+        ];
+        let sights = Sights::new(nodes, []);
+        let holds = BTreeMap::from([("a", Amounts::default().with(GPU, 3).with("pods", 1))]);
+        let found = placements(&profile("l4", 1), Some((&sights, &holds)));
+        let [way] = found.as_slice() else {
+            panic!("{found:?}");
+        };
+        assert_eq!((&*way.resource, way.min, way.max), (GPU, 1, Some(4)));
+        let place = |node: &str, free| NodeCapacity {
+            node: node.to_owned(),
+            free,
+        };
+        let places = vec![place("a", 5), place("b", 0), place("c", 0)];
+        assert_eq!(way.to, PlacementTarget::Nodes(places));
+    }
+
+    #[test]
+    fn where_a_queue_decides_or_no_cluster_is_followed_nothing_is_guessed() {
+        let found = placements(&profile("l4", 1), None);
+        assert_eq!(found[0].to, PlacementTarget::Unknown);
+        let queued = HardwareProfile {
+            scheduling: Scheduling::Queue {
+                local_queue: "gpu".to_owned(),
+                priority_class: None,
+            },
+            ..profile("l4", 1)
+        };
+        assert_eq!(
+            placements(&queued, None)[0].to,
+            PlacementTarget::Queue("gpu".into())
+        );
+        let plain = HardwareProfile {
+            identifiers: vec![identifier("cpu", 4, None)],
+            ..profile("l4", 1)
+        };
+        assert_eq!(placements(&plain, None), []);
+    }
+
+    proptest! {
+        #[test]
+        fn a_pod_that_asks_for_so_many_fits_where_so_many_are_free_and_nowhere_else(
+            nodes in prop::collection::vec((0..9_u64, 0..20_u64, any::<bool>()), 1..6),
+            taken in prop::collection::vec(0..9_u64, 1..6),
+            count in 1..9_u64,
+        ) {
+            let nodes: Vec<ClusterNode> = nodes.iter().enumerate().map(|(at, (gpus, cpus, other))| {
+                node(&format!("n{at}"), if *other { "h200" } else { "l4" }, *gpus, *cpus)
+            }).collect();
+            let holds: BTreeMap<&str, Amounts> = nodes.iter().zip(&taken).map(|(node, taken)| {
+                (node.name.as_str(), Amounts::default().with(GPU, *taken))
+            }).collect();
+            let sights = Sights::new(nodes.iter().cloned(), []);
+            let found = placements(&profile("l4", 1), Some((&sights, &holds)));
+            let PlacementTarget::Nodes(places) = &found[0].to else { panic!() };
+            let fits = places.iter().any(|place| place.free >= count);
+            let reached = reach(&profile("l4", count), &sights, &holds, &BTreeMap::new());
+            prop_assert_eq!(fits, reached.unwrap().free > 0);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Nodes that a profile reaches, and the number of workloads that currently fit there.
+
+use std::collections::BTreeMap;
+
+use octavo_model::id::TypeName;
+
+use super::node_types::DevicesByType;
+use super::{HardwareProfile, Scheduling};
+use crate::cluster::{
+    Amounts, ClusterNode, PlacementObstacle, PodRequirements, Sights, Taint, free_slots,
+    placement_obstacle,
+};
+
+/// Nodes that a profile reaches in a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Reach {
+    /// Number of nodes that match the selector.
+    pub selected: u32,
+    /// Number of those that have the requested resources.
+    pub offering: u32,
+    /// Number of those without an untolerated permanent taint.
+    pub nodes: u32,
+    /// Number of those that currently accept no pods: cordoned, not ready, being changed.
+    pub unavailable_nodes: u32,
+    /// Devices by type. A node with several types counts for each.
+    pub types: Vec<TypeReach>,
+    /// Number of nodes with several types, where the type that a workload gets is not deterministic.
+    pub mixed: u32,
+    /// Number of additional workloads that currently fit on nodes with several types.
+    pub mixed_free: u64,
+    /// Number of additional workloads with the default counts that currently fit.
+    pub free: u64,
+    /// Untolerated permanent taints of nodes that have the requested resources, with the number of nodes.
+    pub tainted: BTreeMap<Taint, u32>,
+    /// Largest amount of each device resource on any selected node.
+    pub max_per_node: Amounts,
+}
+
+/// Devices of one type that a profile reaches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TypeReach {
+    /// The type; `None` for unidentified devices.
+    pub type_name: Option<TypeName>,
+    /// Number of nodes that have it.
+    pub nodes: u32,
+    /// Number of devices on them, allocated or not.
+    pub devices: u64,
+    /// Number of these nodes that have other types too.
+    pub mixed_nodes: u32,
+    /// Number of devices of this type on such nodes.
+    pub mixed_devices: u64,
+    /// Number of additional workloads that currently fit on nodes with this type only.
+    pub free: u64,
+}
+
+/// Prefixes of taints that reflect a temporary state of a node: those of Kubernetes, cloud controllers, Octavo and
+/// autoscalers. Source: Kubernetes, "Well-Known Labels, Annotations and Taints".
+const TEMPORARY_TAINT_PREFIXES: [&str; 7] = [
+    "node.kubernetes.io/",
+    "node.cloudprovider.kubernetes.io/",
+    "octavo.dev/",
+    "node.cilium.io/",
+    "karpenter.sh/",
+    "ToBeDeletedByClusterAutoscaler",
+    "DeletionCandidateOfClusterAutoscaler",
+];
+
+/// Returns `true` if a taint is temporary.
+pub(super) fn is_temporary(taint: &Taint) -> bool {
+    TEMPORARY_TAINT_PREFIXES
+        .iter()
+        .any(|prefix| taint.key.starts_with(prefix))
+}
+
+/// Determines the nodes that `profile` reaches; `None` if a queue decides. `holds` are the amounts held by pods on
+/// each node, `types` the device types of the nodes.
+pub fn reach(
+    profile: &HardwareProfile,
+    sights: &Sights,
+    holds: &BTreeMap<&str, Amounts>,
+    types: &BTreeMap<String, DevicesByType>,
+) -> Option<Reach> {
+    if matches!(profile.scheduling, Scheduling::Queue { .. }) {
+        return None;
+    }
+    let wants = profile.requirements();
+    let devices = profile.devices();
+    let nothing = Amounts::default();
+    let mut reach = Reach::default();
+    let mut by_type: BTreeMap<(bool, Option<TypeName>), TypeReach> = BTreeMap::new();
+    for node in sights.nodes.values() {
+        let is_selected = |(key, value): (&String, &String)| node.label(key) == Some(value);
+        if !wants.selector.iter().all(is_selected) {
+            continue;
+        }
+        reach.selected = reach.selected.saturating_add(1);
+        let gives: Amounts = devices.iter().fold(Amounts::default(), |all, name| {
+            all.with(name, node.allocatable.get(name))
+        });
+        reach.max_per_node.raise_to(&gives);
+        if gives.iter().any(|(_, count)| count == 0) {
+            continue;
+        }
+        reach.offering = reach.offering.saturating_add(1);
+        let against = untolerated_permanent_taints(&wants, node);
+        for taint in &against {
+            let count = reach.tainted.entry(taint.clone()).or_default();
+            *count = count.saturating_add(1);
+        }
+        if !against.is_empty() {
+            continue;
+        }
+        let free = free_slots(
+            &wants,
+            node,
+            holds.get(node.name.as_str()).unwrap_or(&nothing),
+        );
+        reach.count(node, &wants, free);
+        let held = types.get(&node.name);
+        if held.is_some_and(|held| held.len() > 1) {
+            reach.mixed = reach.mixed.saturating_add(1);
+            reach.mixed_free = reach.mixed_free.saturating_add(free);
+        }
+        add(&mut by_type, held, free);
+    }
+    reach.types = by_type.into_values().collect();
+    Some(reach)
+}
+
+impl Reach {
+    fn count(&mut self, node: &ClusterNode, wants: &PodRequirements, free: u64) {
+        self.nodes = self.nodes.saturating_add(1);
+        self.free = self.free.saturating_add(free);
+        let is_closed = match placement_obstacle(wants, node) {
+            None | Some(PlacementObstacle::Selector(_) | PlacementObstacle::Affinity) => false,
+            Some(PlacementObstacle::Cordoned | PlacementObstacle::Tainted(_)) => true,
+        };
+        self.unavailable_nodes = self.unavailable_nodes.saturating_add(u32::from(is_closed));
+    }
+
+    /// Names of the reached types, without unidentified devices.
+    pub fn names(&self) -> Vec<&TypeName> {
+        self.types
+            .iter()
+            .filter_map(|one| one.type_name.as_ref())
+            .collect()
+    }
+}
+
+/// Permanent taints of the node that are not tolerated.
+pub(super) fn untolerated_permanent_taints(
+    wants: &PodRequirements,
+    node: &ClusterNode,
+) -> Vec<Taint> {
+    let taints = node.taints.iter().filter(|taint| {
+        taint.forbids() && !is_temporary(taint) && !taint.is_tolerated(&wants.tolerations)
+    });
+    taints.cloned().collect()
+}
+
+/// Adds the types of a node, ordered by name, unidentified devices last.
+fn add(
+    by_type: &mut BTreeMap<(bool, Option<TypeName>), TypeReach>,
+    held: Option<&DevicesByType>,
+    free: u64,
+) {
+    let Some(held) = held else { return };
+    for (name, devices) in held {
+        let row = by_type
+            .entry((name.is_none(), name.clone()))
+            .or_insert_with(|| TypeReach {
+                type_name: name.clone(),
+                nodes: 0,
+                devices: 0,
+                mixed_nodes: 0,
+                mixed_devices: 0,
+                free: 0,
+            });
+        row.nodes = row.nodes.saturating_add(1);
+        row.devices = row.devices.saturating_add(*devices);
+        if held.len() == 1 {
+            row.free = row.free.saturating_add(free);
+        } else {
+            row.mixed_nodes = row.mixed_nodes.saturating_add(1);
+            row.mixed_devices = row.mixed_devices.saturating_add(*devices);
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! User's changes to a draft: counts of resources, and tolerated taints.
+//!
+//! Only values that the nodes can satisfy are accepted, so that no profile is created whose workloads stay pending.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use super::draft::{DraftError, MEMORY_RESOURCE};
+use super::{Count, Identifier};
+use crate::cluster::{CPU, Quantity, Taint, TaintOperator, Toleration};
+
+/// Counts of one resource; omitted ones keep the drafted value. Text form: `RESOURCE:LEAST:USUAL:MOST`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CountOverride {
+    /// Resource name, such as `nvidia.com/gpu`.
+    pub resource: String,
+    /// Minimum, as a Kubernetes quantity.
+    pub min: Option<String>,
+    /// Default.
+    pub default: Option<String>,
+    /// Maximum.
+    pub max: Option<String>,
+}
+
+/// Field of [`CountOverride`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CountField {
+    /// Resource name.
+    Resource,
+    /// Minimum.
+    Min,
+    /// Default.
+    Default,
+    /// Maximum.
+    Max,
+}
+
+/// Invalid count and its position.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{resource}, {}: {problem}", part.shown())]
+pub struct CountError {
+    /// Index in the list of counts.
+    pub at: usize,
+    /// Resource name.
+    pub resource: String,
+    /// Invalid field.
+    pub part: CountField,
+    /// Reason why it is invalid.
+    pub problem: CountProblem,
+}
+
+/// Reason why a count is invalid.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum CountProblem {
+    /// The profile does not request the resource.
+    #[error("the profile does not ask for it; it asks for {}", .0.join(", "))]
+    Unknown(Vec<String>),
+    /// The resource occurs twice.
+    #[error("it is said twice")]
+    Duplicate,
+    /// It is not a quantity.
+    #[error("{0:?} is not an amount like 8, 1500m or 64Gi")]
+    NotAQuantity(String),
+    /// Devices are only allocated whole.
+    #[error("{0:?} is no whole number: devices are given out whole")]
+    NotWhole(String),
+    /// It is zero.
+    #[error("it has to be more than nothing")]
+    Zero,
+    /// It exceeds the allocatable amount of every node.
+    #[error("none of these nodes gives more than {0}")]
+    TooMany(String),
+    /// The default is below the minimum.
+    #[error("{usual} is less than the least, which is {least}")]
+    DefaultBelowMin {
+        /// Default.
+        usual: String,
+        /// Minimum.
+        least: String,
+    },
+    /// The maximum is below the default.
+    #[error("{most} is less than what is usual, which is {usual}")]
+    MaxBelowDefault {
+        /// Maximum.
+        most: String,
+        /// Default.
+        usual: String,
+    },
+}
+
+/// Text that is not in the form of [`CountOverride`].
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0:?} is not RESOURCE:LEAST:USUAL:MOST, such as nvidia.com/gpu:1:2:4")]
+pub struct CountsError(String);
+
+/// Value that stands for "no taint is tolerated".
+pub const NO_TAINT: &str = "none";
+/// Maximum number of characters of user input that an error repeats.
+const MAX_SHOWN_CHARS: usize = 64;
+
+impl CountField {
+    /// Name in documents.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Resource => "identifier",
+            Self::Min => "min",
+            Self::Default => "default",
+            Self::Max => "max",
+        }
+    }
+
+    fn shown(self) -> &'static str {
+        match self {
+            Self::Resource => "resource",
+            Self::Min => "least",
+            Self::Default => "usual",
+            Self::Max => "most",
+        }
+    }
+}
+
+impl FromStr for CountOverride {
+    type Err = CountsError;
+
+    fn from_str(text: &str) -> Result<Self, CountsError> {
+        let wrong = || CountsError(text.chars().take(MAX_SHOWN_CHARS).collect());
+        let parts: Vec<&str> = text.split(':').map(str::trim).collect();
+        let [resource, min, default, max] = parts.as_slice() else {
+            return Err(wrong());
+        };
+        if resource.is_empty() {
+            return Err(wrong());
+        }
+        let said = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        Ok(Self {
+            resource: (*resource).to_owned(),
+            min: said(min),
+            default: said(default),
+            max: said(max),
+        })
+    }
+}
+
+impl fmt::Display for CountOverride {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let said = |text: &Option<String>| text.clone().unwrap_or_default();
+        let (min, default, max) = (said(&self.min), said(&self.default), said(&self.max));
+        write!(f, "{}:{min}:{default}:{max}", self.resource)
+    }
+}
+
+/// Applies these counts. The drafted maximum is the largest amount that a node has.
+pub(super) fn apply_counts(
+    mut drafted: Vec<Identifier>,
+    said: &[CountOverride],
+) -> Result<Vec<Identifier>, CountError> {
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    for (at, counts) in said.iter().enumerate() {
+        let wrong = |part, problem| CountError {
+            at,
+            resource: counts.resource.chars().take(MAX_SHOWN_CHARS).collect(),
+            part,
+            problem,
+        };
+        if !seen.insert(&counts.resource) {
+            return Err(wrong(CountField::Resource, CountProblem::Duplicate));
+        }
+        let known: Vec<String> = drafted.iter().map(|one| one.resource.clone()).collect();
+        let mut all = drafted.iter_mut();
+        let Some(one) = all.find(|one| one.resource == counts.resource) else {
+            return Err(wrong(CountField::Resource, CountProblem::Unknown(known)));
+        };
+        *one = apply_count(one, counts).map_err(|(part, problem)| wrong(part, problem))?;
+    }
+    Ok(drafted)
+}
+
+fn apply_count(
+    drafted: &Identifier,
+    said: &CountOverride,
+) -> Result<Identifier, (CountField, CountProblem)> {
+    let has = drafted.max.as_ref();
+    let read = |part: CountField, text: &Option<String>, otherwise: &Count| {
+        let Some(text) = text else {
+            return Ok(otherwise.clone());
+        };
+        let count = parse_amount(&drafted.resource, text).map_err(|problem| (part, problem))?;
+        match has.filter(|has| count.quantity > has.quantity) {
+            Some(has) => Err((part, CountProblem::TooMany(has.text.clone()))),
+            None => Ok(count),
+        }
+    };
+    let min = read(CountField::Min, &said.min, &drafted.min)?;
+    let default = read(CountField::Default, &said.default, &drafted.default)?;
+    let max = match has {
+        Some(has) => Some(read(CountField::Max, &said.max, has)?),
+        None => None,
+    };
+    if default.quantity < min.quantity {
+        let part = if said.default.is_some() {
+            CountField::Default
+        } else {
+            CountField::Min
+        };
+        let (usual, least) = (default.text, min.text);
+        return Err((part, CountProblem::DefaultBelowMin { usual, least }));
+    }
+    if let Some(max) = max.as_ref().filter(|max| max.quantity < default.quantity) {
+        let part = if said.max.is_some() {
+            CountField::Max
+        } else {
+            CountField::Default
+        };
+        let (most, usual) = (max.text.clone(), default.text);
+        return Err((part, CountProblem::MaxBelowDefault { most, usual }));
+    }
+    Ok(Identifier {
+        min,
+        max,
+        default,
+        ..drafted.clone()
+    })
+}
+
+/// Parses a positive amount of a resource.
+fn parse_amount(resource: &str, text: &str) -> Result<Count, CountProblem> {
+    let start = || text.chars().take(MAX_SHOWN_CHARS).collect();
+    let quantity: Quantity = text
+        .parse()
+        .map_err(|_odd| CountProblem::NotAQuantity(start()))?;
+    let is_device = resource != CPU && resource != MEMORY_RESOURCE;
+    if is_device && !text.chars().all(|c| c.is_ascii_digit()) {
+        return Err(CountProblem::NotWhole(start()));
+    }
+    if quantity == Quantity::default() {
+        return Err(CountProblem::Zero);
+    }
+    Ok(Count {
+        text: text.to_owned(),
+        quantity,
+    })
+}
+
+/// Tolerations for those of `taints` whose text form is in `named`, and the remaining taints.
+pub(super) fn split_tolerated<'a>(
+    taints: &'a [Taint],
+    named: &BTreeSet<String>,
+) -> Result<(Vec<Toleration>, Vec<&'a Taint>), DraftError> {
+    let known: Vec<String> = taints.iter().map(ToString::to_string).collect();
+    let odd = named.iter().find(|one| !known.contains(one));
+    if let Some(odd) = odd {
+        return Err(DraftError::NoSuchTaint {
+            named: odd.chars().take(MAX_SHOWN_CHARS).collect(),
+            known,
+        });
+    }
+    let (chosen, left): (Vec<&Taint>, Vec<&Taint>) = taints
+        .iter()
+        .partition(|taint| named.contains(&taint.to_string()));
+    Ok((chosen.into_iter().map(toleration_for).collect(), left))
+}
+
+/// Narrowest toleration for a taint.
+pub(super) fn toleration_for(taint: &Taint) -> Toleration {
+    Toleration {
+        key: taint.key.clone(),
+        operator: if taint.value.is_empty() {
+            TaintOperator::Exists
+        } else {
+            TaintOperator::Equal
+        },
+        value: taint.value.clone(),
+        effect: Some(taint.effect),
+    }
+}

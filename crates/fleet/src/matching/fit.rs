@@ -1,0 +1,406 @@
+//! Checks one offer against a request: it fits, or all reasons why not. An unknown attribute never fits: a pod
+//! scheduled to unknown hardware may wait or fail.
+
+use std::fmt;
+
+use octavo_model::quantity::ComputeCapability;
+
+use super::architectures::generation;
+use super::offer::{Link, Offer, Shape};
+use super::request::{Bytes, Interconnect, Isolation, Request};
+use crate::price::{Amount, Currency, PurchaseOption, shown};
+
+/// A fitting offer's result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fit {
+    /// Units per pod.
+    pub(super) count: u32,
+    /// Price of all units per hour.
+    pub(super) per_hour: Option<Amount>,
+    /// Caveat about the links between devices.
+    pub(super) links: Option<String>,
+}
+
+/// Reason why an offer does not fit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum RejectionReason {
+    MemoryUnknown,
+    Memory {
+        needed: Bytes,
+        has: Bytes,
+    },
+    MemoryTotal {
+        needed: Bytes,
+        has: Bytes,
+        count: u32,
+    },
+    Count {
+        needed: u32,
+        most: u32,
+        /// True if `most` covers only the nodes of a profile.
+        is_profile_limit: bool,
+    },
+    /// The count exceeds the profile's maximum.
+    AboveMax {
+        needed: u32,
+        max: u64,
+    },
+    /// The count is below the profile's minimum.
+    BelowMin {
+        needed: u32,
+        min: u64,
+    },
+    ArchitectureUnknown {
+        asked: &'static str,
+    },
+    OtherProductLine {
+        asked: &'static str,
+        has: String,
+    },
+    OlderArchitecture {
+        asked: &'static str,
+        has: String,
+    },
+    CapabilityUnknown {
+        asked: ComputeCapability,
+    },
+    CapabilityNotApplicable {
+        asked: ComputeCapability,
+        vendor: String,
+    },
+    Capability {
+        asked: ComputeCapability,
+        has: ComputeCapability,
+    },
+    Link {
+        asked: Interconnect,
+    },
+    LinkUnknown {
+        asked: Interconnect,
+    },
+    PartitionLink {
+        asked: Interconnect,
+    },
+    Partition,
+    Shared {
+        asked: Isolation,
+    },
+    PriceUnknown {
+        option: PurchaseOption,
+    },
+    TooExpensive {
+        ceiling: Amount,
+        price: Amount,
+        currency: Currency,
+        count: u32,
+    },
+}
+
+/// Returns the largest memory of one unit and its offer; the first by name in case of a tie.
+pub(super) fn largest_memory(offers: &[Offer]) -> Option<(String, Bytes)> {
+    let known = offers
+        .iter()
+        .filter_map(|offer| Some((offer, offer.memory?)));
+    let most = known.clone().map(|(_, memory)| memory).max()?;
+    let (offer, memory) = known.into_iter().find(|(_, memory)| *memory == most)?;
+    Some((offer.name.clone(), memory))
+}
+
+/// Checks `offer` against `request`. Without a requested count, the count is at least `least`.
+pub(super) fn check(
+    request: &Request,
+    offer: &Offer,
+    least: u32,
+) -> Result<Fit, Vec<RejectionReason>> {
+    let mut why = Vec::new();
+    isolation(request, offer, &mut why);
+    let count = count(request, offer, least);
+    units(request, offer, count, &mut why);
+    architecture(request, offer, &mut why);
+    capability(request, offer, &mut why);
+    let links = links(request, offer, &mut why);
+    let per_hour = offer
+        .price
+        .as_ref()
+        .map(|price| price.per_hour.times(count));
+    price(request, offer, (count, per_hour), &mut why);
+    if why.is_empty() {
+        Ok(Fit {
+            count,
+            per_hour,
+            links,
+        })
+    } else {
+        Err(why)
+    }
+}
+
+fn isolation(request: &Request, offer: &Offer, why: &mut Vec<RejectionReason>) {
+    match (&offer.shape, request.isolation) {
+        (Shape::Whole, _)
+        | (Shape::Mig(_) | Shape::Part(_), Isolation::Mig | Isolation::Shared)
+        | (Shape::Shared, Isolation::Shared) => {}
+        (Shape::Mig(_) | Shape::Part(_), Isolation::Exclusive) => {
+            why.push(RejectionReason::Partition);
+        }
+        (Shape::Shared, asked @ (Isolation::Exclusive | Isolation::Mig)) => {
+            why.push(RejectionReason::Shared { asked });
+        }
+    }
+}
+
+/// Returns the units per pod: the requested count, or the fewest that have the memory, but at least `least`.
+pub(super) fn count(request: &Request, offer: &Offer, least: u32) -> u32 {
+    let fewest = |needed: Bytes| offer.memory.and_then(|each| needed.units_needed(each));
+    let fewest = request.memory_total.and_then(fewest).unwrap_or(1);
+    let fewest = u32::try_from(fewest.max(1)).unwrap_or(u32::MAX);
+    request.count.unwrap_or_else(|| fewest.max(least))
+}
+
+fn units(request: &Request, offer: &Offer, count: u32, why: &mut Vec<RejectionReason>) {
+    match offer.memory {
+        None => {
+            if request.memory_each.is_some() || request.memory_total.is_some() {
+                why.push(RejectionReason::MemoryUnknown);
+            }
+        }
+        Some(has) => {
+            if let Some(needed) = request.memory_each.filter(|needed| has < *needed) {
+                why.push(RejectionReason::Memory { needed, has });
+            }
+            let all = has.times(count);
+            if let Some(needed) = request.memory_total.filter(|needed| all < *needed) {
+                why.push(RejectionReason::MemoryTotal {
+                    needed,
+                    has: all,
+                    count,
+                });
+            }
+        }
+    }
+    if count > offer.max_per_node {
+        why.push(RejectionReason::Count {
+            needed: count,
+            most: offer.max_per_node,
+            is_profile_limit: offer.profile.is_some(),
+        });
+    }
+}
+
+fn architecture(request: &Request, offer: &Offer, why: &mut Vec<RejectionReason>) {
+    let Some(asked) = request.architecture else {
+        return;
+    };
+    let Some(has) = &offer.traits.architecture else {
+        why.push(RejectionReason::ArchitectureUnknown { asked: asked.name });
+        return;
+    };
+    match generation(has) {
+        Some(place) if place.line == asked.line => {
+            if place.step < asked.step {
+                why.push(RejectionReason::OlderArchitecture {
+                    asked: asked.name,
+                    has: has.clone(),
+                });
+            }
+        }
+        Some(_) | None => why.push(RejectionReason::OtherProductLine {
+            asked: asked.name,
+            has: has.clone(),
+        }),
+    }
+}
+
+fn capability(request: &Request, offer: &Offer, why: &mut Vec<RejectionReason>) {
+    let Some(asked) = request.compute_capability else {
+        return;
+    };
+    let vendor = offer.traits.vendor.as_deref();
+    match (offer.traits.compute_capability, vendor) {
+        (Some(has), _) if has >= asked => {}
+        (Some(has), _) => why.push(RejectionReason::Capability { asked, has }),
+        (None, Some("nvidia") | None) => why.push(RejectionReason::CapabilityUnknown { asked }),
+        (None, Some(vendor)) => why.push(RejectionReason::CapabilityNotApplicable {
+            asked,
+            vendor: vendor.to_owned(),
+        }),
+    }
+}
+
+/// Checks the links and returns a caveat if the requested ones are not guaranteed.
+fn links(request: &Request, offer: &Offer, why: &mut Vec<RejectionReason>) -> Option<String> {
+    let asked = request.interconnect;
+    if asked == Interconnect::Any {
+        return None;
+    }
+    if offer.shape.is_part() {
+        why.push(RejectionReason::PartitionLink { asked });
+        return None;
+    }
+    let suits = |link: &Link| match asked {
+        Interconnect::Any => true,
+        Interconnect::Direct => *link != Link::Bus,
+        Interconnect::NvLink => matches!(link, Link::NvLink | Link::NvLinkBridge),
+        Interconnect::InfinityFabric => *link == Link::InfinityFabric,
+        Interconnect::NeuronLink => *link == Link::NeuronLink,
+    };
+    let traits = &offer.traits;
+    let suiting: Vec<Link> = traits.links.iter().copied().filter(suits).collect();
+    if suiting.is_empty() {
+        why.push(if traits.all_links_known && !traits.links.is_empty() {
+            RejectionReason::Link { asked }
+        } else {
+            RejectionReason::LinkUnknown { asked }
+        });
+        return None;
+    }
+    let certain = traits.all_links_known && traits.links.iter().all(suits);
+    if !certain {
+        return Some(format!(
+            "not all products of {} have the links that are asked for ({}): select on the label octavo.dev/interconnect too",
+            offer.type_name,
+            asked.as_str()
+        ));
+    }
+    suiting.contains(&Link::NvLinkBridge).then(|| {
+        format!(
+            "some products of {} have NVLink only where the bridge was bought: select on the label octavo.dev/interconnect too",
+            offer.type_name
+        )
+    })
+}
+
+fn price(
+    request: &Request,
+    offer: &Offer,
+    (count, per_hour): (u32, Option<Amount>),
+    why: &mut Vec<RejectionReason>,
+) {
+    let Some(ceiling) = request.max_price else {
+        return;
+    };
+    match (per_hour, &offer.price) {
+        (Some(price), Some(of_one)) if price > ceiling => why.push(RejectionReason::TooExpensive {
+            ceiling,
+            price,
+            currency: of_one.currency.clone(),
+            count,
+        }),
+        (Some(_), Some(_)) => {}
+        (None, _) | (_, None) => why.push(RejectionReason::PriceUnknown {
+            option: request.purchase_option,
+        }),
+    }
+}
+
+impl fmt::Display for RejectionReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MemoryUnknown => f.write_str("nobody tells how much memory it has"),
+            Self::Memory { needed, has } => {
+                write!(f, "needs {needed} or more per device; it has {has}")
+            }
+            Self::MemoryTotal { needed, has, count } => {
+                write!(f, "needs {needed} or more in all; {count} of it have {has}")
+            }
+            Self::Count {
+                needed,
+                most,
+                is_profile_limit: is_reach,
+            } => fmt_count(f, (*needed, *most), *is_reach),
+            Self::AboveMax { needed, max } => fmt_bound(f, *needed, *max, "most"),
+            Self::BelowMin { needed, min } => fmt_bound(f, *needed, *min, "least"),
+            Self::ArchitectureUnknown { asked } => {
+                write!(f, "needs {asked} or newer; its architecture is not known")
+            }
+            Self::OtherProductLine { asked, has } => write!(
+                f,
+                "needs {asked} or newer; {has} is of another line of chips, and there is no order between them"
+            ),
+            Self::OlderArchitecture { asked, has } => {
+                write!(f, "needs {asked} or newer; it is {has}, which is older")
+            }
+            Self::CapabilityUnknown { asked } => {
+                fmt_capability(f, asked, format_args!("; its own is not known"))
+            }
+            Self::CapabilityNotApplicable { asked, vendor } => fmt_capability(
+                f,
+                asked,
+                format_args!(", which is NVIDIA's; {vendor} has none"),
+            ),
+            Self::Capability { asked, has } => {
+                fmt_capability(f, asked, format_args!("; it has {has}"))
+            }
+            Self::Link { asked } => fmt_links(f, *asked, "its devices are not linked so"),
+            Self::LinkUnknown { asked } => {
+                fmt_links(f, *asked, "how its devices are linked is not known")
+            }
+            Self::PartitionLink { asked } => {
+                fmt_links(f, *asked, "partitions are not linked with each other")
+            }
+            Self::Partition => f.write_str("needs whole devices; this is a part of one"),
+            Self::Shared {
+                asked: Isolation::Mig,
+            } => f.write_str("needs memory of its own; this is a device that others use by turns"),
+            Self::Shared { .. } => {
+                f.write_str("needs devices for itself; others use this one by turns")
+            }
+            Self::PriceUnknown { option } => write!(
+                f,
+                "has a price ceiling, and nobody says what it costs {option}: the price book has no line for it"
+            ),
+            Self::TooExpensive {
+                ceiling,
+                price,
+                currency,
+                count,
+            } => {
+                let [ceiling, price] = [ceiling, price].map(|amount| shown(&amount.to_string()));
+                write!(f, "may cost {ceiling} {currency} an hour; ")?;
+                write!(f, "{count} of it cost {price} {currency}")
+            }
+        }
+    }
+}
+
+fn fmt_count(
+    f: &mut fmt::Formatter<'_>,
+    (needed, most): (u32, u32),
+    is_reach: bool,
+) -> fmt::Result {
+    let node = if is_reach {
+        "node that it reaches"
+    } else {
+        "node"
+    };
+    write!(
+        f,
+        "needs {needed} on one node; no {node} has more than {most}"
+    )
+}
+
+fn fmt_bound(f: &mut fmt::Formatter<'_>, needed: u32, bound: u64, at: &str) -> fmt::Result {
+    write!(f, "needs {needed}; people can ask it for {bound} at {at}")
+}
+
+fn fmt_capability(
+    f: &mut fmt::Formatter<'_>,
+    asked: &impl fmt::Display,
+    but: fmt::Arguments<'_>,
+) -> fmt::Result {
+    write!(f, "needs compute capability {asked} or higher{but}")
+}
+
+fn fmt_links(f: &mut fmt::Formatter<'_>, asked: Interconnect, but: &str) -> fmt::Result {
+    write!(f, "needs {}; {but}", link_words(asked))
+}
+
+fn link_words(asked: Interconnect) -> &'static str {
+    match asked {
+        Interconnect::Any => "no link",
+        Interconnect::Direct => "direct links between devices",
+        Interconnect::NvLink => "NVLink",
+        Interconnect::InfinityFabric => "Infinity Fabric",
+        Interconnect::NeuronLink => "NeuronLink",
+    }
+}

@@ -1,0 +1,351 @@
+//! Prices of devices, as configured by the administrator for each type and purchase option. Nothing is guessed: a
+//! type that is not in the price book has no price, and a device without a price has no cost.
+//!
+//! Created by the parser of price books; used by matching and estimates. Money is decimal: a tenth has no exact
+//! binary form, and a bill that is wrong by a cent is wrong.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use octavo_model::id::TypeName;
+use rust_decimal::Decimal;
+use thiserror::Error;
+
+/// Purchase option of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum PurchaseOption {
+    /// By the hour, without commitment.
+    #[default]
+    OnDemand,
+    /// By the hour, interruptible.
+    Spot,
+    /// With a long-term commitment.
+    Reserved,
+}
+
+/// A non-negative amount of money.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Amount(Decimal);
+
+/// A three-letter ISO 4217 currency code.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Currency(String);
+
+/// The price of one device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Price {
+    /// The purchase option.
+    pub option: PurchaseOption,
+    /// Price of one device for one hour.
+    pub per_hour: Amount,
+    /// The currency.
+    pub currency: Currency,
+}
+
+/// Prices of types, in one currency.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PriceBook {
+    currency: Currency,
+    prices: BTreeMap<(TypeName, PurchaseOption), Amount>,
+}
+
+/// A text that is not a valid price.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum PriceError {
+    /// Not an amount.
+    #[error(
+        "{0:?} is no price: digits, a point and at most {MAX_DECIMALS} digits behind it, as 12.34, and at most {MAX_AMOUNT}"
+    )]
+    Amount(String),
+    /// Not a currency.
+    #[error("{0:?} is no currency: three capital letters, as USD")]
+    Currency(String),
+    /// Not a purchase option.
+    #[error("{0:?} is no way of buying; there are on-demand, spot and reserved")]
+    Option(String),
+}
+
+/// Formats an amount with at least two decimals and a comma between thousands, as in `1,234.50`. Any other text is
+/// returned unchanged.
+pub fn shown(amount: &str) -> String {
+    match Decimal::from_str_exact(amount) {
+        Ok(decimal) => grouped(&with_decimals(decimal, 2)),
+        Err(_) => amount.to_owned(),
+    }
+}
+
+/// Formats the bounds of an estimate like [`shown`]. From a thousand on, they are rounded to three significant
+/// digits, because the estimate is not more precise.
+pub fn format_estimate(low: &str, high: &str) -> (String, String) {
+    let both = Decimal::from_str_exact(low)
+        .ok()
+        .zip(Decimal::from_str_exact(high).ok());
+    let Some((least, most)) = both.filter(|(_, most)| *most >= Decimal::ONE_THOUSAND) else {
+        return (shown(low), shown(high));
+    };
+    let whole = |amount: Decimal| {
+        let rounded = amount.round_sf(3).unwrap_or(amount);
+        grouped(&with_decimals(rounded.round(), 0))
+    };
+    (whole(least), whole(most))
+}
+
+/// The amount with at least this many decimals.
+fn with_decimals(amount: Decimal, least: u32) -> String {
+    let mut amount = amount.normalize();
+    amount.rescale(amount.scale().max(least));
+    amount.to_string()
+}
+
+/// Inserts commas between thousands.
+fn grouped(text: &str) -> String {
+    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
+    let count = whole.chars().count();
+    let digits = whole.chars().enumerate();
+    let grouped: String = digits
+        .flat_map(|(at, digit)| {
+            let left = count.saturating_sub(at);
+            let comma = (at > 0 && left.is_multiple_of(3)).then_some(',');
+            comma.into_iter().chain([digit])
+        })
+        .collect();
+    format!("{grouped}{rest}")
+}
+
+/// Maximum number of decimals. Cloud providers state hundredths of a cent.
+const MAX_DECIMALS: u32 = 6;
+/// Maximum price of one device for one hour, and maximum cost limit: sums over a fleet cannot overflow.
+const MAX_AMOUNT: u32 = 1_000_000;
+
+impl PurchaseOption {
+    /// All purchase options.
+    pub const ALL: [Self; 3] = [Self::OnDemand, Self::Spot, Self::Reserved];
+
+    /// The option's word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::OnDemand => "on-demand",
+            Self::Spot => "spot",
+            Self::Reserved => "reserved",
+        }
+    }
+}
+
+impl FromStr for PurchaseOption {
+    type Err = PriceError;
+
+    fn from_str(text: &str) -> Result<Self, PriceError> {
+        let known = Self::ALL.into_iter().find(|one| one.as_str() == text);
+        known.ok_or_else(|| PriceError::Option(truncate(text)))
+    }
+}
+
+impl fmt::Display for PurchaseOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Amount {
+    type Err = PriceError;
+
+    fn from_str(text: &str) -> Result<Self, PriceError> {
+        let wrong = || PriceError::Amount(truncate(text));
+        let parts: Vec<&str> = text.split('.').collect();
+        let digits = |part: &&str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        if text.len() > 16 || parts.len() > 2 || !parts.iter().all(digits) {
+            return Err(wrong());
+        }
+        let amount = Decimal::from_str_exact(text).map_err(|_| wrong())?;
+        if amount.scale() > MAX_DECIMALS || amount > Decimal::from(MAX_AMOUNT) {
+            return Err(wrong());
+        }
+        Ok(Self(amount))
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0.to_string())
+    }
+}
+
+impl Amount {
+    /// Multiplies the amount by `count`.
+    #[must_use]
+    pub fn times(self, count: u32) -> Self {
+        Self(self.0.saturating_mul(Decimal::from(count)))
+    }
+
+    /// The cost of `seconds` seconds at this hourly price, rounded to hundredths; `None` if it cannot be represented.
+    pub fn for_seconds(self, seconds: f64) -> Option<Self> {
+        if seconds.is_nan() || seconds < 0.0 {
+            return None;
+        }
+        let hours = Decimal::try_from(seconds).ok()? / Decimal::from(3600);
+        let mut cost = self.0.checked_mul(hours)?.round_dp(2);
+        // Always two decimals, including trailing zeros.
+        cost.rescale(2);
+        Some(Self(cost))
+    }
+}
+
+impl FromStr for Currency {
+    type Err = PriceError;
+
+    fn from_str(text: &str) -> Result<Self, PriceError> {
+        let is_one = text.len() == 3 && text.bytes().all(|b| b.is_ascii_uppercase());
+        if is_one {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(PriceError::Currency(truncate(text)))
+        }
+    }
+}
+
+impl fmt::Display for Currency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl PriceBook {
+    /// Creates an empty price book.
+    pub fn new(currency: Currency) -> Self {
+        Self {
+            currency,
+            prices: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a price; returns it instead if the book already has one for this key.
+    pub fn add(&mut self, of: TypeName, option: PurchaseOption, price: Amount) -> Option<Amount> {
+        let key = (of, option);
+        if self.prices.contains_key(&key) {
+            return Some(price);
+        }
+        self.prices.insert(key, price);
+        None
+    }
+
+    /// The price of one whole device of a type with this purchase option.
+    pub fn price(&self, of: &TypeName, option: PurchaseOption) -> Option<Price> {
+        let per_hour = *self.prices.get(&(of.clone(), option))?;
+        Some(Price {
+            option,
+            per_hour,
+            currency: self.currency.clone(),
+        })
+    }
+
+    /// The currency of all its prices.
+    pub fn currency(&self) -> &Currency {
+        &self.currency
+    }
+}
+
+fn truncate(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_price_is_kept_to_the_last_digit_and_nothing_else_is_a_price() {
+        for text in ["0", "12.34", "0.000001", "1000000", "3.10"] {
+            assert_eq!(text.parse::<Amount>().unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "-1",
+            "+1",
+            "1e3",
+            "1_000",
+            ".5",
+            "5.",
+            "1.2.3",
+            "NaN",
+            "0.0000001",
+            "1000000.1",
+            " 1",
+            "12,34",
+            "99999999999999999999",
+        ] {
+            assert_eq!(
+                text.parse::<Amount>(),
+                Err(PriceError::Amount(truncate(text))),
+                "{text}"
+            );
+        }
+        assert!("usd".parse::<Currency>().is_err());
+        assert!("preemptible".parse::<PurchaseOption>().is_err());
+    }
+
+    #[test]
+    fn decimal_amounts_are_exact() {
+        let tenth: Amount = "0.1".parse().unwrap();
+        assert_eq!(tenth.times(3).to_string(), "0.3");
+        assert_eq!(
+            tenth
+                .for_seconds(36_000.0)
+                .map(|cost| cost.to_string())
+                .as_deref(),
+            Some("1.00")
+        );
+        assert_eq!(tenth.for_seconds(f64::NAN), None);
+        assert_eq!(tenth.for_seconds(-1.0), None);
+    }
+
+    #[test]
+    fn amounts_have_two_decimals_and_thousands_separators() {
+        for (amount, text) in [
+            ("5", "5.00"),
+            ("4.9", "4.90"),
+            ("21.00", "21.00"),
+            ("0.0125", "0.0125"),
+            ("999", "999.00"),
+            ("1000", "1,000.00"),
+            ("1234567.5", "1,234,567.50"),
+            ("dear", "dear"),
+        ] {
+            assert_eq!(shown(amount), text);
+        }
+    }
+
+    #[test]
+    fn large_estimates_have_three_significant_digits() {
+        let pair = |low, high| {
+            let (low, high) = format_estimate(low, high);
+            format!("{low} to {high}")
+        };
+        assert_eq!(pair("233707.26", "560897.44"), "234,000 to 561,000");
+        assert_eq!(pair("4000.00", "9600.50"), "4,000 to 9,600");
+        assert_eq!(pair("850.49", "1234.5"), "850 to 1,230");
+        assert_eq!(pair("0.00", "12.3"), "0.00 to 12.30");
+    }
+
+    #[test]
+    fn missing_price_is_none() {
+        let mut book = PriceBook::new("EUR".parse().unwrap());
+        let h100: TypeName = "nvidia-h100-80gb".parse().unwrap();
+        assert_eq!(
+            book.add(h100.clone(), PurchaseOption::Spot, "2.5".parse().unwrap()),
+            None
+        );
+        assert!(book.price(&h100, PurchaseOption::OnDemand).is_none());
+        let found = book.price(&h100, PurchaseOption::Spot).unwrap();
+        assert_eq!(
+            (found.per_hour.to_string(), found.currency.to_string()),
+            ("2.5".into(), "EUR".into())
+        );
+        let again: Amount = "9".parse().unwrap();
+        assert_eq!(
+            book.add(h100.clone(), PurchaseOption::Spot, again),
+            Some(again)
+        );
+        assert_eq!(book.price(&h100, PurchaseOption::Spot), Some(found));
+    }
+}

@@ -1,0 +1,296 @@
+//! Tests of single values and of the assignment of nodes to devices. Tests of whole machines are in `tests/it/sysfs`.
+
+use std::fs;
+
+use octavo_model::inventory::AmdPartition;
+
+use super::*;
+
+/// A directory of KFD nodes with these properties.
+fn topology(nodes: &[&str]) -> Topology {
+    let root = tempfile::tempdir().unwrap();
+    for (number, properties) in nodes.iter().enumerate() {
+        let folder = root
+            .path()
+            .join(format!("class/kfd/kfd/topology/nodes/{number}"));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("properties"), properties).unwrap();
+    }
+    Topology::read(&Sysfs::new(root.path().to_owned()))
+}
+
+fn told(at: &str, chip: Option<&str>) -> (PciAddress, AmdReading) {
+    let amd = Amd {
+        unique_id: chip.map(ToOwned::to_owned),
+        ..Amd::default()
+    };
+    let told = AmdReading {
+        amd,
+        product_name: None,
+        memory: None,
+        problems: Vec::new(),
+    };
+    (at.parse().unwrap(), told)
+}
+
+/// Returns the render minors that each device ends up with.
+fn minors(nodes: &[&str], devices: &[(&str, Option<&str>)]) -> Vec<Vec<u32>> {
+    let mut told: Vec<_> = devices.iter().map(|(at, chip)| told(at, *chip)).collect();
+    topology(nodes).add_to_devices(&mut told);
+    let each = told.iter().map(|(_, told)| &told.amd.partitions);
+    each.map(|parts| parts.iter().map(|part| part.render_minor).collect())
+        .collect()
+}
+
+fn node(location: u32, chip: u64, minor: u32) -> String {
+    format!("vendor_id 4098\nlocation_id {location}\nunique_id {chip}\ndrm_render_minor {minor}\n")
+}
+
+#[test]
+fn node_is_assigned_by_address() {
+    let nodes = [node(0x2700, 0, 136), node(0x0500, 0, 128)];
+    let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
+    let devices = [("0000:05:00.0", None), ("0000:27:00.0", None)];
+    assert_eq!(minors(&nodes, &devices), [[128], [136]]);
+}
+
+#[test]
+fn partition_nodes_are_assigned_with_and_without_function_numbers() {
+    let chip = Some("0000000000000009");
+    for parts in [[0x0500, 0x0501, 0x0507], [0x0500, 0x0500, 0x0500]] {
+        for (given, known) in [(9, chip), (0, None), (0, chip), (9, None)] {
+            let nodes = [130, 128, 129].into_iter().zip(parts);
+            let nodes: Vec<String> = nodes.map(|(minor, at)| node(at, given, minor)).collect();
+            let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
+            let found = minors(&nodes, &[("0000:05:00.0", known)]);
+            assert_eq!(found, [[128, 129, 130]], "{parts:x?} {given} {known:?}");
+        }
+    }
+    // Some kernels put the number of the node above the location.
+    let high = node(0x3000_0500, 0, 128);
+    assert_eq!(minors(&[&high], &[("0000:05:00.0", None)]), [[128]]);
+}
+
+#[test]
+fn node_with_unknown_chip_id_is_not_assigned() {
+    let stranger = node(0x0500, 8, 128);
+    let known = [("0000:05:00.0", Some("0000000000000009"))];
+    assert!(minors(&[&stranger], &known)[0].is_empty());
+    let own = node(0x0900, 9, 128);
+    assert_eq!(
+        minors(&[&own], &known),
+        [[128]],
+        "it moved, and is known by its chip"
+    );
+    let twice = [known[0], ("0000:06:00.0", known[0].1)];
+    assert!(
+        minors(&[&own], &twice).iter().all(Vec::is_empty),
+        "two chips of one id"
+    );
+}
+
+#[test]
+fn gfx_target_has_hexadecimal_minor_and_stepping() {
+    for (version, target) in [
+        ("90402", Some("gfx942")),
+        ("90010", Some("gfx90a")),
+        ("90008", Some("gfx908")),
+        ("90500", Some("gfx950")),
+        ("100300", Some("gfx1030")),
+        ("110001", Some("gfx1101")),
+        ("0", None),
+        ("9916", None),
+        ("91600", None),
+        ("18446744073709551615", None),
+        ("-1", None),
+    ] {
+        let mut devices = [told("0000:05:00.0", None)];
+        let properties =
+            format!("vendor_id 4098\nlocation_id 1280\ngfx_target_version {version}\n");
+        topology(&[&properties]).add_to_devices(&mut devices);
+        assert_eq!(devices[0].1.amd.gfx_target.as_deref(), target, "{version}");
+    }
+}
+
+#[test]
+fn compute_units_are_summed_if_all_partitions_report_them() {
+    let part = |minor, units: &str| format!("{}{units}", node(0x0500, 0, minor));
+    let known = "simd_count 152\nsimd_per_cu 4\n";
+    for (second, sum) in [(known, Some(76)), ("simd_count 152\nsimd_per_cu 0\n", None)] {
+        let mut devices = [told("0000:05:00.0", None)];
+        topology(&[&part(128, known), &part(129, second)]).add_to_devices(&mut devices);
+        assert_eq!(devices[0].1.amd.compute_units, sum);
+    }
+}
+
+#[test]
+fn missing_partitions_are_reported() {
+    let part = |minor| AmdPartition {
+        render_minor: minor,
+        compute_units: None,
+        memory: None,
+    };
+    for (mode, parts, said) in [
+        (None, 1, None),
+        (Some("SPX"), 1, None),
+        (Some("CPX"), 8, None),
+        (
+            None,
+            0,
+            Some("no node is this device's: what programs see of it is not known"),
+        ),
+        (
+            Some("QPX"),
+            3,
+            Some("3 nodes are this device's where 4 should be"),
+        ),
+    ] {
+        let nodes: Vec<String> = (0..parts).map(|n| node(0x0500, 0, 128 + n)).collect();
+        let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
+        let mut devices = [told("0000:05:00.0", None)];
+        devices[0].1.amd.compute = mode.map(|mode: &str| PartitioningMode {
+            current: mode.to_owned(),
+            available: Vec::new(),
+        });
+        topology(&nodes).add_to_devices(&mut devices);
+        let problems: Vec<&str> = devices[0]
+            .1
+            .problems
+            .iter()
+            .map(|p| p.error.as_str())
+            .collect();
+        assert_eq!(problems, said.into_iter().collect::<Vec<_>>(), "{mode:?}");
+        let expected: Vec<AmdPartition> = (0..parts).map(|n| part(128 + n)).collect();
+        assert_eq!(devices[0].1.amd.partitions, expected);
+    }
+}
+
+#[test]
+fn unreadable_node_is_reported_if_a_partition_may_be_missing() {
+    let said = |mode: Option<&str>| {
+        let mut devices = [told("0000:05:00.0", None)];
+        devices[0].1.amd.compute = mode.map(|mode| PartitioningMode {
+            current: mode.to_owned(),
+            available: Vec::new(),
+        });
+        topology(&[&node(0x0500, 0, 128), ""]).add_to_devices(&mut devices);
+        let problems = devices[0].1.problems.iter();
+        problems
+            .map(|problem| problem.error.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(said(Some("SPX")), Vec::<String>::new());
+    assert_eq!(
+        said(Some("CPX")),
+        [
+            "perhaps not all nodes of this device are told; 1 could not be read (node 1: nothing is shown of it)"
+        ]
+    );
+}
+
+#[test]
+fn invalid_values_are_absent() {
+    let root = tempfile::tempdir().unwrap();
+    let sys = Sysfs::new(root.path().to_owned());
+    let folder = root.path().join("device");
+    fs::create_dir(&folder).unwrap();
+    let read = |text: &[u8]| {
+        fs::write(folder.join("file"), text).unwrap();
+        let mut files = Files::open(&sys, "device".to_owned());
+        (
+            files.id("file"),
+            files.mode("file"),
+            files.modes("file"),
+            files.version("file"),
+            files.problems.len(),
+        )
+    };
+    let none = (None, None, vec![], None);
+    let found = |all: (
+        Option<String>,
+        Option<String>,
+        Vec<String>,
+        Option<String>,
+        usize,
+    )| { (all.0, all.1, all.2, all.3) };
+    assert_eq!(read(b"\n"), (None, None, vec![], None, 0));
+    assert_eq!(read(b"\0\0\0\0").4, 4);
+    for odd in [&b"\xff\xfe"[..], b"SPX\x1b[31m", b"%%%", b"SPX;DPX", b"a b"] {
+        assert_eq!(found(read(odd)), none, "{odd:?}");
+    }
+    assert_eq!(read(b"1f3a\n").0.as_deref(), Some("0000000000001f3a"));
+    assert_eq!(read(b"0000000000000000\n").0, None);
+    assert_eq!(read(b"CPX\n").1.as_deref(), Some("CPX"));
+    assert_eq!(read(b"UNKNOWN\n").1, None);
+    assert_eq!(read(b"SPX, DPX, CPX\n").2, ["SPX", "DPX", "CPX"]);
+    assert_eq!(read(b"6.12.12\n").3.as_deref(), Some("6.12.12"));
+}
+
+#[test]
+fn unreadable_topology_is_reported() {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir_all(root.path().join("class/kfd/kfd/topology")).unwrap();
+    fs::write(root.path().join("class/kfd/kfd/topology/nodes"), "").unwrap();
+    let mut devices = vec![told("0000:05:00.0", None)];
+    Topology::read(&Sysfs::new(root.path().to_owned())).add_to_devices(&mut devices);
+    assert_eq!(
+        devices[0].1.problems[0].error,
+        "no node is this device's: what programs see of it is not known; 1 could not be read (the folder of all of them: Not a directory (os \
+         error 20))"
+    );
+}
+
+#[test]
+fn implausible_memory_is_rejected() {
+    let root = tempfile::tempdir().unwrap();
+    let at = "0000:05:00.0";
+    let folder = root.path().join(DEVICES).join(at);
+    fs::create_dir_all(&folder).unwrap();
+    let function = PciFunction {
+        address: at.parse().unwrap(),
+        ids: PciIds {
+            vendor: AMD,
+            device: 0x74a1,
+            subsystem_vendor: 0,
+            subsystem_device: 0,
+            class: None,
+        },
+        numa_node: None,
+        kernel_driver: Some(DRIVER.to_owned()),
+        vgpu: None,
+        amd: None,
+    };
+    let read = |total: u64, used: u64| {
+        fs::write(folder.join("mem_info_vram_total"), total.to_string()).unwrap();
+        fs::write(folder.join("mem_info_vram_used"), used.to_string()).unwrap();
+        let told = device(&Sysfs::new(root.path().to_owned()), &function);
+        let problems = told.problems.into_iter();
+        let said: Vec<String> = problems
+            .map(|one| format!("{}: {}", one.source, one.error))
+            .collect();
+        let mib = |memory: Option<Mebibytes>| memory.map(Mebibytes::get);
+        (mib(told.memory), mib(told.amd.memory_used), said.join("; "))
+    };
+    let gib = 1 << 30;
+    assert_eq!(
+        read(192 * gib, 192 * gib),
+        (Some(196_608), Some(196_608), String::new())
+    );
+    assert_eq!(
+        read(192 * gib, 193 * gib),
+        (
+            Some(196_608),
+            None,
+            "mem_info_vram_used: 197632 MiB, and there can be no more than 196608 MiB".to_owned()
+        )
+    );
+    assert_eq!(
+        read(u64::MAX, 0),
+        (
+            None,
+            Some(0),
+            "mem_info_vram_total: 17592186044415 MiB, and there can be no more than 16777216 MiB"
+                .to_owned()
+        )
+    );
+}

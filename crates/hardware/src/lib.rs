@@ -1,0 +1,143 @@
+//! Hardware access: everything that calls a driver or reads sysfs.
+//!
+//! ```text
+//!  agent, cli --> Handle --+            +--> DriverLoader --> GpuDriver, EventSource   (hw::nvml: the only unsafe code)
+//!                          +--> worker -+
+//!  (never waits for NVML)  |   (thread) +--> pci, neuron, sysfs
+//!                          +--- CallWatch: the call in flight, read by the handle
+//! ```
+//!
+//! One OS thread owns the driver, because NVML can hang in the kernel and only a thread can be abandoned then. Callers
+//! hold a [`Handle`], which responds whatever the driver does. The traits are the interfaces that the thread uses, in
+//! terms of the domain instead of NVML, so that its handling of slow, lost, replaced and hanging drivers is tested
+//! without a driver.
+
+mod amd;
+pub mod calls;
+pub mod control;
+pub mod device_files;
+pub mod driver_traces;
+mod elf;
+pub mod error;
+pub mod holders;
+pub mod library;
+mod merge;
+mod neuron;
+pub mod nvml;
+mod pci;
+mod sysfs;
+pub mod worker;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use octavo_model::accelerators::OverlayProducts;
+use octavo_model::id::PciAddress;
+use octavo_model::inventory::{Device, Driver};
+use octavo_model::reading::Reading;
+use octavo_model::xid::Xid;
+
+pub use calls::CallWatch;
+pub use control::GpuControl;
+pub use error::{Code, DriverError, LoadError, Remedy};
+pub use worker::{
+    ChangeNotifications, DriverReleaseGuard, DriverUnavailable, Handle, ReadingsError, spawn,
+};
+
+/// Hardware discovery settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The NVML library; if set, no other is tried.
+    pub library: Option<PathBuf>,
+    /// Roots of driver installations, in search order.
+    pub driver_roots: Vec<PathBuf>,
+    /// Mount point of sysfs.
+    pub sys_root: PathBuf,
+    /// The node's configuration file for logical `NeuronCore`s.
+    pub neuron_logical_config: PathBuf,
+    /// Products added by an administrator's catalog.
+    pub custom_catalog: Arc<OverlayProducts>,
+    /// After this time, a driver call that has not returned counts as stalled.
+    pub call_deadline: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            library: None,
+            driver_roots: library::DRIVER_ROOTS.map(PathBuf::from).to_vec(),
+            sys_root: PathBuf::from(sysfs::ROOT),
+            neuron_logical_config: PathBuf::from(neuron::LOGICAL_CONFIG),
+            custom_catalog: Arc::default(),
+            // Longer than the slowest call of a healthy driver: the first one without a persistence daemon.
+            call_deadline: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Result of one driver observation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Observation {
+    /// The driver.
+    pub driver: Driver,
+    /// The devices that the driver lists. Values that come from the machine (NUMA node, class) or the catalog
+    /// (identity) are `None`.
+    pub devices: Vec<Device>,
+    /// Devices that the driver counts without a PCI address.
+    pub unidentified: Vec<UnidentifiedDevice>,
+}
+
+/// A device that the driver counts without reporting its PCI address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnidentifiedDevice {
+    /// The driver's index of the device.
+    pub index: u32,
+    /// The failed call and its error.
+    pub reason: String,
+}
+
+/// Finds and loads a driver library.
+pub trait DriverLoader: Send {
+    /// Finds libraries without loading any. Returns at least one, in order of precedence.
+    fn find(&mut self) -> Result<Vec<PathBuf>, LoadError>;
+
+    /// Loads and initializes the library `path`. Leaves nothing loaded on failure.
+    fn open(&mut self, path: &Path, calls: &CallWatch) -> Result<Box<dyn GpuDriver>, LoadError>;
+}
+
+/// A loaded and initialized driver library. Dropping it shuts the driver down and unloads the library, unless an
+/// [`EventSource`] of it still exists; dropping that one then does.
+pub trait GpuDriver: Send {
+    /// Reads every device. A failure of one device is that device's problem; an error means that the whole library
+    /// fails. Constant values are read once in a driver's life.
+    fn observe(&mut self, calls: &CallWatch) -> Result<Observation, DriverError>;
+
+    /// Returns current readings of the devices of the last observation, which does not include them. Omits devices that
+    /// do not respond.
+    fn readings(&mut self, last: &[Device], calls: &CallWatch)
+    -> Result<Vec<Reading>, DriverError>;
+
+    /// Returns an event source for the devices of the last observation; `None` if none of them supports events.
+    fn events(&mut self, calls: &CallWatch) -> Result<Option<Box<dyn EventSource>>, DriverError>;
+
+    /// Returns controls of those of `devices` that were observed before, in the driver's order.
+    fn controls<'a>(&'a mut self, devices: &[PciAddress]) -> Vec<Box<dyn GpuControl + 'a>>;
+}
+
+/// Waits for hardware events.
+pub trait EventSource: Send {
+    /// Blocks until an event occurs or a few seconds have passed. Returns all pending events together, up to a limit.
+    fn wait(&mut self) -> Result<EventWait, DriverError>;
+}
+
+/// Result of a wait for events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EventWait {
+    /// A partition changed, or another event requires a new observation.
+    Changed,
+    /// Xid errors in order of occurrence. Other events may have occurred, too.
+    Xids(Vec<Xid>),
+    /// The wait timed out.
+    TimedOut,
+}

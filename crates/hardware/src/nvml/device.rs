@@ -1,0 +1,266 @@
+//! Reads one device: constant values once, the others in every observation.
+
+use nvml_wrapper::enums::device::DeviceArchitecture;
+use nvml_wrapper_sys::bindings::{nvmlGpuInstance_t, nvmlMemory_t};
+use octavo_model::catalog::ComputeInstanceProfile;
+use octavo_model::id::{GpuUuid, PciAddress};
+use octavo_model::inventory::{
+    Architecture, Completeness, Device, Mig, MigMode, MigState, PciIds, ReadProblem,
+};
+use octavo_model::quantity::{ComputeCapability, Mebibytes};
+
+use crate::error::{Code, DriverError, Remedy};
+use crate::nvml::catalog::MigProfiles;
+use crate::nvml::links::Links;
+use crate::nvml::session::{DeviceHandle, Session, optional, raw};
+use crate::nvml::{catalog, health, instances, processes};
+
+/// A device that NVML listed, with its cached values.
+#[derive(Debug)]
+pub(super) struct KnownDevice {
+    pub(super) handle: DeviceHandle,
+    pub(super) pci: PciAddress,
+    pub(super) ids: PciIds,
+    facts: Option<Facts>,
+    links: Links,
+    /// The profile catalog read in this MIG mode: some drivers report it incorrectly or not at all in the other mode.
+    profiles: Option<(MigMode, MigProfiles)>,
+}
+
+/// Values that are constant while the driver is loaded.
+#[derive(Debug, Clone, Default)]
+struct Facts {
+    uuid: Option<GpuUuid>,
+    product_name: Option<String>,
+    minor: Option<u32>,
+    architecture: Option<Architecture>,
+    compute_capability: Option<ComputeCapability>,
+    memory: Option<Mebibytes>,
+    problems: Vec<ReadProblem>,
+}
+
+impl Facts {
+    /// Returns whether the values can be cached for the driver's life. Every device has a UUID and a name, whatever a
+    /// single response says.
+    fn is_complete(&self) -> bool {
+        self.problems.is_empty() && self.uuid.is_some() && self.product_name.is_some()
+    }
+}
+
+impl KnownDevice {
+    pub(super) fn new(handle: DeviceHandle, pci: PciAddress, ids: PciIds) -> Self {
+        Self {
+            handle,
+            pci,
+            ids,
+            facts: None,
+            links: Links::default(),
+            profiles: None,
+        }
+    }
+
+    /// Fills `device` with the values that the device reports. An error means that further calls are pointless.
+    pub(super) fn read(
+        &mut self,
+        session: Session<'_>,
+        device: &mut Device,
+    ) -> Result<(), DriverError> {
+        if let Some(facts) = &self.facts {
+            apply_facts(facts, device);
+        }
+        let mode = self.mig_mode(session, device)?;
+        if self.profiles.as_ref().map(|(known, _)| *known) != mode.map(|(current, _)| current) {
+            // A mode change may briefly detach the device, which can then return with another minor number.
+            self.facts = None;
+        }
+        if self.facts.is_none() {
+            let facts = read_facts(session, self.handle)?;
+            apply_facts(&facts, device);
+            // Incomplete values are read again next time.
+            self.facts = Some(facts).filter(Facts::is_complete);
+        }
+        if let Some(modes) = mode {
+            device.mig = self.mig(session, modes, device)?;
+        }
+        let problems = &mut device.problems;
+        device.processes = processes::read(session, self.handle, problems)?;
+        device.health = health::read(session, self.handle, problems)?;
+        device.links = self.links.read(session, self.handle, problems)?;
+        device.fabric = health::fabric(session, self.handle, problems)?;
+        Ok(())
+    }
+
+    /// Returns the compute instance profiles of `profile`. Reads them from `instance` unless they are known from
+    /// another instance.
+    pub(super) fn compute_profiles(
+        &mut self,
+        session: Session<'_>,
+        profile: u32,
+        instance: nvmlGpuInstance_t,
+    ) -> Result<Vec<ComputeInstanceProfile>, DriverError> {
+        if let Some((_, offer)) = &mut self.profiles {
+            return offer.learn_compute_profiles(session, profile, instance);
+        }
+        let told = catalog::compute_profiles(session, instance, &mut Vec::new());
+        told.map(|(profiles, _)| profiles)
+    }
+
+    /// Returns why [`Self::compute_profiles`] may be incomplete, as the end of a sentence.
+    pub(super) fn compute_profile_error(&self) -> Option<String> {
+        let (_, offer) = self.profiles.as_ref()?;
+        let call = "nvmlGpuInstanceGetComputeInstanceProfileInfo";
+        let problem = offer.problems().iter().find(|told| told.source == call)?;
+        Some(format!(" ({call}: {})", problem.error))
+    }
+
+    /// Returns the current and the pending mode; `None` for a device without MIG and if the driver does not report it.
+    /// `device.mig` distinguishes the two cases: a failed call must not make a partitioned device appear unpartitioned.
+    ///
+    /// This is also the first call of every observation. It shows whether the handle is valid and whether the driver
+    /// can reach the device; if not, the other calls are pointless.
+    fn mig_mode(
+        &self,
+        session: Session<'_>,
+        device: &mut Device,
+    ) -> Result<Option<(MigMode, MigMode)>, DriverError> {
+        let wrapped = session.device(self.handle);
+        let answer = session.wrapped("nvmlDeviceGetMigMode", || wrapped.mig_mode());
+        if let Err(error) = &answer
+            && (error.is(Code::INVALID_ARGUMENT) || error.remedy() == Remedy::Bug)
+        {
+            return Err(*error);
+        }
+        if matches!(&answer, Err(error) if error.remedy() == Remedy::Unavailable) {
+            device.mig = Mig::NotCapable;
+        }
+        let mode = |number| match number {
+            0 => MigMode::Disabled,
+            _ => MigMode::Enabled,
+        };
+        let answer = optional(answer, &mut device.problems)?;
+        Ok(answer.map(|both| (mode(both.current), mode(both.pending))))
+    }
+
+    fn mig(
+        &mut self,
+        session: Session<'_>,
+        (current, pending): (MigMode, MigMode),
+        device: &mut Device,
+    ) -> Result<Mig, DriverError> {
+        let known = self.profiles.take().filter(|(mode, _)| *mode == current);
+        let mut offer = match known {
+            // An incomplete or empty catalog is read again.
+            Some((_, offer)) if offer.problems().is_empty() && !offer.is_empty() => offer,
+            Some(_) | None => MigProfiles::read(session, self.handle, device.memory)?,
+        };
+        let (gpu_instances, geometry) = match current {
+            MigMode::Disabled => (Vec::new(), Completeness::Complete),
+            MigMode::Enabled => {
+                instances::read(session, self.handle, &mut offer, &mut device.problems)?
+            }
+        };
+        // Reading instances extends the catalog, so its problems are known only now.
+        device.problems.extend_from_slice(offer.problems());
+        let catalog = offer.catalog();
+        self.profiles = Some((current, offer));
+        Ok(Mig::Capable(MigState {
+            current,
+            pending,
+            catalog,
+            gpu_instances,
+            geometry,
+        }))
+    }
+}
+
+fn apply_facts(facts: &Facts, device: &mut Device) {
+    let facts = facts.clone();
+    device.uuid = facts.uuid;
+    device.product_name = facts.product_name;
+    device.minor = facts.minor;
+    device.architecture = facts.architecture;
+    device.compute_capability = facts.compute_capability;
+    device.memory = facts.memory;
+    device.problems.extend(facts.problems);
+}
+
+fn read_facts(session: Session<'_>, handle: DeviceHandle) -> Result<Facts, DriverError> {
+    let device = session.device(handle);
+    let mut facts = Facts::default();
+    let problems = &mut facts.problems;
+    let uuid = session.wrapped("nvmlDeviceGetUUID", || device.uuid());
+    facts.uuid = optional(uuid, problems)?.and_then(|text| match text.parse() {
+        Ok(uuid) => Some(uuid),
+        Err(error) => {
+            problems.push(problem("nvmlDeviceGetUUID", &error));
+            None
+        }
+    });
+    let name = session.wrapped("nvmlDeviceGetName", || device.name());
+    facts.product_name = optional(name, problems)?;
+    let minor = session.wrapped("nvmlDeviceGetMinorNumber", || device.minor_number());
+    facts.minor = optional(minor, problems)?;
+    let architecture = session.wrapped("nvmlDeviceGetArchitecture", || device.architecture());
+    facts.architecture = match architecture {
+        Ok(architecture) => architecture_name(&architecture),
+        // An architecture newer than the wrapper is not a problem: the catalog may know it.
+        Err(error) if error.remedy() == Remedy::Bug => None,
+        Err(error) => optional(Err(error), problems)?,
+    };
+    let capability = session.wrapped("nvmlDeviceGetCudaComputeCapability", || {
+        device.cuda_compute_capability()
+    });
+    facts.compute_capability = optional(capability, problems)?.and_then(|told| {
+        Some(ComputeCapability {
+            major: u32::try_from(told.major).ok()?,
+            minor: u32::try_from(told.minor).ok()?,
+        })
+    });
+    facts.memory = memory(session, handle, problems)?;
+    Ok(facts)
+}
+
+/// Uses the first form of the call: its total is the same, and every driver has it. Boards that share the host's memory
+/// report zero or nothing.
+fn memory(
+    session: Session<'_>,
+    handle: DeviceHandle,
+    problems: &mut Vec<ReadProblem>,
+) -> Result<Option<Mebibytes>, DriverError> {
+    let mut told = nvmlMemory_t {
+        total: 0,
+        free: 0,
+        used: 0,
+    };
+    // SAFETY: the handle comes from this library, and `told` is writable until the call returns.
+    let answer = raw!(session, nvmlDeviceGetMemoryInfo, |f| unsafe {
+        f(handle.0, &raw mut told)
+    });
+    let answered = optional(answer, problems)?;
+    Ok(answered
+        .filter(|()| told.total > 0)
+        .map(|()| Mebibytes::from_bytes(told.total)))
+}
+
+fn architecture_name(architecture: &DeviceArchitecture) -> Option<Architecture> {
+    let name = match architecture {
+        DeviceArchitecture::Kepler => "kepler",
+        DeviceArchitecture::Maxwell => "maxwell",
+        DeviceArchitecture::Pascal => "pascal",
+        DeviceArchitecture::Volta => "volta",
+        DeviceArchitecture::Turing => "turing",
+        DeviceArchitecture::Ampere => "ampere",
+        DeviceArchitecture::Ada => "ada-lovelace",
+        DeviceArchitecture::Hopper => "hopper",
+        DeviceArchitecture::Blackwell => "blackwell",
+        DeviceArchitecture::Unknown => return None,
+    };
+    Some(Architecture::new(name))
+}
+
+fn problem(what: &str, error: &dyn std::error::Error) -> ReadProblem {
+    ReadProblem {
+        source: what.to_owned(),
+        error: error.to_string(),
+    }
+}

@@ -1,0 +1,284 @@
+//! Readings: values that change constantly. They have their own interval, so that they do not delay observations.
+
+use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
+use nvml_wrapper_sys::bindings::{
+    field_id, nvmlDevice_t, nvmlFieldValue_t, nvmlMemory_t, nvmlMemory_v2_t,
+    nvmlProcessUtilizationSample_t,
+};
+use octavo_model::inventory::{Device, MigMode, ReadProblem};
+use octavo_model::quantity::Mebibytes;
+use octavo_model::reading::{DeviceMetrics, PartitionReading, ProcessUtilization, Reading};
+use octavo_model::reading::{MemoryUse, Percent};
+
+use super::device::KnownDevice;
+use super::processes;
+use super::session::{DeviceHandle, Session, raw, struct_version};
+use crate::error::{Code, DriverError, Remedy};
+
+/// Maximum number of processes per device.
+const MAX_SAMPLES: u32 = 1024;
+
+/// Reads the current values of one device. `device` is its last observation. An error means that the whole library
+/// fails.
+pub(super) fn read(
+    session: Session<'_>,
+    known: &KnownDevice,
+    device: &Device,
+) -> Result<Reading, DriverError> {
+    let session = session.for_device(known.pci);
+    let handle = known.handle;
+    let state = device.mig.state();
+    let is_partitioned = state.is_some_and(|state| state.current == MigMode::Enabled);
+    let mut problems: Vec<ReadProblem> = Vec::new();
+    let listed = processes::read(session, handle, &mut problems);
+    let listed = available(listed)?.filter(|_| problems.is_empty());
+    let mut reading = Reading {
+        pci: known.pci,
+        uuid: device.uuid.clone(),
+        index: device.index,
+        minor: device.minor,
+        product_name: device.product_name.clone(),
+        memory: available(memory(session, handle))?,
+        is_partitioned,
+        partitions: Vec::new(),
+        processes: listed,
+        process_utilization: Vec::new(),
+        metrics: vitals(session, handle)?,
+    };
+    if is_partitioned {
+        reading.partitions = partitions(session, handle, device)?;
+    } else {
+        reading.metrics = utilization(session, handle, reading.metrics)?;
+        reading.process_utilization = available(busy(session, handle))?.unwrap_or_default();
+    }
+    Ok(reading)
+}
+
+/// Converts errors to `None`, except for those of the whole library.
+fn available<T>(answer: Result<T, DriverError>) -> Result<Option<T>, DriverError> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.remedy() == Remedy::Reinitialize => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Prefers the second form of the call, which separates the driver's reserved memory. The first form, which every
+/// driver has, counts it as used.
+fn memory(session: Session<'_>, handle: DeviceHandle) -> Result<MemoryUse, DriverError> {
+    let mut now = nvmlMemory_v2_t {
+        version: struct_version::<nvmlMemory_v2_t>(2),
+        total: 0,
+        reserved: 0,
+        free: 0,
+        used: 0,
+    };
+    // SAFETY: the handle comes from this library; the version tells NVML the size of the structure that it may write.
+    let answer = raw!(session, nvmlDeviceGetMemoryInfo_v2, |f| unsafe {
+        f(handle.0, &raw mut now)
+    });
+    let told = match answer {
+        Ok(()) => MemoryUse {
+            total: Mebibytes::from_bytes(now.total),
+            used: Mebibytes::from_bytes(now.used),
+            reserved: Mebibytes::from_bytes(now.reserved),
+        },
+        Err(error) if error.remedy() == Remedy::Unavailable => {
+            // nvml-wrapper only has the second form.
+            let mut old = nvmlMemory_t {
+                total: 0,
+                free: 0,
+                used: 0,
+            };
+            // SAFETY: the handle comes from this library, and `old` is writable until the call returns.
+            raw!(session, nvmlDeviceGetMemoryInfo, |f| unsafe {
+                f(handle.0, &raw mut old)
+            })?;
+            MemoryUse {
+                total: Mebibytes::from_bytes(old.total),
+                used: Mebibytes::from_bytes(old.used),
+                reserved: Mebibytes::default(),
+            }
+        }
+        Err(error) => return Err(error),
+    };
+    // Boards that share the host's memory report zero.
+    if told.total.get() == 0 {
+        return Err(DriverError {
+            call: "nvmlDeviceGetMemoryInfo_v2",
+            code: Code::NOT_SUPPORTED,
+        });
+    }
+    Ok(told)
+}
+
+/// Reads all partitions that the driver lists. Their handles are found by index and matched with the last observation
+/// by UUID.
+fn partitions(
+    session: Session<'_>,
+    handle: DeviceHandle,
+    device: &Device,
+) -> Result<Vec<PartitionReading>, DriverError> {
+    let mut found = Vec::new();
+    let instances = device.mig.state().into_iter();
+    for instance in instances.flat_map(|state| &state.gpu_instances) {
+        for compute in &instance.compute_instances {
+            let Some(uuid) = &compute.uuid else { continue };
+            found.push(PartitionReading {
+                gpu_instance: instance.id,
+                compute_instance: compute.id,
+                uuid: uuid.as_str().to_owned(),
+                profile: device
+                    .profile_of(instance, compute)
+                    .map(|profile| profile.to_string()),
+                memory: None,
+            });
+        }
+    }
+    let wrapped = session.device(handle);
+    let most = session.wrapped("nvmlDeviceGetMaxMigDeviceCount", || {
+        wrapped.mig_device_count()
+    });
+    let mut left = found.len();
+    for index in 0..available(most)?.unwrap_or_default() {
+        if left == 0 {
+            break;
+        }
+        // Not every index has a partition.
+        let Some(partition) = available(partition(session, handle, index))? else {
+            continue;
+        };
+        let of = session.device(partition);
+        let uuid = available(session.wrapped("nvmlDeviceGetUUID", || of.uuid()))?;
+        let mut all = found.iter_mut();
+        if let Some(one) = all.find(|one| Some(&one.uuid) == uuid.as_ref()) {
+            one.memory = available(memory(session, partition))?;
+            left = left.saturating_sub(1);
+        }
+    }
+    found.sort_by_key(|one| (one.gpu_instance, one.compute_instance));
+    Ok(found)
+}
+
+fn partition(
+    session: Session<'_>,
+    handle: DeviceHandle,
+    index: u32,
+) -> Result<DeviceHandle, DriverError> {
+    let mut partition: nvmlDevice_t = std::ptr::null_mut();
+    // SAFETY: the handle comes from this library, and `partition` is writable until the call returns.
+    raw!(session, nvmlDeviceGetMigDeviceHandleByIndex, |f| unsafe {
+        f(handle.0, index, &raw mut partition)
+    })?;
+    Ok(DeviceHandle(partition))
+}
+
+fn utilization(
+    session: Session<'_>,
+    handle: DeviceHandle,
+    vitals: DeviceMetrics,
+) -> Result<DeviceMetrics, DriverError> {
+    let device = session.device(handle);
+    let rates = session.wrapped("nvmlDeviceGetUtilizationRates", || {
+        device.utilization_rates()
+    });
+    let rates = available(rates)?;
+    let encoder = session.wrapped("nvmlDeviceGetEncoderUtilization", || {
+        device.encoder_utilization()
+    });
+    let decoder = session.wrapped("nvmlDeviceGetDecoderUtilization", || {
+        device.decoder_utilization()
+    });
+    Ok(DeviceMetrics {
+        compute: rates
+            .as_ref()
+            .map(|rates| Percent::saturating_from(rates.gpu)),
+        memory: rates
+            .as_ref()
+            .map(|rates| Percent::saturating_from(rates.memory)),
+        encoder: available(encoder)?.map(|told| Percent::saturating_from(told.utilization)),
+        decoder: available(decoder)?.map(|told| Percent::saturating_from(told.utilization)),
+        ..vitals
+    })
+}
+
+fn vitals(session: Session<'_>, handle: DeviceHandle) -> Result<DeviceMetrics, DriverError> {
+    let device = session.device(handle);
+    let errors = |kind| {
+        session.wrapped("nvmlDeviceGetTotalEccErrors", || {
+            device.total_ecc_errors(kind, EccCounter::Volatile)
+        })
+    };
+    let clock = |clock| session.wrapped("nvmlDeviceGetClockInfo", || device.clock_info(clock));
+    Ok(DeviceMetrics {
+        power_mw: available(session.wrapped("nvmlDeviceGetPowerUsage", || device.power_usage()))?,
+        energy_mj: available(session.wrapped("nvmlDeviceGetTotalEnergyConsumption", || {
+            device.total_energy_consumption()
+        }))?,
+        temperature: available(session.wrapped("nvmlDeviceGetTemperature", || {
+            device.temperature(TemperatureSensor::Gpu)
+        }))?,
+        memory_temperature: available(memory_temperature(session, handle))?,
+        compute_clock: available(clock(Clock::SM))?,
+        memory_clock: available(clock(Clock::Memory))?,
+        pcie_replays: available(session.wrapped("nvmlDeviceGetPcieReplayCounter", || {
+            device.pcie_replay_counter()
+        }))?,
+        corrected_errors: available(errors(MemoryError::Corrected))?,
+        uncorrected_errors: available(errors(MemoryError::Uncorrected))?,
+        remapped_rows: available(super::health::remapped_rows(session, handle))?,
+        ..DeviceMetrics::default()
+    })
+}
+
+/// Reads the memory temperature. Boards without a sensor report zero or an error.
+fn memory_temperature(session: Session<'_>, handle: DeviceHandle) -> Result<u32, DriverError> {
+    const CALL: &str = "nvmlDeviceGetFieldValues";
+    // SAFETY: the structure consists of numbers, for which zero is valid.
+    let mut field: nvmlFieldValue_t = unsafe { std::mem::zeroed() };
+    field.fieldId = field_id::NVML_FI_DEV_MEMORY_TEMP;
+    // SAFETY: the handle comes from this library, and `field` is one field, writable until the call returns.
+    raw!(session, nvmlDeviceGetFieldValues, |f| unsafe {
+        f(handle.0, 1, &raw mut field)
+    })?;
+    // SAFETY: every member of the union is a number, so any content is valid; this field is an unsigned int.
+    let number = unsafe { field.value.uiVal };
+    if field.nvmlReturn != 0 || number == 0 {
+        return Err(DriverError {
+            call: CALL,
+            code: Code::NOT_SUPPORTED,
+        });
+    }
+    Ok(number)
+}
+
+/// Returns the latest utilization sample of each process. The driver retains samples of the last few seconds.
+fn busy(
+    session: Session<'_>,
+    handle: DeviceHandle,
+) -> Result<Vec<ProcessUtilization>, DriverError> {
+    const BLANK: nvmlProcessUtilizationSample_t = nvmlProcessUtilizationSample_t {
+        pid: 0,
+        timeStamp: 0,
+        smUtil: 0,
+        memUtil: 0,
+        encUtil: 0,
+        decUtil: 0,
+    };
+    let mut count = MAX_SAMPLES;
+    let mut samples = vec![BLANK; count as usize];
+    // SAFETY: the handle comes from this library; `samples` has space for `count` entries, and both outlive the call.
+    raw!(session, nvmlDeviceGetProcessUtilization, |f| unsafe {
+        f(handle.0, samples.as_mut_ptr(), &raw mut count, 0)
+    })?;
+    samples.truncate(count as usize);
+    samples.sort_unstable_by_key(|sample| (sample.pid, std::cmp::Reverse(sample.timeStamp)));
+    samples.dedup_by_key(|sample| sample.pid);
+    let known = samples.iter().filter(|sample| sample.pid != 0);
+    Ok(known
+        .map(|sample| ProcessUtilization {
+            pid: sample.pid,
+            compute: Percent::saturating_from(sample.smUtil),
+        })
+        .collect())
+}

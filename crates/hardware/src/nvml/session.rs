@@ -1,0 +1,173 @@
+//! NVML calls: every call is recorded while it runs, errors have our own type, and absent features are distinguished
+//! from failures.
+
+use std::sync::Arc;
+
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::{Device as WrappedDevice, Nvml};
+use nvml_wrapper_sys::bindings::{NvmlLib, nvmlDevice_t, nvmlReturn_t};
+use octavo_model::id::PciAddress;
+use octavo_model::inventory::ReadProblem;
+
+use crate::calls::CallWatch;
+use crate::error::{Code, DriverError, Remedy};
+
+/// NVML's device handle, valid until the library is shut down or the device is removed from the bus. NVML checks every
+/// handle that it receives and returns an error for a removed device.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DeviceHandle(pub(super) nvmlDevice_t);
+
+// SAFETY: NVML's handles are plain references to objects of the library, and NVML is thread-safe (nvml.h, "NVML is
+// thread-safe so it is safe to make simultaneous NVML calls from multiple threads").
+unsafe impl Send for DeviceHandle {}
+
+/// An initialized library together with the call record.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Session<'a> {
+    nvml: &'a Nvml,
+    calls: &'a CallWatch,
+    device: Option<PciAddress>,
+}
+
+/// Calls a raw NVML function: `raw!(session, nvmlFunction, |f| unsafe { f(..) })`.
+macro_rules! raw {
+    ($session:expr, $function:ident, $invoke:expr) => {
+        $session.raw(
+            stringify!($function),
+            $session.lib().$function.as_ref().ok(),
+            $invoke,
+        )
+    };
+}
+pub(super) use raw;
+
+impl<'a> Session<'a> {
+    pub(super) fn new(nvml: &'a Arc<Nvml>, calls: &'a CallWatch) -> Self {
+        Self {
+            nvml,
+            calls,
+            device: None,
+        }
+    }
+
+    /// Returns a session for calls that concern one device.
+    pub(super) fn for_device(self, device: PciAddress) -> Self {
+        Self {
+            device: Some(device),
+            ..self
+        }
+    }
+
+    pub(super) fn nvml(&self) -> &'a Nvml {
+        self.nvml
+    }
+
+    pub(super) fn lib(&self) -> &'a NvmlLib {
+        self.nvml.lib()
+    }
+
+    /// Returns the wrapper's view of a device.
+    pub(super) fn device(&self, handle: DeviceHandle) -> WrappedDevice<'a> {
+        // SAFETY: this library returned the handle, and it stays initialized while `nvml` is borrowed.
+        unsafe { WrappedDevice::new(handle.0, self.nvml) }
+    }
+
+    /// Makes a call through nvml-wrapper. `function` is the NVML function that it calls.
+    pub(super) fn wrapped<T>(
+        &self,
+        function: &'static str,
+        call: impl FnOnce() -> Result<T, NvmlError>,
+    ) -> Result<T, DriverError> {
+        let answer = self.calls.record(function, self.device, call);
+        answer.map_err(|error| DriverError {
+            call: function,
+            code: code_of(error),
+        })
+    }
+
+    /// Makes a call through a raw function, which the library may lack.
+    pub(super) fn raw<F: Copy>(
+        &self,
+        function: &'static str,
+        symbol: Option<&F>,
+        invoke: impl FnOnce(F) -> nvmlReturn_t,
+    ) -> Result<(), DriverError> {
+        let code = match symbol {
+            None => Code::NoSuchFunction,
+            Some(symbol) => match self.calls.record(function, self.device, || invoke(*symbol)) {
+                0 => return Ok(()),
+                number => Code::Nvml(number),
+            },
+        };
+        Err(DriverError {
+            call: function,
+            code,
+        })
+    }
+}
+
+/// Returns whether the call failed. A feature that the device or the library does not support is not a failure.
+pub(super) fn failed<T>(answer: &Result<T, DriverError>) -> bool {
+    matches!(answer, Err(error) if error.remedy() != Remedy::Unavailable)
+}
+
+/// Converts a response to a value, to `None` if the device or the library does not support the feature, or to `None`
+/// and a problem. Returns errors that concern more than this call.
+pub(super) fn optional<T>(
+    answer: Result<T, DriverError>,
+    problems: &mut Vec<ReadProblem>,
+) -> Result<Option<T>, DriverError> {
+    let error = match answer {
+        Ok(value) => return Ok(Some(value)),
+        Err(error) => error,
+    };
+    match error.remedy() {
+        Remedy::Unavailable => Ok(None),
+        Remedy::Reinitialize | Remedy::Reset => Err(error),
+        Remedy::Retry | Remedy::Refused | Remedy::Bug => {
+            let problem = ReadProblem {
+                source: error.call.to_owned(),
+                error: error.code.to_string(),
+            };
+            if !problems.contains(&problem) {
+                problems.push(problem);
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// Like [`optional`], for calls about partitions, which NVML permits only to privileged processes.
+pub(super) fn privileged<T>(
+    answer: Result<T, DriverError>,
+    problems: &mut Vec<ReadProblem>,
+) -> Result<Option<T>, DriverError> {
+    let before = problems.len();
+    let value = optional(answer, problems)?;
+    for problem in problems.iter_mut().skip(before) {
+        if problem.error == Code::NO_PERMISSION.to_string() {
+            problem.error.push_str(PERMISSION_HINT);
+        }
+    }
+    problems.dedup();
+    Ok(value)
+}
+
+const PERMISSION_HINT: &str = ": needs root and, in a container, NVIDIA_MIG_MONITOR_DEVICES=all";
+
+/// Returns the code of the wrapper's error, which covers fewer codes than NVML has.
+pub(super) fn code_of(error: NvmlError) -> Code {
+    if matches!(error, NvmlError::FailedToLoadSymbol(_)) {
+        Code::NoSuchFunction
+    } else if matches!(error, NvmlError::Utf8Error(_)) {
+        Code::InvalidText
+    } else {
+        Code::Nvml(nvmlReturn_t::from(error))
+    }
+}
+
+/// The `version` field of a versioned structure. Source: `NVML_STRUCT_VERSION` in `nvml.h`.
+pub(super) fn struct_version<T>(number: u32) -> u32 {
+    let size = u32::try_from(size_of::<T>()).unwrap_or(0);
+    size | (number << 24)
+}

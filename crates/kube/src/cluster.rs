@@ -1,0 +1,132 @@
+//! Watches all Nodes and Pods of the cluster, with the fields that scheduling depends on.
+//!
+//! ```text
+//!  API server --> chase (list, watch) --> read (relevant fields) --> sight (batched changes) --> receivers
+//! ```
+//!
+//! A [`ClusterWatcher`] runs in the aggregator and never writes to the cluster. Its snapshots are immutable and report their
+//! age; a cluster without changes is not stale.
+
+mod extract;
+mod list_watcher;
+mod object;
+mod pod_requests;
+mod snapshot_publisher;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use kube::Client;
+use octavo_fleet::cluster::{ClusterNode, ClusterPod, Sights};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use self::extract::Extracted;
+use self::list_watcher::{ListWatcher, WatchedKind};
+use self::snapshot_publisher::SnapshotPublisher;
+use super::client::{ConnectError, Program, connect};
+
+/// A snapshot of the cluster.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Followed {
+    /// Nodes and pods, without terminated pods.
+    pub sights: Arc<Sights>,
+    /// When both were last known to be complete and current; `None` before the first list.
+    pub current_at: Option<Instant>,
+    /// Why the cluster is currently not watched; `None` if it is.
+    pub trouble: Option<String>,
+    /// Number of nodes and pods with unparsable fields. Their other fields count.
+    pub invalid_objects: usize,
+}
+
+/// Channel capacity, half a page of objects, so that reading a page rarely waits.
+const CHANNEL_CAPACITY: usize = 256;
+/// The error before the first snapshot.
+const NOT_READ_YET: &str = "the nodes and pods of the cluster have not been read yet";
+
+impl Default for Followed {
+    fn default() -> Self {
+        Self {
+            sights: Arc::default(),
+            current_at: None,
+            trouble: Some(NOT_READ_YET.to_owned()),
+            invalid_objects: 0,
+        }
+    }
+}
+
+/// Watches a cluster.
+pub struct ClusterWatcher {
+    client: Client,
+    followed: watch::Sender<Arc<Followed>>,
+}
+
+impl std::fmt::Debug for ClusterWatcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Follower")
+            .field(&self.followed.borrow().current_at)
+            .finish()
+    }
+}
+
+impl ClusterWatcher {
+    /// Connects to the cluster of `kubeconfig`, or to the one of the current pod. Sends no request yet.
+    pub async fn connect(kubeconfig: Option<&Path>) -> Result<Self, ConnectError> {
+        Ok(Self::new(connect(kubeconfig, Program::Aggregator).await?))
+    }
+
+    /// Creates a watcher with an existing client.
+    pub fn new(client: Client) -> Self {
+        Self {
+            client,
+            followed: watch::Sender::default(),
+        }
+    }
+
+    /// Subscribes to snapshots, which are published a few times per second at most.
+    pub fn followed(&self) -> watch::Receiver<Arc<Followed>> {
+        self.followed.subscribe()
+    }
+
+    /// Runs forever.
+    pub async fn run(self) {
+        let (nodes, of_nodes) = mpsc::channel(CHANNEL_CAPACITY);
+        let (pods, of_pods) = mpsc::channel(CHANNEL_CAPACITY);
+        let nodes: ListWatcher<object::Node> = ListWatcher::new(self.client.clone(), nodes);
+        let pods: ListWatcher<object::Pod> = ListWatcher::new(self.client, pods);
+        let sight = SnapshotPublisher::new(self.followed);
+        tokio::join!(nodes.run(), pods.run(), sight.run(of_nodes, of_pods));
+    }
+}
+
+impl WatchedKind for object::Node {
+    const PATH: &str = "/api/v1/nodes";
+    const NAME: &str = "nodes";
+    const FIELD_SELECTOR: Option<&str> = None;
+    type Extract = ClusterNode;
+
+    fn version(&self) -> Option<String> {
+        self.metadata.resource_version.clone()
+    }
+
+    fn read(self) -> Extracted<ClusterNode> {
+        extract::node(self)
+    }
+}
+
+impl WatchedKind for object::Pod {
+    const PATH: &str = "/api/v1/pods";
+    const NAME: &str = "pods";
+    // Terminated pods use no resources, and there can be many. They are removed as if deleted. Source: the scheduler's
+    // informer.
+    const FIELD_SELECTOR: Option<&str> = Some("status.phase!=Succeeded,status.phase!=Failed");
+    type Extract = ClusterPod;
+
+    fn version(&self) -> Option<String> {
+        self.metadata.resource_version.clone()
+    }
+
+    fn read(self) -> Extracted<ClusterPod> {
+        extract::pod(self)
+    }
+}

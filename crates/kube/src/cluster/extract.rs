@@ -1,0 +1,417 @@
+//! Extracts the fields of Nodes and Pods that the scheduler uses.
+//!
+//! Called for each object as it arrives. Invalid fields are skipped and the object is marked as odd: a pod with invalid
+//! fields still uses its resources.
+
+use std::collections::BTreeMap;
+
+use octavo_fleet::cluster::{
+    Affinity, ClusterNode, ClusterPod, Effect, Operator, Phase, PodKey, PodRequirements, Readiness,
+    Requirement, Taint, TaintOperator, Term, Toleration,
+};
+
+use super::object;
+use super::pod_requests::RequestCalculator;
+
+/// An object with its relevant fields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Extracted<T> {
+    pub(super) object: T,
+    /// Whether an invalid field was skipped.
+    pub(super) is_invalid: bool,
+}
+
+/// Maximum number of labels, and of taints, stored per node. The API server only limits the object's size, to 1.5 MiB;
+/// no node has nearly as many.
+const MAX_NODE_ENTRIES: usize = 2048;
+/// Limit of selector terms, tolerations and values of a pod. Any user may create pods of any size; a pod with more than
+/// this is stored as one that fits nowhere.
+const MAX_SELECTION_SIZE: usize = 1024;
+
+/// Extracts the relevant fields of a node.
+pub(super) fn node(node: object::Node) -> Extracted<ClusterNode> {
+    let mut reckoner = RequestCalculator::default();
+    let (spec, status) = (
+        node.spec.unwrap_or_default(),
+        node.status.unwrap_or_default(),
+    );
+    let taints = spec.taints.unwrap_or_default();
+    let labels = node.metadata.labels.unwrap_or_default();
+    let too_many = labels.len().max(taints.len()) > MAX_NODE_ENTRIES;
+    let (taints, odd_taints) = parse_all(taints.into_iter().take(MAX_NODE_ENTRIES), taint);
+    let object = ClusterNode {
+        name: node.metadata.name,
+        labels: labels.into_iter().take(MAX_NODE_ENTRIES).collect(),
+        taints,
+        is_cordoned: spec.unschedulable.unwrap_or_default(),
+        readiness: readiness(&status.conditions.unwrap_or_default()),
+        capacity: reckoner.amounts(status.capacity.as_ref()),
+        allocatable: reckoner.amounts(status.allocatable.as_ref()),
+    };
+    let is_odd = reckoner.found_invalid || odd_taints || too_many;
+    Extracted {
+        object,
+        is_invalid: is_odd,
+    }
+}
+
+/// Extracts the relevant fields of a pod.
+pub(super) fn pod(pod: object::Pod) -> Extracted<ClusterPod> {
+    let mut reckoner = RequestCalculator::default();
+    let (metadata, status) = (pod.metadata, pod.status.unwrap_or_default());
+    let spec = pod.spec.unwrap_or_default();
+    let amounts = reckoner.pod(&spec);
+    let node = spec.node_name.filter(|name| !name.is_empty());
+    let is_gated = spec.scheduling_gates.is_some_and(|gates| !gates.is_empty());
+    let is_going = metadata.deletion_timestamp.is_some();
+    let phase = match (status.phase.as_deref(), &node) {
+        (Some("Succeeded" | "Failed"), _) => Phase::Finished,
+        (_, Some(_)) => Phase::Bound,
+        // A pod that is being deleted is not scheduled.
+        (_, None) if is_going => Phase::Finished,
+        (_, None) if is_gated => Phase::Gated,
+        (_, None) => Phase::Pending,
+    };
+    let began = status.start_time.as_deref().and_then(parse_timestamp);
+    let since = status
+        .start_time
+        .or_else(|| metadata.creation_timestamp.filter(|_| node.is_some()));
+    let until = since.zip(spec.active_deadline_seconds);
+    let ends = until.map(|(since, seconds)| Some(parse_timestamp(&since)?.saturating_add(seconds)));
+    let mut wants = PodRequirements {
+        amounts,
+        ..PodRequirements::default()
+    };
+    let odd_choice = apply_selection(
+        &mut wants,
+        NodeSelection::of(spec.node_selector, spec.affinity, spec.tolerations),
+    );
+    let object = ClusterPod {
+        key: PodKey {
+            namespace: metadata.namespace.unwrap_or_default(),
+            name: metadata.name,
+        },
+        node,
+        phase,
+        requirements: wants,
+        started_at: began,
+        until: ends.flatten(),
+    };
+    let is_odd = reckoner.found_invalid || odd_choice || ends == Some(None);
+    Extracted {
+        object,
+        is_invalid: is_odd,
+    }
+}
+
+/// Parses a timestamp to seconds since 1970.
+fn parse_timestamp(text: &str) -> Option<i64> {
+    let time: jiff::Timestamp = text.parse().ok()?;
+    Some(time.as_second())
+}
+
+/// A pod's node selection.
+struct NodeSelection {
+    selector: BTreeMap<String, String>,
+    required: Option<object::NodeSelector>,
+    tolerations: Vec<object::Toleration>,
+}
+
+impl NodeSelection {
+    fn of(
+        selector: Option<BTreeMap<String, String>>,
+        affinity: Option<object::PodAffinity>,
+        tolerations: Option<Vec<object::Toleration>>,
+    ) -> Self {
+        Self {
+            selector: selector.unwrap_or_default(),
+            required: affinity.and_then(|all| all.node_affinity?.required),
+            tolerations: tolerations.unwrap_or_default(),
+        }
+    }
+
+    fn size(&self) -> usize {
+        let terms = self
+            .required
+            .iter()
+            .flat_map(|one| &one.node_selector_terms);
+        let size = |term: &object::Term| {
+            let labels = term.match_expressions.iter().flatten();
+            let all = labels.chain(term.match_fields.iter().flatten());
+            let sizes = all.map(|one| one.values.as_ref().map_or(1, |all| all.len() + 1));
+            sizes.sum::<usize>() + 1
+        };
+        let terms: usize = terms.flatten().map(size).sum();
+        self.selector.len() + self.tolerations.len() + terms
+    }
+}
+
+/// Sets the pod's node selection. Returns whether any part is invalid.
+fn apply_selection(wants: &mut PodRequirements, choice: NodeSelection) -> bool {
+    if choice.size() > MAX_SELECTION_SIZE {
+        wants.affinity = Some(Affinity::default());
+        return true;
+    }
+    let (tolerations, is_odd) = parse_all(choice.tolerations.into_iter(), toleration);
+    wants.tolerations = tolerations;
+    wants.selector = choice.selector;
+    wants.affinity = choice.required.map(affinity);
+    is_odd
+}
+
+/// Returns the valid elements, and whether any is invalid.
+fn parse_all<A, B>(all: impl Iterator<Item = A>, read: fn(A) -> Option<B>) -> (Vec<B>, bool) {
+    let mut is_odd = false;
+    let known = all.filter_map(|one| {
+        let one = read(one);
+        is_odd |= one.is_none();
+        one
+    });
+    let known = known.collect();
+    (known, is_odd)
+}
+
+fn taint(taint: object::Taint) -> Option<Taint> {
+    let effect = Effect::parse(&taint.effect)?;
+    let (key, value) = (taint.key, taint.value.unwrap_or_default());
+    Some(Taint { key, value, effect })
+}
+
+fn toleration(toleration: object::Toleration) -> Option<Toleration> {
+    let effect = match toleration.effect.as_deref() {
+        None | Some("") => None,
+        Some(word) => Some(Effect::parse(word)?),
+    };
+    let operator = match toleration.operator.as_deref() {
+        None | Some("" | "Equal") => TaintOperator::Equal,
+        Some("Exists") => TaintOperator::Exists,
+        Some(_) => TaintOperator::Other,
+    };
+    Some(Toleration {
+        key: toleration.key.unwrap_or_default(),
+        operator,
+        value: toleration.value.unwrap_or_default(),
+        effect,
+    })
+}
+
+fn affinity(required: object::NodeSelector) -> Affinity {
+    let terms = required.node_selector_terms.unwrap_or_default();
+    let term = |term: object::Term| Term {
+        labels: requirements(term.match_expressions),
+        fields: requirements(term.match_fields),
+    };
+    Affinity {
+        terms: terms.into_iter().map(term).collect(),
+    }
+}
+
+fn requirements(all: Option<Vec<object::Expression>>) -> Vec<Requirement> {
+    let one = |one: object::Expression| Requirement {
+        operator: Operator::parse(&one.operator),
+        key: one.key,
+        values: one.values.unwrap_or_default(),
+    };
+    all.unwrap_or_default().into_iter().map(one).collect()
+}
+
+fn readiness(conditions: &[object::Condition]) -> Readiness {
+    let ready = conditions.iter().find(|one| one.kind == "Ready");
+    match ready.map(|one| one.status.as_str()) {
+        Some("True") => Readiness::Ready,
+        Some("False") => Readiness::NotReady,
+        Some(_) | None => Readiness::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use octavo_fleet::cluster::{Amounts, placement_obstacle};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read_pod(pod: Value) -> Extracted<ClusterPod> {
+        super::pod(serde_json::from_value(pod).unwrap())
+    }
+
+    fn read_node(node: Value) -> Extracted<ClusterNode> {
+        super::node(serde_json::from_value(node).unwrap())
+    }
+
+    #[test]
+    fn node_is_read_as_by_the_scheduler() {
+        let node = read_node(json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {
+                "name": "node-a", "uid": "u", "resourceVersion": "7", "labels": {"a": "b"}, "annotations": {"c": "d"},
+                "managedFields": [{"manager": "kubelet"}],
+            },
+            "spec": {
+                "podCIDR": "10.0.0.0/24", "unschedulable": true,
+                "taints": [{"key": "k", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}, {"key": "g", "value": "v", "effect": "NoSchedule"}],
+            },
+            "status": {
+                "conditions": [{"type": "DiskPressure", "status": "False"}, {"type": "Ready", "status": "True"}],
+                "capacity": {"cpu": "64", "nvidia.com/gpu": "8"}, "allocatable": {"cpu": "63500m", "nvidia.com/gpu": "7", "pods": "110"},
+                "images": [{"names": ["a"], "sizeBytes": 1}],
+            },
+        }));
+        let taint = |key: &str, value: &str, effect| Taint {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            effect,
+        };
+        let expected = ClusterNode {
+            name: "node-a".to_owned(),
+            labels: [("a".to_owned(), "b".to_owned())].into(),
+            taints: vec![
+                taint("k", "", Effect::NoExecute),
+                taint("g", "v", Effect::NoSchedule),
+            ],
+            is_cordoned: true,
+            readiness: Readiness::Ready,
+            capacity: Amounts::default()
+                .with("cpu", 64_000)
+                .with("nvidia.com/gpu", 8),
+            allocatable: Amounts::default()
+                .with("cpu", 63_500)
+                .with("nvidia.com/gpu", 7)
+                .with("pods", 110),
+        };
+        assert_eq!((node.object, node.is_invalid), (expected, false));
+    }
+
+    #[test]
+    fn empty_node_is_not_ready_but_valid() {
+        let node = read_node(json!({"metadata": {"name": "n", "labels": null}, "status": {}}));
+        assert_eq!(
+            (node.object.readiness, node.is_invalid),
+            (Readiness::Unknown, false)
+        );
+        for (status, readiness) in [
+            ("False", Readiness::NotReady),
+            ("Unknown", Readiness::Unknown),
+        ] {
+            let conditions = json!([{"type": "Ready", "status": status}]);
+            let node =
+                read_node(json!({"metadata": {"name": "n"}, "status": {"conditions": conditions}}));
+            assert_eq!(node.object.readiness, readiness);
+        }
+    }
+
+    #[test]
+    fn pod_phase_depends_on_phase_node_and_gates() {
+        let node = json!({"nodeName": "node-a"});
+        let gated = json!({"schedulingGates": [{"name": "quota"}]});
+        let free = json!({"nodeName": "", "schedulingGates": []});
+        let going = json!({"name": "p", "deletionTimestamp": "2026-01-01T00:00:00Z"});
+        let is = json!({"name": "p"});
+        for (metadata, spec, phase, expected) in [
+            (&is, &free, "Pending", Phase::Pending),
+            (&is, &gated, "Pending", Phase::Gated),
+            (&is, &node, "Pending", Phase::Bound),
+            (&is, &node, "Running", Phase::Bound),
+            (&is, &node, "Unknown", Phase::Bound),
+            (&is, &node, "Succeeded", Phase::Finished),
+            (&is, &node, "Failed", Phase::Finished),
+            (&is, &free, "Failed", Phase::Finished),
+            (&going, &node, "Running", Phase::Bound),
+            (&going, &free, "Pending", Phase::Finished),
+        ] {
+            let pod =
+                read_pod(json!({"metadata": metadata, "spec": spec, "status": {"phase": phase}}));
+            assert_eq!(pod.object.phase, expected, "{metadata} {spec} {phase}");
+        }
+    }
+
+    #[test]
+    fn active_deadline_counts_from_start() {
+        let times = |metadata: Value, spec: Value, status: Value| {
+            let pod = read_pod(json!({"metadata": metadata, "spec": spec, "status": status}));
+            (pod.object.started_at, pod.object.until, pod.is_invalid)
+        };
+        let made = json!({"name": "p", "creationTimestamp": "2026-01-01T00:00:00Z"});
+        let (bound, waiting) = (
+            json!({"nodeName": "n", "activeDeadlineSeconds": 60}),
+            json!({"activeDeadlineSeconds": 60}),
+        );
+        let began = json!({"startTime": "2026-01-01T00:01:00Z"});
+        let new_year = 1_767_225_600;
+        assert_eq!(
+            times(made.clone(), bound.clone(), began.clone()),
+            (Some(new_year + 60), Some(new_year + 120), false)
+        );
+        assert_eq!(
+            times(made.clone(), bound.clone(), json!({})),
+            (None, Some(new_year + 60), false)
+        );
+        assert_eq!(times(made.clone(), waiting, json!({})), (None, None, false));
+        assert_eq!(
+            times(made.clone(), json!({"nodeName": "n"}), began),
+            (Some(new_year + 60), None, false)
+        );
+        assert_eq!(
+            times(made, bound, json!({"startTime": "soon"})),
+            (None, None, true)
+        );
+    }
+
+    #[test]
+    fn node_selection_is_read() {
+        let pod = read_pod(json!({
+            "metadata": {"namespace": "team-a", "name": "p"},
+            "spec": {
+                "nodeSelector": {"zone": "a"},
+                "affinity": {"podAffinity": {}, "nodeAffinity": {
+                    "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}],
+                    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{
+                        "matchExpressions": [{"key": "type", "operator": "In", "values": ["x"]}],
+                        "matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node-b"]}],
+                    }]},
+                }},
+                "tolerations": [{"operator": "Exists"}, {"key": "k", "value": "v", "effect": "NoSchedule", "tolerationSeconds": 3}, {"key": "k", "operator": "Lt", "value": "3"}],
+            },
+        }));
+        let wants = pod.object.requirements;
+        assert_eq!(wants.selector["zone"], "a");
+        let affinity = wants.affinity.unwrap();
+        assert_eq!(affinity.terms[0].labels[0].operator, Operator::In);
+        assert_eq!(affinity.terms[0].fields[0].values, ["node-b"]);
+        let operators: Vec<_> = wants.tolerations.iter().map(|one| one.operator).collect();
+        assert_eq!(
+            operators,
+            [
+                TaintOperator::Exists,
+                TaintOperator::Equal,
+                TaintOperator::Other
+            ]
+        );
+        assert_eq!(wants.tolerations[1].effect, Some(Effect::NoSchedule));
+        assert!(!pod.is_invalid);
+        let all = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}});
+        let none = read_pod(json!({"metadata": {"name": "p"}, "spec": all})).object;
+        assert_eq!(none.requirements.affinity, Some(Affinity::default()));
+    }
+
+    #[test]
+    fn i12_oversized_or_invalid_pod_is_stored_as_invalid() {
+        let values: Vec<String> = (0..MAX_SELECTION_SIZE).map(|one| one.to_string()).collect();
+        let required = json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "type", "operator": "In", "values": values}]}]});
+        let requests = json!({"resources": {"requests": {"nvidia.com/gpu": "2"}}});
+        let pod = read_pod(json!({"metadata": {"name": "p"}, "spec": {
+            "nodeName": "node-a", "containers": [requests], "nodeSelector": {"a": "b"},
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}},
+        }}));
+        assert!(pod.is_invalid);
+        assert_eq!(pod.object.holding_node(), Some("node-a"));
+        assert_eq!(pod.object.requirements.amounts.get("nvidia.com/gpu"), 2);
+        assert!(placement_obstacle(&pod.object.requirements, &ClusterNode::default()).is_some());
+        let strange = json!({"tolerations": [{"key": "k", "effect": "Sometimes"}, {"key": "k"}]});
+        let pod = read_pod(json!({"metadata": {"name": "p"}, "spec": strange}));
+        assert_eq!(
+            (pod.object.requirements.tolerations.len(), pod.is_invalid),
+            (1, true)
+        );
+    }
+}

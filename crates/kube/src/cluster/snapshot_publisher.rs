@@ -1,0 +1,447 @@
+//! Collects changes of the cluster and publishes snapshots a few times per second at most.
+//!
+//! Changes arrive one at a time and in bursts of thousands, and every subscriber processes the whole cluster. Changes
+//! are therefore batched, and subscribers are notified only if something differs.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use octavo_fleet::cluster::{ClusterNode, ClusterPod, Phase, PodKey, Sights};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+use tracing::{debug, info, warn};
+
+use super::extract::Extracted;
+use super::list_watcher::{WatchUpdate, WatchedKind};
+use super::object;
+use super::{Followed, NOT_READ_YET};
+
+/// Minimum interval between two snapshots.
+const MIN_INTERVAL: Duration = Duration::from_millis(300);
+
+/// The current state and its subscribers.
+#[derive(Debug)]
+pub(super) struct SnapshotPublisher {
+    publisher: watch::Sender<Arc<Followed>>,
+    snapshot: Arc<Sights>,
+    odd_nodes: BTreeSet<String>,
+    odd_pods: BTreeSet<PodKey>,
+    nodes: WatchState,
+    pods: WatchState,
+}
+
+/// Watch state of one kind of object.
+#[derive(Debug)]
+struct WatchState {
+    name: &'static str,
+    current_at: Option<Instant>,
+    error: Option<String>,
+}
+
+impl SnapshotPublisher {
+    pub(super) fn new(publisher: watch::Sender<Arc<Followed>>) -> Self {
+        Self {
+            publisher,
+            snapshot: Arc::default(),
+            odd_nodes: BTreeSet::new(),
+            odd_pods: BTreeSet::new(),
+            nodes: WatchState::new(object::Node::NAME),
+            pods: WatchState::new(object::Pod::NAME),
+        }
+    }
+
+    /// Processes updates until a sender is gone.
+    pub(super) async fn run(
+        mut self,
+        mut nodes: mpsc::Receiver<WatchUpdate<ClusterNode>>,
+        mut pods: mpsc::Receiver<WatchUpdate<ClusterPod>>,
+    ) {
+        let mut due = None;
+        let mut told = Instant::now();
+        loop {
+            let at = due.unwrap_or(told);
+            tokio::select! {
+                // Publish when due, even during a continuous stream of updates.
+                biased;
+                () = sleep_until(at), if due.is_some() => {
+                    self.publish();
+                    told = Instant::now();
+                    due = None;
+                    continue;
+                }
+                word = nodes.recv() => match word {
+                    Some(word) => self.apply_node(word, Instant::now()),
+                    None => return,
+                },
+                word = pods.recv() => match word {
+                    Some(word) => self.apply_pod(word, Instant::now()),
+                    None => return,
+                },
+            }
+            due = due.or_else(|| told.checked_add(MIN_INTERVAL));
+        }
+    }
+
+    fn apply_node(&mut self, word: WatchUpdate<ClusterNode>, now: Instant) {
+        self.nodes.record(&word, now);
+        let is_odd = |one: &Extracted<ClusterNode>| one.is_invalid.then(|| one.object.name.clone());
+        match word {
+            WatchUpdate::Reset(all) => {
+                self.odd_nodes = all.iter().filter_map(is_odd).collect();
+                let all = all.into_iter().map(|one| one.object);
+                let all = Sights::new(all, []).nodes;
+                if self.snapshot.nodes != all {
+                    Arc::make_mut(&mut self.snapshot).nodes = all;
+                }
+            }
+            WatchUpdate::Upserted(one) => {
+                mark(&mut self.odd_nodes, one.object.name.clone(), one.is_invalid);
+                let node = Arc::new(one.object);
+                if self.snapshot.nodes.get(&node.name) != Some(&node) {
+                    let sights = Arc::make_mut(&mut self.snapshot);
+                    sights.nodes.insert(node.name.clone(), node);
+                }
+            }
+            WatchUpdate::Deleted(node) => {
+                self.odd_nodes.remove(&node.name);
+                if self.snapshot.nodes.contains_key(&node.name) {
+                    Arc::make_mut(&mut self.snapshot).nodes.remove(&node.name);
+                }
+            }
+            WatchUpdate::Bookmark | WatchUpdate::Failed(_) => {}
+        }
+    }
+
+    fn apply_pod(&mut self, word: WatchUpdate<ClusterPod>, now: Instant) {
+        self.pods.record(&word, now);
+        let is_odd = |one: &Extracted<ClusterPod>| one.is_invalid.then(|| one.object.key.clone());
+        match word {
+            WatchUpdate::Reset(mut all) => {
+                all.retain(|one| is_relevant(&one.object));
+                self.odd_pods = all.iter().filter_map(is_odd).collect();
+                let all = all.into_iter().map(|one| one.object);
+                let all = Sights::new([], all).pods;
+                if self.snapshot.pods != all {
+                    Arc::make_mut(&mut self.snapshot).pods = all;
+                }
+            }
+            WatchUpdate::Upserted(one) if is_relevant(&one.object) => {
+                mark(&mut self.odd_pods, one.object.key.clone(), one.is_invalid);
+                let pod = Arc::new(one.object);
+                if self.snapshot.pods.get(&pod.key) != Some(&pod) {
+                    let sights = Arc::make_mut(&mut self.snapshot);
+                    sights.pods.insert(Arc::new(pod.key.clone()), pod);
+                }
+            }
+            WatchUpdate::Upserted(Extracted { object: pod, .. }) | WatchUpdate::Deleted(pod) => {
+                self.odd_pods.remove(&pod.key);
+                if self.snapshot.pods.contains_key(&pod.key) {
+                    Arc::make_mut(&mut self.snapshot).pods.remove(&pod.key);
+                }
+            }
+            WatchUpdate::Bookmark | WatchUpdate::Failed(_) => {}
+        }
+    }
+
+    fn publish(&self) {
+        let now = Followed {
+            sights: Arc::clone(&self.snapshot),
+            current_at: self
+                .nodes
+                .current_at
+                .zip(self.pods.current_at)
+                .map(|(a, b)| a.min(b)),
+            trouble: self.trouble(),
+            invalid_objects: self.odd_nodes.len().saturating_add(self.odd_pods.len()),
+        };
+        self.publisher.send_if_modified(|told| {
+            // Unchanged snapshots are the same allocation, so no deep comparison is needed.
+            let is_same = Arc::ptr_eq(&told.sights, &now.sights)
+                && (told.current_at, &told.trouble, told.invalid_objects)
+                    == (now.current_at, &now.trouble, now.invalid_objects);
+            if !is_same {
+                *told = Arc::new(now);
+            }
+            !is_same
+        });
+    }
+
+    fn trouble(&self) -> Option<String> {
+        match (&self.nodes.error, &self.pods.error) {
+            (Some(nodes), Some(pods)) if nodes == pods => {
+                Some(format!("nodes and pods cannot be followed: {nodes}"))
+            }
+            (Some(nodes), Some(pods)) => Some(format!(
+                "nodes cannot be followed: {nodes}; nor can pods: {pods}"
+            )),
+            (Some(nodes), None) => Some(format!("nodes cannot be followed: {nodes}")),
+            (None, Some(pods)) => Some(format!("pods cannot be followed: {pods}")),
+            (None, None) if self.nodes.current_at.and(self.pods.current_at).is_none() => {
+                Some(NOT_READ_YET.to_owned())
+            }
+            (None, None) => None,
+        }
+    }
+}
+
+/// Returns whether the pod uses or requests resources.
+fn is_relevant(pod: &ClusterPod) -> bool {
+    pod.phase != Phase::Finished
+}
+
+fn mark<K: Ord>(odd: &mut BTreeSet<K>, key: K, is_odd: bool) {
+    if is_odd {
+        odd.insert(key);
+    } else {
+        odd.remove(&key);
+    }
+}
+
+impl WatchState {
+    fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            current_at: None,
+            error: None,
+        }
+    }
+
+    fn record<T>(&mut self, word: &WatchUpdate<T>, now: Instant) {
+        let name = self.name;
+        match word {
+            WatchUpdate::Failed(why) if self.error.as_ref() == Some(why) => {
+                debug!("the cluster's {name} still cannot be followed: {why}");
+            }
+            WatchUpdate::Failed(why) => {
+                warn!("the cluster's {name} cannot be followed: {why}; it is tried again");
+                self.error = Some(why.clone());
+            }
+            WatchUpdate::Reset(_)
+            | WatchUpdate::Upserted(_)
+            | WatchUpdate::Deleted(_)
+            | WatchUpdate::Bookmark => {
+                if self.error.take().is_some() {
+                    info!("the cluster's {name} are followed again");
+                }
+                self.current_at = Some(now);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use octavo_fleet::cluster::{Amounts, PodRequirements};
+
+    use super::*;
+
+    /// Senders of updates, and the receiver of snapshots.
+    struct Ends {
+        nodes: mpsc::Sender<WatchUpdate<ClusterNode>>,
+        pods: mpsc::Sender<WatchUpdate<ClusterPod>>,
+        told: watch::Receiver<Arc<Followed>>,
+    }
+
+    fn sight() -> Ends {
+        let (told, receiver) = watch::channel(Arc::default());
+        let (nodes, of_nodes) = mpsc::channel(8);
+        let (pods, of_pods) = mpsc::channel(8);
+        tokio::spawn(SnapshotPublisher::new(told).run(of_nodes, of_pods));
+        Ends {
+            nodes,
+            pods,
+            told: receiver,
+        }
+    }
+
+    impl Ends {
+        async fn next(&mut self) -> Arc<Followed> {
+            self.told.changed().await.unwrap();
+            Arc::clone(&self.told.borrow_and_update())
+        }
+
+        async fn node(&self, word: WatchUpdate<ClusterNode>) {
+            self.nodes.send(word).await.unwrap();
+        }
+
+        async fn pod(&self, word: WatchUpdate<ClusterPod>) {
+            self.pods.send(word).await.unwrap();
+        }
+    }
+
+    fn node(name: &str) -> Extracted<ClusterNode> {
+        let name = name.to_owned();
+        let object = ClusterNode {
+            name,
+            ..ClusterNode::default()
+        };
+        Extracted {
+            object,
+            is_invalid: false,
+        }
+    }
+
+    fn pod(name: &str, phase: Phase) -> Extracted<ClusterPod> {
+        let object = ClusterPod {
+            key: PodKey {
+                namespace: "team-a".to_owned(),
+                name: name.to_owned(),
+            },
+            phase,
+            ..ClusterPod::default()
+        };
+        Extracted {
+            object,
+            is_invalid: false,
+        }
+    }
+
+    fn names(followed: &Followed) -> (Vec<&str>, Vec<&str>) {
+        let pods = followed.sights.pods.keys();
+        (
+            followed.sights.nodes.keys().map(String::as_str).collect(),
+            pods.map(|key| key.name.as_str()).collect(),
+        )
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn snapshot_requires_both_lists() {
+        let mut ends = sight();
+        assert_eq!(ends.told.borrow().trouble.as_deref(), Some(NOT_READ_YET));
+        ends.node(WatchUpdate::Reset(vec![node("node-a")])).await;
+        let followed = ends.next().await;
+        assert_eq!(
+            (followed.current_at, followed.trouble.as_deref()),
+            (None, Some(NOT_READ_YET))
+        );
+        let began = Instant::now();
+        ends.pod(WatchUpdate::Reset(vec![
+            pod("one", Phase::Pending),
+            pod("ended", Phase::Finished),
+        ]))
+        .await;
+        let followed = ends.next().await;
+        assert_eq!(followed.trouble, None);
+        assert_eq!(names(&followed), (vec!["node-a"], vec!["one"]));
+        // The older time of both lists.
+        assert!(followed.current_at.unwrap() < began, "{followed:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn changes_are_applied_and_unchanged_objects_are_shared() {
+        let mut ends = sight();
+        ends.node(WatchUpdate::Reset(vec![node("node-a"), node("node-b")]))
+            .await;
+        ends.pod(WatchUpdate::Reset(vec![pod("one", Phase::Pending)]))
+            .await;
+        let first = ends.next().await;
+        ends.node(WatchUpdate::Deleted(node("node-a").object)).await;
+        ends.node(WatchUpdate::Upserted(node("node-c"))).await;
+        ends.pod(WatchUpdate::Upserted(pod("one", Phase::Finished)))
+            .await;
+        ends.pod(WatchUpdate::Upserted(pod("two", Phase::Bound)))
+            .await;
+        let second = ends.next().await;
+        assert_eq!(names(&first), (vec!["node-a", "node-b"], vec!["one"]));
+        assert_eq!(names(&second), (vec!["node-b", "node-c"], vec!["two"]));
+        ends.pod(WatchUpdate::Upserted(pod("two", Phase::Bound)))
+            .await;
+        ends.node(WatchUpdate::Bookmark).await;
+        let third = ends.next().await;
+        assert!(
+            Arc::ptr_eq(&second.sights, &third.sights),
+            "nothing changed"
+        );
+        assert!(third.current_at > second.current_at, "and that was heard");
+        ends.node(WatchUpdate::Reset(vec![node("node-c")])).await;
+        ends.pod(WatchUpdate::Reset(Vec::new())).await;
+        assert_eq!(names(&*ends.next().await), (vec!["node-c"], vec![]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn burst_is_published_once() {
+        let mut ends = sight();
+        ends.node(WatchUpdate::Reset(Vec::new())).await;
+        ends.pod(WatchUpdate::Reset(Vec::new())).await;
+        ends.next().await;
+        for number in 0..1000 {
+            ends.pod(WatchUpdate::Upserted(pod(
+                &format!("pod-{number}"),
+                Phase::Pending,
+            )))
+            .await;
+        }
+        assert_eq!(ends.next().await.sights.pods.len(), 1000);
+        assert!(!ends.told.has_changed().unwrap());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn watch_error_is_reported_until_next_update() {
+        let mut ends = sight();
+        ends.node(WatchUpdate::Reset(vec![node("node-a")])).await;
+        ends.pod(WatchUpdate::Reset(vec![])).await;
+        let before = ends.next().await;
+        let away = || "it is away".to_owned();
+        for (nodes, pods, said) in [
+            (Some("no"), None, "nodes cannot be followed: no"),
+            (
+                Some("no"),
+                Some("never"),
+                "nodes cannot be followed: no; nor can pods: never",
+            ),
+            (
+                Some("it is away"),
+                Some("it is away"),
+                "nodes and pods cannot be followed: it is away",
+            ),
+        ] {
+            if let Some(why) = nodes {
+                ends.node(WatchUpdate::Failed(why.to_owned())).await;
+            }
+            if let Some(why) = pods {
+                ends.pod(WatchUpdate::Failed(why.to_owned())).await;
+            }
+            assert_eq!(ends.next().await.trouble.as_deref(), Some(said));
+        }
+        ends.node(WatchUpdate::Bookmark).await;
+        let followed = ends.next().await;
+        let said = format!("pods cannot be followed: {}", away());
+        assert_eq!(followed.trouble, Some(said));
+        assert_eq!(
+            (followed.current_at, names(&followed)),
+            (before.current_at, (vec!["node-a"], vec![]))
+        );
+        ends.pod(WatchUpdate::Bookmark).await;
+        let followed = ends.next().await;
+        assert!(followed.trouble.is_none() && followed.current_at > before.current_at);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn i12_invalid_objects_are_counted_while_they_exist() {
+        let odd_pod = |name| {
+            let mut one = pod(name, Phase::Pending);
+            one.is_invalid = true;
+            one.object.requirements = PodRequirements {
+                amounts: Amounts::default().with("cpu", 1),
+                ..PodRequirements::default()
+            };
+            one
+        };
+        let mut odd_node = node("node-a");
+        odd_node.is_invalid = true;
+        let mut ends = sight();
+        ends.node(WatchUpdate::Reset(vec![odd_node])).await;
+        ends.pod(WatchUpdate::Reset(vec![
+            odd_pod("one"),
+            pod("two", Phase::Pending),
+        ]))
+        .await;
+        assert_eq!(ends.next().await.invalid_objects, 2);
+        ends.pod(WatchUpdate::Upserted(odd_pod("two"))).await;
+        ends.node(WatchUpdate::Upserted(node("node-a"))).await;
+        ends.pod(WatchUpdate::Deleted(pod("one", Phase::Pending).object))
+            .await;
+        assert_eq!(ends.next().await.invalid_objects, 1);
+    }
+}

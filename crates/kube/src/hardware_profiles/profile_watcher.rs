@@ -1,0 +1,349 @@
+//! Watches one kind of object while the cluster has it, and checks periodically while it does not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client, ResourceExt};
+use octavo_documents::hardware_profiles::{MAX_PROFILES, read};
+use octavo_fleet::hardware_profile::{HardwareProfile, LocalQueues, ProfileKey, ProfileKind};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tokio_stream::StreamExt;
+use tracing::{info, warn};
+
+use super::{Presence, Profiles};
+use crate::client::told;
+use crate::node::ReconnectBackoff;
+
+/// Limit of stored queue names. Further names are reported as an error.
+const MAX_QUEUES: usize = 50_000;
+/// Server-side watch timeout in seconds. Renewing the watch confirms that it works.
+const WATCH_TIMEOUT_SECONDS: u32 = 60;
+/// Page size in objects.
+const PAGE_SIZE: u32 = 200;
+/// Maximum length of an error message in characters.
+const MAX_ERROR_CHARS: usize = 500;
+const QUEUES: &str = "LocalQueues";
+/// Kueue's API versions, newest first.
+const KUEUE_VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
+
+type Known = watch::Sender<Arc<Profiles>>;
+type Listed = BTreeMap<ProfileKey, Arc<HardwareProfile>>;
+/// Only the metadata of queues is requested.
+type Queue = PartialObjectMeta<DynamicObject>;
+
+fn config() -> watcher::Config {
+    watcher::Config::default()
+        .timeout(WATCH_TIMEOUT_SECONDS)
+        .page_size(PAGE_SIZE)
+}
+
+/// Watches profiles of one kind forever, in any version that the cluster serves.
+pub(super) async fn watch_profiles(client: Client, kind: ProfileKind, known: &Known) {
+    let (group, _, name, plural) = kind.api();
+    let versions = kind.versions();
+    let mut patience = ReconnectBackoff::default();
+    let mut nobody = 0;
+    for version in versions.iter().cycle() {
+        let resource = GroupVersionKind::gvk(group, version, name);
+        let resource = ApiResource::from_gvk_with_plural(&resource, plural);
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        if watch_profiles_of_version(api, kind, known).await {
+            nobody = 0;
+            patience = ReconnectBackoff::default();
+        }
+        nobody += 1;
+        if nobody >= versions.len() {
+            set_absent(known, kind);
+            sleep(patience.next().unwrap_or_default()).await;
+        }
+    }
+}
+
+/// Watches profiles of one version until the cluster no longer has it. Returns whether it ever did.
+async fn watch_profiles_of_version(
+    api: Api<DynamicObject>,
+    kind: ProfileKind,
+    known: &Known,
+) -> bool {
+    let mut was_there = false;
+    let path = api.resource_url().to_owned();
+    let mut events = Box::pin(watcher(api, config()).backoff(ReconnectBackoff::default()));
+    let mut listed = Listed::new();
+    while let Some(event) = events.next().await {
+        match event {
+            Err(error) if is_absent(&error) => return was_there,
+            Err(error) => set_error(known, kind.as_str(), Some(&error)),
+            Ok(Event::Init) => listed.clear(),
+            Ok(Event::InitApply(object)) => {
+                let (key, profile) = parse_profile(kind, &object);
+                if listed.len() < MAX_PROFILES {
+                    listed.insert(key, profile);
+                }
+            }
+            Ok(Event::InitDone) => {
+                was_there = true;
+                set_profiles(known, kind, std::mem::take(&mut listed), &path);
+                set_error(known, kind.as_str(), None);
+            }
+            Ok(Event::Apply(object)) => {
+                let (key, profile) = parse_profile(kind, &object);
+                known.send_modify(|known| {
+                    let all = &mut Arc::make_mut(known).all;
+                    if all.len() < MAX_PROFILES * ProfileKind::ALL.len() {
+                        all.insert((kind, key), profile);
+                    }
+                });
+                set_error(known, kind.as_str(), None);
+            }
+            Ok(Event::Delete(object)) => {
+                let (key, _) = parse_profile(kind, &object);
+                known.send_modify(|known| {
+                    Arc::make_mut(known).all.remove(&(kind, key));
+                });
+            }
+        }
+    }
+    was_there
+}
+
+/// Sets the complete list of profiles of a kind, read from `path`.
+fn set_profiles(known: &Known, kind: ProfileKind, listed: Listed, path: &str) {
+    if listed.len() == MAX_PROFILES {
+        warn!("only {MAX_PROFILES} profiles of {path} are read: there are more");
+    }
+    known.send_modify(|known| {
+        let known = Arc::make_mut(known);
+        known.all.retain(|(other, _), _| *other != kind);
+        let listed = listed.into_iter().map(|(key, one)| ((kind, key), one));
+        known.all.extend(listed);
+        if known.kinds.insert(kind, Presence::Present) != Some(Presence::Present) {
+            info!("the profiles of {path} are followed");
+        }
+    });
+}
+
+/// Converts an object to a profile.
+fn parse_profile(kind: ProfileKind, object: &DynamicObject) -> (ProfileKey, Arc<HardwareProfile>) {
+    // Keep only the relevant metadata, because managed fields can be long.
+    let mut whole = object.data.clone();
+    if let Value::Object(fields) = &mut whole {
+        let metadata = serde_json::json!({
+            "name": object.name_any(),
+            "namespace": object.namespace(),
+            "annotations": object.annotations(),
+        });
+        fields.insert("metadata".to_owned(), metadata);
+    }
+    let profile = read(kind, &whole);
+    (profile.key.clone(), Arc::new(profile))
+}
+
+fn set_absent(known: &Known, kind: ProfileKind) {
+    known.send_if_modified(|known| {
+        if known.kinds.get(&kind) == Some(&Presence::Absent) {
+            return false;
+        }
+        let known = Arc::make_mut(known);
+        known.kinds.insert(kind, Presence::Absent);
+        known.all.retain(|(other, _), _| *other != kind);
+        known.errors.remove(kind.as_str());
+        true
+    });
+}
+
+/// Watches the names of queues forever.
+pub(super) async fn watch_queues(client: Client, known: &Known) {
+    let mut patience = ReconnectBackoff::default();
+    let mut nobody = 0;
+    for version in KUEUE_VERSIONS.iter().cycle() {
+        let resource = GroupVersionKind::gvk("kueue.x-k8s.io", version, "LocalQueue");
+        let resource = ApiResource::from_gvk_with_plural(&resource, "localqueues");
+        let api: Api<Queue> = Api::all_with(client.clone(), &resource);
+        // Ends when the cluster does not have this version; another one may be available.
+        if watch_queues_of_version(api, known).await {
+            nobody = 0;
+        }
+        nobody += 1;
+        if nobody >= KUEUE_VERSIONS.len() {
+            set_queues(known, LocalQueues::NoKueue);
+            sleep(patience.next().unwrap_or_default()).await;
+        }
+    }
+}
+
+/// Watches queues of one version until the cluster no longer has it. Returns whether it ever did.
+async fn watch_queues_of_version(api: Api<Queue>, known: &Known) -> bool {
+    let mut events = Box::pin(watcher(api, config()).backoff(ReconnectBackoff::default()));
+    let mut was_there = false;
+    let mut names = QueueNames::default();
+    while let Some(event) = events.next().await {
+        match event {
+            // During a new list, the previous state stays: a partial list must not be published.
+            Ok(Event::Init) => {
+                names = QueueNames::default();
+                continue;
+            }
+            Ok(Event::InitApply(queue)) => {
+                names.add(&queue);
+                continue;
+            }
+            Ok(Event::Apply(queue)) => names.add(&queue),
+            Ok(Event::Delete(queue)) => names.remove(&queue),
+            Ok(Event::InitDone) => was_there = true,
+            Err(error) if is_absent(&error) => return was_there,
+            Err(error) => {
+                set_error(known, QUEUES, Some(&error));
+                continue;
+            }
+        }
+        if was_there {
+            let kept = names.names.iter().map(|(name, _)| name.clone());
+            set_queues(known, LocalQueues::Known(kept.collect()));
+            set_error(known, QUEUES, None);
+            report_limit(known, names.is_full);
+        }
+    }
+    was_there
+}
+
+/// Names and namespaces of queues, limited to the first [`MAX_QUEUES`].
+#[derive(Debug, Default)]
+struct QueueNames {
+    names: BTreeSet<(String, String)>,
+    /// Whether the limit was exceeded since the last list. Only another list can clear it.
+    is_full: bool,
+}
+
+impl QueueNames {
+    fn add(&mut self, queue: &Queue) {
+        let name = (queue.name_any(), queue.namespace().unwrap_or_default());
+        if self.names.len() < MAX_QUEUES {
+            self.names.insert(name);
+        } else if !self.names.contains(&name) {
+            self.is_full = true;
+        }
+    }
+
+    fn remove(&mut self, queue: &Queue) {
+        let name = (queue.name_any(), queue.namespace().unwrap_or_default());
+        self.names.remove(&name);
+    }
+}
+
+/// Reports whether there are more queues than are stored, in which case an existing queue may be reported as missing.
+fn report_limit(known: &Known, is_full: bool) {
+    const WHAT: &str = "LocalQueues beyond the bound";
+    known.send_if_modified(|known| {
+        if known.errors.contains_key(WHAT) == is_full {
+            return false;
+        }
+        let troubles = &mut Arc::make_mut(known).errors;
+        if is_full {
+            warn!("only {MAX_QUEUES} LocalQueues are known: there are more");
+            let said = format!(
+                "only {MAX_QUEUES} are known, and a queue that is said to be missing may be there"
+            );
+            troubles.insert(WHAT, said);
+        } else {
+            info!("all LocalQueues are known again");
+            troubles.remove(WHAT);
+        }
+        true
+    });
+}
+
+fn set_queues(known: &Known, queues: LocalQueues) {
+    known.send_if_modified(|known| {
+        if known.queues == queues {
+            return false;
+        }
+        Arc::make_mut(known).queues = queues;
+        true
+    });
+}
+
+/// Logs and stores a new error, or its end.
+fn set_error(known: &Known, what: &'static str, error: Option<&watcher::Error>) {
+    let new = error.map(|error| -> String {
+        describe_watch_error(error)
+            .chars()
+            .take(MAX_ERROR_CHARS)
+            .collect()
+    });
+    known.send_if_modified(|known| {
+        if known.errors.get(what) == new.as_ref() {
+            return false;
+        }
+        let troubles = &mut Arc::make_mut(known).errors;
+        if let Some(new) = new {
+            warn!("{what} cannot be followed: {new}; it is tried again");
+            troubles.insert(what, new);
+        } else {
+            info!("{what} are followed again");
+            troubles.remove(what);
+        }
+        true
+    });
+}
+
+/// Returns whether the cluster does not have the kind.
+fn is_absent(error: &watcher::Error) -> bool {
+    let (watcher::Error::InitialListFailed(kube::Error::Api(status))
+    | watcher::Error::WatchStartFailed(kube::Error::Api(status))) = error
+    else {
+        return false;
+    };
+    status.code == 404
+}
+
+fn describe_watch_error(error: &watcher::Error) -> String {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => told(error),
+        watcher::Error::WatchError(status) => told(&kube::Error::Api(status.clone())),
+        watcher::Error::NoResourceVersion => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn queue(name: usize) -> Queue {
+        let object = json!({"metadata": {"name": format!("q-{name}"), "namespace": "a"}});
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn exceeding_queue_limit_is_reported_until_next_list() {
+        let known = Known::default();
+        let told = || {
+            let known = known.borrow();
+            known.errors.values().cloned().collect::<Vec<_>>()
+        };
+        let mut names = QueueNames::default();
+        for name in 0..MAX_QUEUES {
+            names.add(&queue(name));
+        }
+        // A known queue does not exceed the limit.
+        names.add(&queue(0));
+        report_limit(&known, names.is_full);
+        assert_eq!(told(), Vec::<String>::new());
+        names.add(&queue(MAX_QUEUES));
+        names.remove(&queue(1));
+        report_limit(&known, names.is_full);
+        assert_eq!(names.names.len(), MAX_QUEUES - 1);
+        let said = told();
+        assert!(said[0].starts_with("only 50000 are known"), "{said:?}");
+        report_limit(&known, QueueNames::default().is_full);
+        assert_eq!(told(), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,404 @@
+//! Leader election with a Lease: acquires, renews and releases it.
+//!
+//! [`LeaderElector`] decides the next step, and this module sends the request. Started by the aggregator as a separate task,
+//! so that no slow operation delays a renewal. Writers have a [`LeadershipHandle`] and check it before each write.
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use octavo_node::lease::{LEASE_DURATION, LeaderElector, Sight, Step};
+use serde_json::json;
+use thiserror::Error;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{debug, info, warn};
+
+use super::client::told;
+
+/// Request timeout, shorter than the time until the Lease expires.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
+/// Release timeout, which must not delay the program's shutdown.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Holds the Lease; run it as a task.
+pub struct LeaseHolder {
+    leases: Api<Lease>,
+    name: String,
+    namespace: String,
+    election: LeaderElector,
+    began: Instant,
+    until: watch::Sender<Option<Instant>>,
+    /// Number of transitions in the last read Lease.
+    transitions: i32,
+    was_held: bool,
+    error: Option<String>,
+}
+
+/// Leadership state, with its expiry.
+#[derive(Debug, Clone)]
+pub struct LeadershipHandle {
+    until: watch::Receiver<Option<Instant>>,
+}
+
+/// Reason why the Lease was not read or written.
+#[derive(Debug, Error)]
+enum LeaseError {
+    /// The API server refused the request or is unreachable.
+    #[error("{}", told(.0))]
+    Refused(Box<kube::Error>),
+    /// No response.
+    #[error("the API server does not answer within {REQUEST_TIMEOUT:?}")]
+    TimedOut,
+}
+
+impl fmt::Debug for LeaseHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Keeper({}/{})", self.namespace, self.name)
+    }
+}
+
+impl LeadershipHandle {
+    /// Returns until when this process is the leader; `None` if it is not.
+    pub fn until(&self) -> Option<Instant> {
+        self.until.borrow().filter(|until| *until > Instant::now())
+    }
+
+    /// Waits for a change of the state. Returns `false` after the task has ended.
+    pub async fn changed(&mut self) -> bool {
+        self.until.changed().await.is_ok()
+    }
+}
+
+impl LeaseHolder {
+    /// Creates an elector for this Lease with a unique identity that starts with `who`. Sends no request before it
+    /// runs.
+    pub fn new(
+        client: Client,
+        (namespace, name): (&str, &str),
+        who: &str,
+    ) -> (LeadershipHandle, Self) {
+        let (until, lead) = watch::channel(None);
+        // A restarted program needs a new identity, because the last request of its predecessor may still be in flight.
+        let me = format!("{who}_{:016x}", RandomState::new().hash_one(0));
+        let keeper = Self {
+            leases: Api::namespaced(client, namespace),
+            name: name.to_owned(),
+            namespace: namespace.to_owned(),
+            election: LeaderElector::new(me),
+            began: Instant::now(),
+            until,
+            transitions: 0,
+            was_held: false,
+            error: None,
+        };
+        (LeadershipHandle { until: lead }, keeper)
+    }
+
+    /// Acquires and renews the Lease until `stop` is set, then releases it.
+    pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        loop {
+            tokio::select! {
+                biased;
+                _stopped = stop.wait_for(|stop| *stop) => break,
+                () = self.step() => self.publish(),
+            }
+        }
+        self.release_on_stop().await;
+    }
+
+    async fn step(&mut self) {
+        let asked = self.began.elapsed();
+        let step = self.election.step(asked);
+        // Creation can only conflict with an existing Lease. A 404 on creation means that the namespace does not exist,
+        // not that another process was faster.
+        let makes = step == Step::Create;
+        let done = match step {
+            Step::Wait(wait) => {
+                // An expiring leader publishes that at the expiry, not at its next request.
+                let left = self.election.remaining_hold(asked).unwrap_or(wait);
+                sleep(wait.min(left)).await;
+                return;
+            }
+            Step::Read => self.read().await,
+            Step::Create => self.write(asked, None, true).await,
+            Step::Write {
+                version,
+                is_takeover: is_taken,
+            } => self.write(asked, Some(version), is_taken).await,
+        };
+        match done {
+            Ok(()) => {
+                if self.error.take().is_some() {
+                    info!("{self:?}: the API server answers again");
+                }
+            }
+            Err(LeaseError::Refused(error)) if is_conflict(&error, makes) => {
+                debug!("{self:?}: another one was faster");
+                self.election.record_conflict(self.began.elapsed());
+            }
+            Err(error) => {
+                self.election.record_failure(self.began.elapsed());
+                let told = error.to_string();
+                if self.error.as_ref() != Some(&told) {
+                    warn!(
+                        "the Lease {}/{}: {told}; it is tried again",
+                        self.namespace, self.name
+                    );
+                    self.error = Some(told);
+                }
+            }
+        }
+    }
+
+    async fn read(&mut self) -> Result<(), LeaseError> {
+        let lease = answered(timeout(REQUEST_TIMEOUT, self.leases.get_opt(&self.name)).await)?;
+        let sight = lease.map(|lease| {
+            let spec = lease.spec.unwrap_or_default();
+            self.transitions = spec.lease_transitions.unwrap_or_default();
+            let seconds = spec.lease_duration_seconds;
+            let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
+            Sight {
+                holder: spec.holder_identity,
+                duration: seconds.map(Duration::from_secs),
+                version: lease.metadata.resource_version.unwrap_or_default(),
+            }
+        });
+        self.election
+            .record_observation(self.began.elapsed(), sight);
+        Ok(())
+    }
+
+    /// Writes this holder into the Lease of this version, or creates the Lease.
+    async fn write(
+        &mut self,
+        asked: Duration,
+        version: Option<String>,
+        is_taken: bool,
+    ) -> Result<(), LeaseError> {
+        let now = MicroTime(Timestamp::now());
+        let mut spec = LeaseSpec {
+            holder_identity: Some(self.election.identity().to_owned()),
+            lease_duration_seconds: i32::try_from(LEASE_DURATION.as_secs()).ok(),
+            renew_time: Some(now.clone()),
+            ..LeaseSpec::default()
+        };
+        if is_taken {
+            let others = i32::from(version.is_some());
+            spec.lease_transitions = Some(self.transitions.saturating_add(others));
+            spec.acquire_time = Some(now);
+        }
+        let answer = if let Some(version) = version {
+            // A merge patch preserves other fields and annotations.
+            let body = json!({"metadata": {"resourceVersion": version}, "spec": spec});
+            let (params, patch) = (PatchParams::default(), Patch::Merge(body));
+            timeout(
+                REQUEST_TIMEOUT,
+                self.leases.patch(&self.name, &params, &patch),
+            )
+            .await
+        } else {
+            let lease = Lease {
+                metadata: ObjectMeta {
+                    name: Some(self.name.clone()),
+                    ..ObjectMeta::default()
+                },
+                spec: Some(spec),
+            };
+            timeout(
+                REQUEST_TIMEOUT,
+                self.leases.create(&PostParams::default(), &lease),
+            )
+            .await
+        };
+        let lease = answered(answer)?;
+        let version = lease.metadata.resource_version.unwrap_or_default();
+        self.election.record_write(asked, version);
+        Ok(())
+    }
+
+    /// Publishes the current leadership state.
+    fn publish(&mut self) {
+        let left = self.election.remaining_hold(self.began.elapsed());
+        let until = left.and_then(|left| Instant::now().checked_add(left));
+        let is_held = until.is_some();
+        if is_held != self.was_held {
+            let (namespace, name, me) = (&self.namespace, &self.name, self.election.identity());
+            if is_held {
+                info!("{me} holds the Lease {namespace}/{name} and writes");
+            } else {
+                warn!(
+                    "{me} does not hold the Lease {namespace}/{name} any more and writes nothing"
+                );
+            }
+            self.was_held = is_held;
+        }
+        self.until.send_if_modified(|known| {
+            let differs = *known != until;
+            *known = until;
+            differs
+        });
+    }
+
+    /// Releases the Lease, so that another process does not have to wait for its expiry.
+    async fn release_on_stop(mut self) {
+        let was_held = self.until.send_replace(None).is_some();
+        let version = self.election.resign();
+        if !was_held && version.is_none() {
+            return;
+        }
+        let answer = timeout(RELEASE_TIMEOUT, self.release_if_held(version)).await;
+        match answered(answer) {
+            Ok(true) => info!("the Lease {}/{} was given back", self.namespace, self.name),
+            Ok(false) => debug!("{self:?} is another's already"),
+            Err(error) => debug!("{self:?} was not given back: {error}"),
+        }
+    }
+
+    /// Releases the Lease if we hold it and returns whether we did. A request that was canceled may have been
+    /// processed, and then the Lease has a newer version than the last one read.
+    async fn release_if_held(&self, version: Option<String>) -> kube::Result<bool> {
+        if let Some(version) = version {
+            match self.release(version).await {
+                Err(error) if is_conflict(&error, false) => {}
+                done => return done.map(|()| true),
+            }
+        }
+        let Some(lease) = self.leases.get_opt(&self.name).await? else {
+            return Ok(false);
+        };
+        let holder = lease.spec.and_then(|spec| spec.holder_identity);
+        match lease.metadata.resource_version {
+            Some(version) if holder.as_deref() == Some(self.election.identity()) => {
+                self.release(version).await.map(|()| true)
+            }
+            Some(_) | None => Ok(false),
+        }
+    }
+
+    async fn release(&self, version: String) -> kube::Result<()> {
+        let body =
+            json!({"metadata": {"resourceVersion": version}, "spec": {"holderIdentity": null}});
+        let (params, patch) = (PatchParams::default(), Patch::Merge(body));
+        let done = self.leases.patch(&self.name, &params, &patch).await;
+        done.map(|_lease| ())
+    }
+}
+
+fn answered<T, E>(answer: Result<kube::Result<T>, E>) -> Result<T, LeaseError> {
+    match answer {
+        Ok(answer) => answer.map_err(|error| LeaseError::Refused(Box::new(error))),
+        Err(_late) => Err(LeaseError::TimedOut),
+    }
+}
+
+/// Returns whether the request lost a race: the Lease was modified, created or deleted concurrently.
+fn is_conflict(error: &kube::Error, makes: bool) -> bool {
+    let kube::Error::Api(status) = error else {
+        return false;
+    };
+    status.code == 409 || (status.code == 404 && !makes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::future::pending;
+    use std::sync::{Arc, Mutex};
+
+    use http_body_util::BodyExt;
+    use hyper::{Method, Request, Response, StatusCode};
+    use kube::client::Body;
+    use serde_json::Value;
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    /// An API server with one Lease. Renewals are processed but receive no response.
+    #[derive(Debug, Default)]
+    struct Server {
+        lease: Mutex<Option<Value>>,
+        renewed: Notify,
+    }
+
+    impl Server {
+        async fn answer(&self, request: Request<Body>) -> Response<Body> {
+            let method = request.method().clone();
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            let said: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let renews = said["spec"]["renewTime"].is_string();
+            let (status, answer) = self.take(&method, &said);
+            if method == Method::PATCH && renews {
+                self.renewed.notify_one();
+                pending::<()>().await;
+            }
+            let answer = Body::from(answer.to_string().into_bytes());
+            let response = Response::builder().status(status);
+            response.body(answer).unwrap()
+        }
+
+        fn take(&self, method: &Method, said: &Value) -> (StatusCode, Value) {
+            let mut lease = self.lease.lock().unwrap();
+            let refusal = |code: StatusCode| {
+                let reason = match code {
+                    StatusCode::NOT_FOUND => "NotFound",
+                    _ => "Conflict",
+                };
+                let code = code.as_u16();
+                json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": "no"})
+            };
+            if *method == Method::POST {
+                let mut made = said.clone();
+                made["metadata"]["resourceVersion"] = json!("1");
+                return (StatusCode::CREATED, lease.insert(made).clone());
+            }
+            let Some(known) = lease.as_mut() else {
+                return (StatusCode::NOT_FOUND, refusal(StatusCode::NOT_FOUND));
+            };
+            if *method == Method::PATCH {
+                let version = known["metadata"]["resourceVersion"].clone();
+                if said["metadata"]["resourceVersion"] != version {
+                    return (StatusCode::CONFLICT, refusal(StatusCode::CONFLICT));
+                }
+                let number: u32 = version.as_str().unwrap().parse().unwrap();
+                known["metadata"]["resourceVersion"] = json!((number + 1).to_string());
+                known["spec"]["holderIdentity"] = said["spec"]["holderIdentity"].clone();
+            }
+            (StatusCode::OK, known.clone())
+        }
+
+        fn holder(&self) -> Value {
+            let lease = self.lease.lock().unwrap();
+            lease.as_ref().unwrap()["spec"]["holderIdentity"].clone()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lease_is_released_during_renewal() {
+        let server = Arc::new(Server::default());
+        let asked = Arc::clone(&server);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = Arc::clone(&asked);
+            async move { Ok::<_, Infallible>(server.answer(request).await) }
+        });
+        let client = Client::new(service, "default");
+        let (mut lead, keeper) =
+            LeaseHolder::new(client, ("octavo-system", "octavo-aggregator"), "me");
+        let (stop, stopped) = watch::channel(false);
+        let keeper = tokio::spawn(keeper.run(stopped));
+        let a_while = Duration::from_mins(5);
+        let held = timeout(a_while, lead.changed()).await.unwrap();
+        assert!(held && lead.until().is_some());
+        timeout(a_while, server.renewed.notified()).await.unwrap();
+        assert!(server.holder().is_string());
+        stop.send_replace(true);
+        keeper.await.unwrap();
+        assert_eq!(server.holder(), Value::Null);
+        assert_eq!(lead.until(), None);
+    }
+}

@@ -1,0 +1,15 @@
+//! Kubernetes clients: the API server, and the kubelet's interfaces on this node.
+
+pub mod access_review;
+pub mod client;
+pub mod cluster;
+pub mod events;
+pub mod evict;
+pub mod hardware_profiles;
+pub mod lease;
+pub mod node;
+pub mod node_feature;
+pub mod nvidia_plugin;
+pub mod nvidia_plugin_config;
+pub mod pod_annotations;
+pub mod token_review;

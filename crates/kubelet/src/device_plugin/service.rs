@@ -1,0 +1,318 @@
+//! The device plugin's gRPC service for one resource.
+
+use std::collections::BTreeSet;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use octavo_model::resource::{ResourceName, ShareId};
+use octavo_node::sharing::allocation::{AllocationPolicy, AllocationRequest, preferred_ids};
+use octavo_node::sharing::listing::ListedResource;
+use tokio::sync::{Notify, watch};
+use tokio_stream::Stream;
+use tokio_stream::wrappers::WatchStream;
+use tonic::{Request, Response, Status};
+use tracing::{debug, info, warn};
+
+use super::gate::{AllocationError, AllocationGate};
+use super::register_request::OPTIONS;
+use super::responder::Answer;
+use crate::proto::device_plugin::device_plugin_server::DevicePlugin;
+use crate::proto::device_plugin::{
+    AllocateRequest, AllocateResponse, ContainerPreferredAllocationRequest,
+    ContainerPreferredAllocationResponse, Device, DevicePluginOptions, Empty, ListAndWatchResponse,
+    NumaNode, PreStartContainerRequest, PreStartContainerResponse, PreferredAllocationRequest,
+    PreferredAllocationResponse, TopologyInfo,
+};
+
+/// The kubelet's health values. Source: k8s.io/kubelet, `deviceplugin/v1beta1/constants.go`.
+const HEALTHY: &str = "Healthy";
+const UNHEALTHY: &str = "Unhealthy";
+
+/// A version of the device list.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct ListVersion {
+    pub(super) serial: u64,
+    pub(super) devices: Arc<Vec<Device>>,
+}
+
+/// The number of readers of the list, and their progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct ReaderStatus {
+    pub(super) streams: usize,
+    /// The last version that was handed to a reader.
+    pub(super) last_read: u64,
+}
+
+/// Tracks the readers of a list.
+#[derive(Debug, Clone)]
+pub(super) struct ReaderTracker {
+    readers: watch::Sender<ReaderStatus>,
+    news: Arc<Notify>,
+}
+
+impl ReaderTracker {
+    /// Creates a tracker without readers. Every change notifies `news`.
+    pub(super) fn new(news: Arc<Notify>) -> (Self, watch::Receiver<ReaderStatus>) {
+        let (readers, seen) = watch::channel(ReaderStatus::default());
+        (Self { readers, news }, seen)
+    }
+
+    fn update(&self, change: impl FnOnce(&mut ReaderStatus)) {
+        self.readers.send_modify(change);
+        self.news.notify_one();
+    }
+}
+
+/// The service of one resource.
+#[derive(Debug, Clone)]
+pub(super) struct Service {
+    pub(super) resource: ResourceName,
+    pub(super) gate: Arc<AllocationGate>,
+    pub(super) answer: Arc<dyn Answer>,
+    pub(super) policy: AllocationPolicy,
+    pub(super) pages: watch::Receiver<ListVersion>,
+    pub(super) audience: ReaderTracker,
+}
+
+/// Converts the list to the kubelet's format.
+pub(super) fn devices(listed: &ListedResource) -> Vec<Device> {
+    let all = listed.items.iter().map(|item| {
+        let node = listed.unit(&item.id).and_then(|unit| unit.numa_node);
+        let health = if item.is_allocatable() {
+            HEALTHY
+        } else {
+            UNHEALTHY
+        };
+        Device {
+            id: item.id.to_string(),
+            health: health.to_owned(),
+            topology: node.map(|node| TopologyInfo {
+                nodes: vec![NumaNode { id: node.into() }],
+            }),
+        }
+    });
+    all.collect()
+}
+
+/// A reader's stream of lists. A slow reader skips intermediate versions but never the last one.
+#[derive(Debug)]
+pub(super) struct ListStream {
+    pages: WatchStream<ListVersion>,
+    audience: ReaderTracker,
+}
+
+impl Stream for ListStream {
+    type Item = Result<ListAndWatchResponse, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let page = match Pin::new(&mut self.pages).poll_next(cx) {
+            Poll::Ready(Some(page)) => page,
+            Poll::Ready(None) => return Poll::Ready(None),
+            Poll::Pending => return Poll::Pending,
+        };
+        self.audience
+            .update(|readers| readers.last_read = readers.last_read.max(page.serial));
+        Poll::Ready(Some(Ok(ListAndWatchResponse {
+            devices: page.devices.to_vec(),
+        })))
+    }
+}
+
+impl Drop for ListStream {
+    fn drop(&mut self) {
+        self.audience.update(|readers| {
+            readers.streams = readers.streams.saturating_sub(1);
+            if readers.streams == 0 {
+                // The next reader, such as a restarted kubelet, has not received any version.
+                readers.last_read = 0;
+            }
+        });
+    }
+}
+
+#[tonic::async_trait]
+impl DevicePlugin for Service {
+    type ListAndWatchStream = ListStream;
+
+    async fn get_device_plugin_options(
+        &self,
+        _: Request<Empty>,
+    ) -> Result<Response<DevicePluginOptions>, Status> {
+        Ok(Response::new(OPTIONS))
+    }
+
+    async fn list_and_watch(
+        &self,
+        _: Request<Empty>,
+    ) -> Result<Response<Self::ListAndWatchStream>, Status> {
+        debug!("kubelet reads the list of {}", self.resource);
+        self.audience
+            .update(|readers| readers.streams = readers.streams.saturating_add(1));
+        Ok(Response::new(ListStream {
+            pages: WatchStream::new(self.pages.clone()),
+            audience: self.audience.clone(),
+        }))
+    }
+
+    async fn get_preferred_allocation(
+        &self,
+        request: Request<PreferredAllocationRequest>,
+    ) -> Result<Response<PreferredAllocationResponse>, Status> {
+        let requests = request.into_inner().container_requests.into_iter();
+        let responses = requests.map(|request| ContainerPreferredAllocationResponse {
+            device_i_ds: self.preferred_ids(&request),
+        });
+        Ok(Response::new(PreferredAllocationResponse {
+            container_responses: responses.collect(),
+        }))
+    }
+
+    async fn allocate(
+        &self,
+        request: Request<AllocateRequest>,
+    ) -> Result<Response<AllocateResponse>, Status> {
+        let requests = request.into_inner().container_requests;
+        let requests: Vec<Vec<String>> = requests.into_iter().map(|one| one.devices_ids).collect();
+        let given = self.gate.allocate(&self.resource, &requests);
+        let given = given.map_err(|refusal| {
+            warn!("kubelet is refused {}: {refusal}", self.resource);
+            status(&refusal)
+        })?;
+        let mut responses = Vec::new();
+        for ids in given {
+            let words: Vec<String> = ids.iter().map(ToString::to_string).collect();
+            info!("{} is given out: {}", self.resource, words.join(", "));
+            responses.push(self.answer.answer(&ids).map_err(Status::internal)?);
+        }
+        Ok(Response::new(AllocateResponse {
+            container_responses: responses,
+        }))
+    }
+
+    async fn pre_start_container(
+        &self,
+        _: Request<PreStartContainerRequest>,
+    ) -> Result<Response<PreStartContainerResponse>, Status> {
+        Err(Status::unimplemented("not asked for in the options"))
+    }
+}
+
+impl Service {
+    /// Returns preferred IDs. Never fails, because the kubelet would reject the pod: without a preference, any
+    /// available IDs are returned.
+    fn preferred_ids(&self, request: &ContainerPreferredAllocationRequest) -> Vec<String> {
+        let size = usize::try_from(request.allocation_size).unwrap_or_default();
+        let read = |ids: &[String]| ids.iter().filter_map(|id| id.parse().ok()).collect();
+        let question = AllocationRequest {
+            available: read(&request.available_device_i_ds),
+            must_include: read(&request.must_include_device_i_ds),
+            size,
+        };
+        let listing = self.gate.listing();
+        let listing = Arc::clone(&listing.borrow());
+        let listed = listing.resources.get(&self.resource);
+        let advice: Vec<ShareId> = match listed.zip(self.gate.inventory()) {
+            Some((listed, inventory)) => {
+                preferred_ids(&question, self.policy, &listed.offer, &inventory)
+            }
+            None => Vec::new(),
+        };
+        let advice = advice.iter().map(ToString::to_string);
+        let available: BTreeSet<&String> = request.available_device_i_ds.iter().collect();
+        let mut chosen = request.must_include_device_i_ds.clone();
+        for id in advice.chain(request.available_device_i_ds.iter().cloned()) {
+            if chosen.len() >= size {
+                break;
+            }
+            if available.contains(&id) && !chosen.contains(&id) {
+                chosen.push(id);
+            }
+        }
+        chosen
+    }
+}
+
+fn status(refusal: &AllocationError) -> Status {
+    let message = refusal.to_string();
+    match refusal {
+        AllocationError::Unknown { .. } => Status::not_found(message),
+        AllocationError::Unhealthy { .. } => Status::failed_precondition(message),
+        AllocationError::Changing { .. } | AllocationError::Withheld { .. } => {
+            Status::unavailable(message)
+        }
+        AllocationError::MoreThanOne { .. } => Status::invalid_argument(message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use octavo_model::inventory::Device as InventoryDevice;
+    use octavo_node::sharing::Unit;
+    use tokio_stream::StreamExt;
+
+    use super::*;
+    use crate::proto::device_plugin::ContainerAllocateResponse;
+
+    /// Must not be called.
+    #[derive(Debug)]
+    struct Nobody;
+
+    impl Answer for Nobody {
+        fn answer(&self, _ids: &[ShareId]) -> Result<ContainerAllocateResponse, String> {
+            Err("nobody asks".to_owned())
+        }
+
+        fn offer(&self, _devices: &[InventoryDevice], _units: &[Unit]) -> Result<(), String> {
+            Err("nobody asks".to_owned())
+        }
+    }
+
+    async fn read(service: &Service) -> ListStream {
+        let lists = service.list_and_watch(Request::new(Empty {})).await;
+        lists.unwrap().into_inner()
+    }
+
+    #[tokio::test]
+    async fn reader_status_resets_when_all_readers_disconnect() {
+        let (pages, seen) = watch::channel(ListVersion {
+            serial: 3,
+            ..ListVersion::default()
+        });
+        let news = Arc::new(Notify::new());
+        let (audience, readers) = ReaderTracker::new(Arc::clone(&news));
+        let service = Service {
+            resource: ResourceName::gpu(),
+            gate: Arc::default(),
+            answer: Arc::new(Nobody),
+            policy: AllocationPolicy::Spread,
+            pages: seen,
+            audience,
+        };
+        let now = || {
+            let ReaderStatus { streams, last_read } = *readers.borrow();
+            (streams, last_read)
+        };
+        let mut one = read(&service).await;
+        assert_eq!(now(), (1, 0));
+        one.next().await.unwrap().unwrap();
+        assert_eq!(now(), (1, 3));
+        // Another reader without any version does not reset the first one's progress.
+        let mut other = read(&service).await;
+        assert_eq!(now(), (2, 3));
+        drop(one);
+        assert_eq!(now(), (1, 3));
+        pages.send_modify(|page| page.serial = 4);
+        other.next().await.unwrap().unwrap();
+        assert_eq!(now(), (1, 4));
+        // The kubelet restarts, so the next reader may be another process.
+        drop(other);
+        assert_eq!(now(), (0, 0));
+        let mut next = read(&service).await;
+        assert_eq!(now(), (1, 0));
+        next.next().await.unwrap().unwrap();
+        assert_eq!(now(), (1, 4));
+        // Every change was notified.
+        news.notified().await;
+    }
+}

@@ -1,0 +1,177 @@
+//! Allocations of devices to pods, combined from the kubelet's report and its checkpoint.
+//!
+//! A restarted kubelet reports a pod only after it has received it from the API server, loads pods one at a time, and
+//! receives none while the API server is unavailable, possibly for hours. Its checkpoint contains the allocations all
+//! the while.
+//!
+//! The checkpoint also contains terminated pods. The kubelet removes them from memory once it has loaded all pods, and
+//! rewrites the checkpoint on the next allocation or list update. Entries that are only in the checkpoint therefore
+//! count while the kubelet is young, and afterwards while their pod has a process; an idle pod has its sandbox process.
+//! They end with the pod, whatever the kubelet does. Source: Kubernetes, `pkg/kubelet/cm/devicemanager/manager.go`,
+//! `UpdateAllocatedDevices` and `writeCheckpoint`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use octavo_toolkit::error::chain;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+use tracing::debug;
+
+use super::kubelet_checkpoint::{self, KubeletAllocation, PodUids};
+use super::pod_resources::{
+    DeviceAllocation, PodResourcesError, is_nvidia_resource, list, started_recently,
+};
+
+/// Reports the pods that are running on this node.
+pub trait RunningPods: fmt::Debug + Send + Sync {
+    /// Returns the UIDs of all pods with a process, or why they are unknown. May block.
+    fn pods(&self) -> Result<BTreeSet<String>, String>;
+}
+
+/// Queries the kubelet and its checkpoint.
+#[derive(Debug)]
+pub struct AllocationReader {
+    socket: PathBuf,
+    /// The directory of the checkpoint.
+    folder: PathBuf,
+    running_pods: Arc<dyn RunningPods>,
+    /// Namespace and name by UID, of pods that the kubelet has reported.
+    names: BTreeMap<String, (String, String)>,
+}
+
+/// The known allocations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodAllocations {
+    /// Allocations to containers.
+    pub devices: Vec<DeviceAllocation>,
+    /// Whether the kubelet started recently and may not have loaded its pods.
+    pub is_young: bool,
+    /// Whether the checkpoint was read, so that allocations that the kubelet does not report are included.
+    pub has_checkpoint: bool,
+}
+
+/// The checkpoint and, if they were needed, the running pods.
+type CheckpointRead = (PodUids, Option<Result<BTreeSet<String>, String>>);
+
+impl AllocationReader {
+    /// Queries the kubelet at `socket` and the checkpoint in `folder`, and `running_pods` if the two differ.
+    pub fn new(socket: &Path, folder: &Path, running_pods: Arc<dyn RunningPods>) -> Self {
+        Self {
+            socket: socket.to_owned(),
+            folder: folder.to_owned(),
+            running_pods,
+            names: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the current allocations. Each query has the timeout `patience`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kubelet does not report its allocations: see [`list`]. An unreadable checkpoint is ignored. If the
+    /// running pods are unknown, all entries of the checkpoint count.
+    pub async fn ask(&mut self, patience: Duration) -> Result<PodAllocations, PodResourcesError> {
+        let mut given = list(&self.socket, patience).await?;
+        // A kubelet that restarted during the query is young.
+        let is_young = started_recently(&self.socket);
+        let Some((record, living)) = self.read_checkpoint(&given, is_young, patience).await else {
+            return Ok(PodAllocations {
+                devices: given,
+                is_young,
+                has_checkpoint: false,
+            });
+        };
+        self.update_names(&given, &record);
+        let counts = |entry: &KubeletAllocation<'_>| match &living {
+            Some(Ok(living)) => living.contains(entry.uid),
+            Some(Err(_)) | None => true,
+        };
+        let more: Vec<DeviceAllocation> = unreported(&given, &record)
+            .filter(counts)
+            .map(|entry| self.device(entry))
+            .collect();
+        given.extend(more);
+        Ok(PodAllocations {
+            devices: given,
+            is_young,
+            has_checkpoint: true,
+        })
+    }
+
+    /// Reads the checkpoint, and the running pods if they affect the result.
+    async fn read_checkpoint(
+        &self,
+        given: &[DeviceAllocation],
+        is_young: bool,
+        patience: Duration,
+    ) -> Option<CheckpointRead> {
+        let folder = self.folder.clone();
+        let read = spawn_blocking(move || kubelet_checkpoint::read(&folder));
+        let record = match timeout(patience, read).await {
+            Ok(Ok(Ok(record))) => record,
+            Ok(Ok(Err(error))) => {
+                debug!("kubelet's record says nothing: {}", chain(&error));
+                return None;
+            }
+            Ok(Err(_)) | Err(_) => return None,
+        };
+        if is_young || unreported(given, &record).next().is_none() {
+            return Some((record, None));
+        }
+        let living = Arc::clone(&self.running_pods);
+        let living = timeout(patience, spawn_blocking(move || living.pods())).await;
+        let living = match living {
+            Ok(Ok(living)) => living,
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_late) => Err("a process of this node does not let itself be looked at".to_owned()),
+        };
+        if let Err(reason) = &living {
+            debug!("all that kubelet's record has counts as held: {reason}");
+        }
+        Some((record, Some(living)))
+    }
+
+    /// Stores the names of pods in the checkpoint and removes all others.
+    fn update_names(&mut self, given: &[DeviceAllocation], record: &PodUids) {
+        for one in given {
+            if let Some(uid) = record.name(one.clone()).uid {
+                let name = (one.namespace.clone(), one.pod.clone());
+                self.names.insert(uid, name);
+            }
+        }
+        let recorded: BTreeSet<&str> = record.entries().map(|entry| entry.uid).collect();
+        self.names.retain(|uid, _| recorded.contains(uid.as_str()));
+    }
+
+    fn device(&self, entry: KubeletAllocation<'_>) -> DeviceAllocation {
+        let name = self.names.get(entry.uid).cloned();
+        let (namespace, pod) =
+            name.unwrap_or_else(|| (String::new(), format!("(UID {})", entry.uid)));
+        DeviceAllocation {
+            namespace,
+            pod,
+            container: entry.container.to_owned(),
+            resource: entry.resource.to_owned(),
+            device_id: entry.id.to_owned(),
+        }
+    }
+}
+
+/// Returns NVIDIA devices that are in the checkpoint but not reported by the kubelet.
+fn unreported<'a>(
+    given: &[DeviceAllocation],
+    record: &'a PodUids,
+) -> impl Iterator<Item = KubeletAllocation<'a>> {
+    let told: BTreeSet<(String, String)> = given
+        .iter()
+        .map(|one| (one.resource.clone(), one.device_id.clone()))
+        .collect();
+    record.entries().filter(move |entry| {
+        let key = (entry.resource.to_owned(), entry.id.to_owned());
+        is_nvidia_resource(entry.resource) && !told.contains(&key)
+    })
+}

@@ -1,0 +1,261 @@
+//! Client of the kubelet's pod-resources API, which reports the devices allocated to each container, used or not.
+//!
+//! Source: Kubernetes, "Device Plugins", "Monitoring device plugin resources"; `proto/kubelet`. The API has no change
+//! notifications, so it is queried on demand. The kubelet rejects more than a hundred queries per second.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use hyper_util::rt::TokioIo;
+use jiff::Timestamp;
+pub use octavo_model::holder::DeviceAllocation;
+use octavo_node::sharing::ledger::RESTART_TIMEOUT;
+use thiserror::Error;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+use tonic::Code;
+use tonic::transport::{Channel, Endpoint, Uri};
+use tower::service_fn;
+
+use crate::proto::pod_resources::pod_resources_lister_client::PodResourcesListerClient;
+use crate::proto::pod_resources::{
+    AllocatableResourcesRequest, ContainerResources, ListPodResourcesRequest,
+    ListPodResourcesResponse,
+};
+
+/// Prefix of NVIDIA's resource names, such as `nvidia.com/gpu` and `nvidia.com/mig-1g.10gb`.
+const NVIDIA_RESOURCE_PREFIX: &str = "nvidia.com/";
+/// NVIDIA's DRA driver, which allocates GPUs and partitions to resource claims. Source: dra-driver-nvidia-gpu.
+const NVIDIA_DRA_DRIVER: &str = "gpu.nvidia.com";
+/// Size limit of a response in bytes. A node's few hundred pods take some ten kilobytes. The socket belongs to root, so
+/// the limit protects against errors and not against attacks.
+const MAX_RESPONSE_BYTES: usize = 4 << 20;
+/// Flow-control window in bytes.
+const WINDOW_BYTES: u32 = 1 << 20;
+/// Placeholder that is never used, because a Unix socket has no host name.
+const PLACEHOLDER_URI: &str = "http://localhost";
+
+/// Message for a response from a kubelet that [`started_recently`].
+pub const YOUNG_KUBELET_MESSAGE: &str =
+    "kubelet was started just now, and may not tell of all pods' devices yet";
+
+/// IDs by resource name.
+pub type Allocatable = BTreeMap<String, BTreeSet<String>>;
+
+/// Error that makes the allocations to pods unknown.
+#[derive(Debug, Error)]
+pub enum PodResourcesError {
+    /// Not even the socket's directory exists: no kubelet ever ran here, so there are no pods.
+    #[error("there is no {}", folder.display())]
+    Absent {
+        /// The directory.
+        folder: PathBuf,
+    },
+    /// No process listens. The kubelet is not running or is restarting, and its pods keep running.
+    #[error("cannot connect to kubelet at {}", socket.display())]
+    Unreachable {
+        /// The socket.
+        socket: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The listening process does not speak gRPC.
+    #[error("whoever listens at {} does not speak as kubelet does", socket.display())]
+    NotKubelet {
+        /// The socket.
+        socket: PathBuf,
+        /// The cause.
+        #[source]
+        source: tonic::transport::Error,
+    },
+    /// No response in time.
+    #[error("kubelet did not tell its pods' devices within {} s", deadline.as_secs_f32())]
+    TimedOut {
+        /// The timeout.
+        deadline: Duration,
+    },
+    /// The response exceeds the size limit.
+    #[error("kubelet's list of its pods' devices is longer than {limit} bytes")]
+    TooLarge {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// The kubelet refused the query, or its response cannot be parsed.
+    #[error("kubelet did not tell its pods' devices")]
+    Refused(#[source] Box<tonic::Status>),
+}
+
+/// Returns the allocations of NVIDIA devices to containers, from the kubelet that listens at `socket`, within
+/// `deadline`.
+///
+/// Includes all resources whose names start with `nvidia.com/`, and devices that `gpu.nvidia.com` allocated to resource
+/// claims, whose IDs are `<pool>/<device>`.
+///
+/// An error means that the allocations are unknown, which counts as in use. The exception is
+/// [`PodResourcesError::Absent`], which means a machine without a kubelet. A missing socket in an existing directory is
+/// not such a case: the kubelet removes the socket when it ends, and its pods keep running.
+pub async fn list(
+    socket: &Path,
+    deadline: Duration,
+) -> Result<Vec<DeviceAllocation>, PodResourcesError> {
+    timeout(deadline, query(socket))
+        .await
+        .unwrap_or(Err(PodResourcesError::TimedOut { deadline }))
+}
+
+/// Returns whether the kubelet that listens at `socket` started so recently that it may not have loaded its pods: it
+/// responds immediately, but gets its pods from the API server. Its start time is the creation time of its socket. If
+/// the clock was set in the meantime, the kubelet counts as old, because allocations would otherwise stay unknown until
+/// the clock is right again.
+pub fn started_recently(socket: &Path) -> bool {
+    let made = fs::metadata(socket).and_then(|file| file.modified());
+    made.is_ok_and(|made| is_recent(SystemTime::from(Timestamp::now()), made))
+}
+
+fn is_recent(now: SystemTime, made: SystemTime) -> bool {
+    let apart = now.duration_since(made);
+    apart.unwrap_or_else(|ahead| ahead.duration()) < RESTART_TIMEOUT
+}
+
+/// Returns the IDs that the kubelet may allocate under each of NVIDIA's resource names, which are those that a plugin
+/// reports as healthy. `None` if this kubelet does not support the query.
+pub async fn allocatable(
+    socket: &Path,
+    deadline: Duration,
+) -> Result<Option<Allocatable>, PodResourcesError> {
+    let all = allocatable_of_all_vendors(socket, deadline).await?;
+    Ok(all.map(|mut all| {
+        all.retain(|resource, _| is_nvidia_resource(resource));
+        all
+    }))
+}
+
+/// Like [`allocatable`], for the resource names of all vendors.
+pub async fn allocatable_of_all_vendors(
+    socket: &Path,
+    deadline: Duration,
+) -> Result<Option<Allocatable>, PodResourcesError> {
+    timeout(deadline, query_allocatable(socket))
+        .await
+        .unwrap_or(Err(PodResourcesError::TimedOut { deadline }))
+}
+
+/// Returns whether a plugin's resource is NVIDIA's.
+pub(super) fn is_nvidia_resource(resource: &str) -> bool {
+    resource.starts_with(NVIDIA_RESOURCE_PREFIX)
+}
+
+async fn query_allocatable(socket: &Path) -> Result<Option<Allocatable>, PodResourcesError> {
+    let channel = connect(socket).await?;
+    let mut kubelet =
+        PodResourcesListerClient::new(channel).max_decoding_message_size(MAX_RESPONSE_BYTES);
+    let answer = kubelet.get_allocatable_resources(AllocatableResourcesRequest {});
+    let answer = match answer.await {
+        Ok(answer) => answer.into_inner(),
+        Err(status) if status.code() == Code::Unimplemented => return Ok(None),
+        Err(status) => return Err(PodResourcesError::Refused(Box::new(status))),
+    };
+    let mut all = Allocatable::new();
+    for devices in answer.devices {
+        let known = all.entry(devices.resource_name).or_default();
+        known.extend(devices.device_ids);
+    }
+    Ok(Some(all))
+}
+
+async fn query(socket: &Path) -> Result<Vec<DeviceAllocation>, PodResourcesError> {
+    let channel = connect(socket).await?;
+    let mut kubelet =
+        PodResourcesListerClient::new(channel).max_decoding_message_size(MAX_RESPONSE_BYTES);
+    match kubelet.list(ListPodResourcesRequest {}).await {
+        Ok(answer) => Ok(devices(answer.into_inner())),
+        // Source: tonic's decoder. The kubelet does not use this code.
+        Err(status) if status.code() == Code::OutOfRange => Err(PodResourcesError::TooLarge {
+            limit: MAX_RESPONSE_BYTES,
+        }),
+        Err(status) => Err(PodResourcesError::Refused(Box::new(status))),
+    }
+}
+
+async fn connect(socket: &Path) -> Result<Channel, PodResourcesError> {
+    let stream = match UnixStream::connect(socket).await {
+        Ok(stream) => stream,
+        Err(source) => return Err(unreachable(socket, source)),
+    };
+    // One connection per request.
+    let mut stream = Some(TokioIo::new(stream));
+    let connector = service_fn(move |_: Uri| {
+        let stream = stream.take();
+        async move { stream.ok_or_else(|| io::Error::other("the connection was used before")) }
+    });
+    Endpoint::from_static(PLACEHOLDER_URI)
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .connect_with_connector(connector)
+        .await
+        .map_err(|source| PodResourcesError::NotKubelet {
+            socket: socket.to_owned(),
+            source,
+        })
+}
+
+fn unreachable(socket: &Path, source: io::Error) -> PodResourcesError {
+    // A bare file name is in the current directory, which exists.
+    let folder = socket
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let missing = |folder: &&Path| matches!(folder.try_exists(), Ok(false));
+    match folder.filter(missing) {
+        Some(folder) => PodResourcesError::Absent {
+            folder: folder.to_owned(),
+        },
+        None => PodResourcesError::Unreachable {
+            socket: socket.to_owned(),
+            source,
+        },
+    }
+}
+
+fn devices(answer: ListPodResourcesResponse) -> Vec<DeviceAllocation> {
+    let mut all = Vec::new();
+    for pod in answer.pod_resources {
+        for container in pod.containers {
+            let given = allocated_devices(&container);
+            all.extend(given.map(|(resource, device_id)| DeviceAllocation {
+                namespace: pod.namespace.clone(),
+                pod: pod.name.clone(),
+                container: container.name.clone(),
+                resource: resource.to_owned(),
+                device_id,
+            }));
+        }
+    }
+    all
+}
+
+/// Returns resource and ID of every NVIDIA device allocated to the container.
+fn allocated_devices(container: &ContainerResources) -> impl Iterator<Item = (&str, String)> {
+    let by_plugin = container.devices.iter();
+    let by_plugin = by_plugin
+        .filter(|devices| is_nvidia_resource(&devices.resource_name))
+        .flat_map(|devices| {
+            let ids = devices.device_ids.iter().cloned();
+            ids.map(|id| (devices.resource_name.as_str(), id))
+        });
+    let claimed = container.dynamic_resources.iter();
+    let claimed = claimed
+        .flat_map(|resource| &resource.claim_resources)
+        .filter(|claimed| claimed.driver_name == NVIDIA_DRA_DRIVER)
+        .map(|claimed| {
+            let id = format!("{}/{}", claimed.pool_name, claimed.device_name);
+            (claimed.driver_name.as_str(), id)
+        });
+    by_plugin.chain(claimed)
+}
+
+#[cfg(test)]
+mod tests;

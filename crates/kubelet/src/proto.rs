@@ -1,0 +1,28 @@
+//! Generated code for the kubelet's APIs.
+
+/// The kubelet's package `v1`: the `PodResources` API, which reports the devices allocated to pods.
+#[expect(
+    missing_docs,
+    clippy::pedantic,
+    clippy::clone_on_ref_ptr,
+    clippy::allow_attributes,
+    clippy::allow_attributes_without_reason,
+    reason = "generated; the documentation is in the .proto files"
+)]
+pub mod pod_resources {
+    tonic::include_proto!("v1");
+}
+
+/// The kubelet's package `v1beta1`: the device plugin API, through which a plugin offers devices to the kubelet.
+#[expect(
+    missing_docs,
+    clippy::all,
+    clippy::pedantic,
+    clippy::clone_on_ref_ptr,
+    clippy::allow_attributes,
+    clippy::allow_attributes_without_reason,
+    reason = "generated; the documentation is in the .proto files"
+)]
+pub mod device_plugin {
+    tonic::include_proto!("v1beta1");
+}

@@ -1,0 +1,280 @@
+//! Tests of manual type overrides and of an administrator's products.
+
+use super::*;
+use crate::accelerators::{Overlay, OverlayEntry};
+use crate::id::PciAddress;
+use crate::inventory::{Machine, NvmlState, PciIds};
+use crate::quantity::Mebibytes;
+use crate::source_position::SourcePosition;
+
+fn device(slot: u8, vendor: u16, id: u16) -> Device {
+    let ids = PciIds {
+        vendor,
+        device: id,
+        subsystem_vendor: 0,
+        subsystem_device: 0,
+        class: Some(0x12_0000),
+    };
+    Device::new(PciAddress::new(0, slot, 0, 0).unwrap(), ids)
+}
+
+fn inventory(devices: Vec<Device>) -> Inventory {
+    Inventory {
+        machine: Machine::default(),
+        nvml: NvmlState::Loading,
+        neuron: None,
+        devices,
+    }
+}
+
+/// Resulting types of the devices, and the description of the effect.
+fn named(text: &str, devices: Vec<Device>) -> (Vec<String>, OverrideEffect) {
+    let given = Arc::new(TypeOverride::new(text, &Catalog::built_in()));
+    let naming = TypeSources {
+        overlay_products: Arc::default(),
+        type_override: Some(Arc::clone(&given)),
+    };
+    let mut inventory = inventory(devices);
+    naming.apply(&mut inventory);
+    let told = given.told(&inventory);
+    let names = inventory.devices.iter().map(|device| {
+        let hand = if device.identity.is_manual() {
+            " by hand"
+        } else {
+            ""
+        };
+        let sku = device
+            .identity
+            .sku()
+            .map_or_else(String::new, |sku| format!(" [{sku}]"));
+        format!("{}{sku}{hand}", device.identity)
+    });
+    (names.collect(), told)
+}
+
+const STRANGER: (u16, u16) = (0x1acc, 0x0001);
+
+fn stranger(slot: u8) -> Device {
+    device(slot, STRANGER.0, STRANGER.1)
+}
+
+#[test]
+fn override_applies_to_unidentified_devices_only() {
+    let devices = vec![stranger(1), device(2, 0x10de, 0x2330), stranger(3)];
+    let (names, told) = named("hall-7.Special", devices);
+    assert_eq!(
+        names,
+        [
+            "hall-7-special by hand",
+            "nvidia-h100-80gb [nvidia-h100-sxm5-80gb]",
+            "hall-7-special by hand",
+        ]
+    );
+    assert_eq!(
+        told.text,
+        "octavo.dev/type-override=hall-7.Special: 2 devices are called hall-7-special by hand; the catalogue does not have it, and \
+         has nothing like it"
+    );
+    assert!(!told.needs_attention);
+}
+
+#[test]
+fn catalog_override_sets_facts_and_matches_vendor() {
+    let unknown = device(1, 0x10de, 0xfffe);
+    // Label values cannot contain colons.
+    for text in [
+        "nvidia-b300",
+        "B300",
+        "NVIDIA-B300-SXM6-AC",
+        "10de-3182",
+        "nvidia-b300-288gb",
+    ] {
+        let (names, told) = named(text, vec![unknown.clone()]);
+        assert_eq!(names, ["nvidia-b300-288gb [nvidia-b300] by hand"], "{text}");
+        assert!(!told.needs_attention, "{told:?}");
+    }
+    let (names, told) = named("nvidia-b300", vec![unknown, stranger(2)]);
+    assert_eq!(
+        names,
+        [
+            "nvidia-b300-288gb [nvidia-b300] by hand",
+            "GPU - type unknown"
+        ]
+    );
+    assert_eq!(
+        told.text,
+        "octavo.dev/type-override=nvidia-b300: 1 device is called nvidia-b300-288gb by hand; 1 device stays unknown, for that is a \
+         product of nvidia, which did not make it"
+    );
+    assert!(told.needs_attention);
+}
+
+#[test]
+fn override_sets_and_resets_chip_family() {
+    let given = |text| Some(Arc::new(TypeOverride::new(text, &Catalog::built_in())));
+    let mut naming = TypeSources {
+        overlay_products: Arc::default(),
+        type_override: given("intel-gaudi3"),
+    };
+    let mut all = inventory(vec![device(1, 0x1da3, 0x7777)]);
+    naming.apply(&mut all);
+    assert_eq!(
+        all.devices[0].architecture,
+        Some(Architecture::new("Gaudi 3"))
+    );
+    naming.type_override = given("other");
+    naming.apply(&mut all);
+    assert_eq!(all.devices[0].architecture, None);
+    assert_eq!(all.devices[0].identity.to_string(), "other");
+    naming.type_override = None;
+    naming.apply(&mut all);
+    assert_eq!(all.devices[0].identity, Identity::Unknown);
+}
+
+#[test]
+fn shared_type_is_accepted_ambiguous_name_is_rejected() {
+    let unknown = || device(1, 0x10de, 0xfffe);
+    let (names, _) = named("nvidia-h200-141gb", vec![unknown()]);
+    assert_eq!(names, ["nvidia-h200-141gb by hand"]);
+    for (text, several) in [
+        ("H200", "nvidia-h200-sxm5-141gb, nvidia-h200-nvl-141gb"),
+        (
+            "RTX-PRO-5000",
+            "nvidia-rtx-pro-5000-48gb, nvidia-rtx-pro-5000-72gb",
+        ),
+    ] {
+        let (names, told) = named(text, vec![unknown()]);
+        assert_eq!(names, ["GPU - type unknown"]);
+        let expected = format!(
+            "octavo.dev/type-override={text} may mean any of {several}: none is chosen; name one by its SKU, or by its type"
+        );
+        assert_eq!((told.text, told.needs_attention), (expected, true));
+    }
+}
+
+#[test]
+fn rejected_override_states_the_reason() {
+    for (text, expected) in [
+        ("", " is empty, and names nothing"),
+        (
+            "mixed",
+            "mixed names nothing: the word stands for the lack of one type",
+        ),
+        (
+            "Unknown",
+            "Unknown names nothing: the word stands for the lack of one type",
+        ),
+        (
+            "a/b",
+            "a/b names nothing: a type has letters, digits and inner hyphens, at most 63 of them",
+        ),
+        (
+            "h 7",
+            "h 7 names nothing: a type has letters, digits and inner hyphens, at most 63 of them",
+        ),
+    ] {
+        let (names, told) = named(text, vec![stranger(1)]);
+        assert_eq!(names, ["GPU - type unknown"]);
+        let expected = match text {
+            "" => "octavo.dev/type-override= is empty, and names nothing".to_owned(),
+            _ => format!("octavo.dev/type-override={expected}"),
+        };
+        assert_eq!((told.text, told.needs_attention), (expected, true));
+    }
+    let long = "x".repeat(64);
+    assert_eq!(named(&long, vec![stranger(1)]).0, ["GPU - type unknown"]);
+    let (_, told) = named("acme", vec![device(1, 0x10de, 0x2330)]);
+    assert!(told.text.ends_with(
+        "=acme names nothing: the type of every device here is known, and stays what it is"
+    ));
+    assert!(told.needs_attention);
+    let (_, told) = named("acme", Vec::new());
+    assert!(
+        told.text
+            .ends_with("names nothing: this node has no accelerator")
+    );
+    let (_, told) = named("intel-gaudi33", vec![stranger(1)]);
+    assert!(
+        told.text.contains("has names like it: intel-gaudi3"),
+        "{told:?}"
+    );
+}
+
+fn own() -> Catalog {
+    let place = SourcePosition { line: 4, column: 3 };
+    let acme = |sku: &str, name: &str, ids: &[&str], size| OverlayEntry {
+        place,
+        sku: sku.parse().unwrap(),
+        type_name: None,
+        vendor: Some((place, "acme".to_owned())),
+        name: Some((place, name.to_owned())),
+        notes: None,
+        facts: vec![
+            (
+                place,
+                Field::PciIds,
+                Value::List(ids.iter().map(|id| (*id).to_owned()).collect()),
+            ),
+            (place, Field::MemoryGb, Value::Number(size)),
+            (place, Field::Architecture, Value::Text("One".to_owned())),
+        ],
+        aliases: Vec::new(),
+        sources: Vec::new(),
+    };
+    let overlay = Overlay {
+        entries: vec![
+            acme("acme-x1", "Acme X1", &["1acc:0001"], 64.0),
+            acme("acme-x2", "Acme X2", &["1acc:0002:1acc:0007"], 32.0),
+        ],
+        ..Overlay::default()
+    };
+    Catalog::built_in()
+        .with_overlay(overlay, "own.yaml")
+        .unwrap()
+}
+
+#[test]
+fn overlay_product_is_identified_by_ids_memory_and_name() {
+    let catalogue = own();
+    let naming = TypeSources {
+        overlay_products: Arc::new(catalogue.overlay_products().clone()),
+        type_override: Some(Arc::new(TypeOverride::new("acme-x2", &catalogue))),
+    };
+    let name = |mut device: Device| {
+        naming.name(&mut device);
+        let family = device
+            .architecture
+            .as_ref()
+            .map(|one| one.as_str().to_owned());
+        (device.identity, family)
+    };
+    let known = |sku: &str| Identity::Known {
+        type_name: sku.parse().unwrap(),
+        sku: Some(sku.parse().unwrap()),
+    };
+    let one = Some("one".to_owned());
+    assert_eq!(name(stranger(1)), (known("acme-x1"), one.clone()));
+    let mut second = device(1, 0x1acc, 0x0002);
+    second.pci_ids.subsystem_vendor = 0x1acc;
+    second.pci_ids.subsystem_device = 0x0007;
+    assert_eq!(name(second.clone()), (known("acme-x2"), one.clone()));
+    // Another subsystem id is another product, which the override names.
+    second.pci_ids.subsystem_device = 0x0008;
+    let (identity, family) = name(second);
+    assert!(identity.is_manual() && family == one, "{identity}");
+    // A device that reports other memory than the product of its ids is not that product.
+    let mut small = stranger(1);
+    small.memory = Some(Mebibytes::new(8_000));
+    assert!(name(small).0.is_manual());
+    // The driver's name identifies a device too; `Acme X1` on an NVIDIA device takes precedence over a derived type.
+    let mut driven = device(1, 0x10de, 0xfffe);
+    driven.product_name = Some("ACME x1".to_owned());
+    assert_eq!(name(driven).0, known("acme-x1"));
+    let listed = device(1, 0x1acc, 0x0001).pci_ids;
+    assert!(naming.overlay_products.contains_pci_ids(listed));
+    assert!(
+        !naming
+            .overlay_products
+            .contains_pci_ids(device(1, 0x1acc, 0x0009).pci_ids)
+    );
+}

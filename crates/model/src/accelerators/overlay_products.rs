@@ -1,0 +1,136 @@
+//! Products from an administrator's catalog by which devices are identified.
+//!
+//! Built-in products take precedence. No PCI id or name here can be that of a built-in product: loading the overlay
+//! rejects duplicates.
+
+use super::facts::{MarketedMemory, MemoryUnit, PciPattern};
+use super::{Field, OverlayEntry, Product, Value, memory, product_names};
+use crate::id::{Sku, TypeName};
+use crate::inventory::{Identity, PciIds, Vendor};
+use crate::quantity::Mebibytes;
+
+/// Products of an administrator's catalog by which devices are identified.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OverlayProducts {
+    products: Vec<OverlayProduct>,
+}
+
+/// Product that an overlay adds, or adds PCI ids or names to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct OverlayProduct {
+    sku: Sku,
+    type_name: TypeName,
+    /// Vendor, where the product's devices can only be of one vendor.
+    vendor: Option<Vendor>,
+    architecture: Option<String>,
+    memory: Option<MarketedMemory>,
+    visible_memory_mib: Option<u32>,
+    patterns: Vec<PciPattern>,
+    names: Vec<String>,
+}
+
+impl OverlayProducts {
+    /// Adds an entry of the overlay, whose resulting product is `product`.
+    pub(super) fn add(&mut self, entry: &OverlayEntry, product: &Product) {
+        let size = |field| match product.facts.get(&field).map(|fact| &fact.value) {
+            Some(Value::Number(number)) => parse_whole_number(*number),
+            Some(Value::Text(_) | Value::List(_)) | None => None,
+        };
+        let sold = size(Field::MemoryGb).map(|size| (size, MemoryUnit::Gigabytes));
+        let sold =
+            sold.or_else(|| size(Field::MemoryGib).map(|size| (size, MemoryUnit::Gibibytes)));
+        let architecture = match product.facts.get(&Field::Architecture) {
+            Some(fact) => match &fact.value {
+                Value::Text(text) => Some(text.clone()),
+                Value::Number(_) | Value::List(_) => None,
+            },
+            None => None,
+        };
+        let name = entry.name.iter().chain(&entry.aliases);
+        self.products.push(OverlayProduct {
+            sku: product.sku.clone(),
+            type_name: product.type_name.clone(),
+            vendor: product.vendor.parse().ok(),
+            architecture,
+            memory: sold.map(|(size, unit)| MarketedMemory { size, unit }),
+            visible_memory_mib: size(Field::MemoryMib),
+            patterns: entry.patterns().map(|(_, pattern)| pattern).collect(),
+            names: name.map(|(_, text)| text.clone()).collect(),
+        });
+    }
+
+    /// Returns `true` if a PCI function with these ids is an accelerator, regardless of its PCI class.
+    pub fn contains_pci_ids(&self, ids: PciIds) -> bool {
+        let mut patterns = self.products.iter().flat_map(|own| &own.patterns);
+        patterns.any(|pattern| matches_ids(pattern, ids))
+    }
+
+    /// Identifies a device that is not in the built-in catalog: by its PCI ids, otherwise by its driver's product
+    /// name. Returns `None` if several products match.
+    pub(super) fn identify(
+        &self,
+        ids: PciIds,
+        product_name: Option<&str>,
+        seen: Option<Mebibytes>,
+    ) -> Option<Identity> {
+        let agrees = |own: &&OverlayProduct| {
+            seen.is_none_or(|seen| memory::can_report(own.memory, own.visible_memory_mib, seen))
+        };
+        let by_ids =
+            |own: &&OverlayProduct| own.patterns.iter().any(|pattern| matches_ids(pattern, ids));
+        let vendor = Vendor::from_pci(ids.vendor);
+        let by_name = |own: &&OverlayProduct| {
+            let is_makers = own.vendor.is_none_or(|maker| maker == vendor);
+            let is_called = |name: &str| {
+                own.names
+                    .iter()
+                    .any(|own| product_names::is_same_name(own, name))
+            };
+            is_makers && product_name.is_some_and(is_called)
+        };
+        let products = || self.products.iter().filter(agrees);
+        single(products().filter(by_ids))
+            .or_else(|| single(products().filter(by_name)))
+            .map(|own| Identity::Known {
+                type_name: own.type_name.clone(),
+                sku: Some(own.sku.clone()),
+            })
+    }
+
+    /// Chip family of a product.
+    pub(super) fn architecture(&self, sku: &Sku) -> Option<&str> {
+        let own = self.products.iter().find(|own| own.sku == *sku)?;
+        own.architecture.as_deref()
+    }
+}
+
+impl OverlayEntry {
+    /// PCI ids of this entry, each with its text; invalid ones are omitted.
+    pub(super) fn patterns(&self) -> impl Iterator<Item = (&str, PciPattern)> {
+        let lists = self
+            .facts
+            .iter()
+            .filter_map(|(_, field, value)| match value {
+                Value::List(texts) if *field == Field::PciIds => Some(texts),
+                Value::List(_) | Value::Number(_) | Value::Text(_) => None,
+            });
+        let texts = lists.flatten();
+        texts.filter_map(|text| Some((text.as_str(), PciPattern::parse(text)?)))
+    }
+}
+
+fn matches_ids(pattern: &PciPattern, ids: PciIds) -> bool {
+    let subsystem = (ids.subsystem_vendor, ids.subsystem_device);
+    pattern.device == (ids.vendor, ids.device)
+        && pattern.subsystem.is_none_or(|wanted| wanted == subsystem)
+}
+
+fn single<T>(mut all: impl Iterator<Item = T>) -> Option<T> {
+    let first = all.next()?;
+    all.next().is_none().then_some(first)
+}
+
+fn parse_whole_number(number: f64) -> Option<u32> {
+    let text = format!("{number}");
+    text.parse().ok()
+}

@@ -1,0 +1,251 @@
+//! Holders: processes and pods that use a device or one of its partitions and can block a change.
+
+mod pods;
+
+use std::collections::BTreeSet;
+
+pub use self::pods::{DeviceAllocation, PodHolders, holders_from_allocations};
+use crate::id::PciAddress;
+use crate::inventory::{Inventory, ProcessKind};
+
+/// Process or pod that uses a device.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Holder {
+    /// PCI address of the device.
+    pub device: PciAddress,
+    /// GPU instance it runs in, by the driver's id; `None` for the whole device.
+    pub gpu_instance: Option<u32>,
+    /// Compute instance, by the driver's id within the GPU instance.
+    pub compute_instance: Option<u32>,
+    /// Process and pod details.
+    pub details: HolderDetails,
+}
+
+/// Known details of a process or pod that uses a device.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct HolderDetails {
+    /// Process id in the PID namespace of the driver's host.
+    pub pid: Option<u32>,
+    /// Kind of use.
+    pub kind: Option<ProcessKind>,
+    /// Command with its arguments, on one line.
+    pub command: Option<String>,
+    /// Start time of the process, in seconds since 1970.
+    pub since: Option<u64>,
+    /// Pod of the process.
+    pub pod: Option<Pod>,
+}
+
+/// Pod of a process. Fields that only Kubernetes knows are absent if it was not queried.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Pod {
+    /// UID. Source: the name of the control group that the kubelet creates.
+    pub uid: Option<String>,
+    /// Its namespace.
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: Option<String>,
+    /// Name of the container, or its id if the name is unknown.
+    pub container: Option<String>,
+}
+
+impl Holder {
+    /// Returns `true` if it is a pod to which the kubelet allocated the device: only the kubelet reports pod names.
+    pub fn is_kubelet_allocation(&self) -> bool {
+        let pod = self.details.pod.as_ref();
+        pod.is_some_and(|pod| pod.name.is_some())
+    }
+}
+
+/// All processes that the driver reports for the devices of a node.
+pub fn of(inventory: &Inventory) -> Vec<Holder> {
+    let all = inventory.devices.iter().flat_map(|device| {
+        let processes = device.processes.iter();
+        processes.map(|process| Holder {
+            device: device.pci,
+            gpu_instance: process.gpu_instance,
+            compute_instance: process.compute_instance,
+            details: HolderDetails {
+                pid: Some(process.pid),
+                kind: Some(process.kind),
+                ..HolderDetails::default()
+            },
+        })
+    });
+    all.collect()
+}
+
+/// Merges two lists of holders: `open` have a device file open, `named` are known in more detail. A process in `open`
+/// is dropped if `named` has it at the same place.
+pub fn merge_holders(mut named: Vec<Holder>, open: Vec<Holder>) -> Vec<Holder> {
+    let place = |of: &Holder| {
+        (
+            of.device,
+            of.gpu_instance,
+            of.compute_instance,
+            of.details.pid,
+        )
+    };
+    let known: BTreeSet<_> = named.iter().map(place).collect();
+    let new = |holder: &Holder| holder.details.pid.is_none() || !known.contains(&place(holder));
+    named.extend(open.into_iter().filter(new));
+    named.sort();
+    named
+}
+
+impl Pod {
+    /// Parses the path of a control group into a pod's UID and a container id.
+    ///
+    /// Source: the kubelet's `pkg/kubelet/cm`, for both of its cgroup drivers:
+    /// - cgroupfs: `/kubepods/burstable/pod<uid>/<container>`
+    /// - systemd, with underscores for the dashes of the UID:
+    ///   `/kubepods.slice/.../kubepods-burstable-pod<uid>.slice/cri-containerd-<container>.scope`
+    ///
+    /// A process in its own cgroup namespace sees the paths of others relative to it, as
+    /// `/../../pod<uid>/<container>`.
+    pub fn from_cgroup_path(path: &str) -> Option<Self> {
+        let is_from_within = path.starts_with("/../");
+        let mut parts = path
+            .split('/')
+            .skip_while(|part| !is_from_within && !part.starts_with("kubepods"));
+        let (uid, mut below) = loop {
+            let part = parts.next()?;
+            if let Some(uid) = pod_uid(part) {
+                break (uid, parts);
+            }
+        };
+        Some(Self {
+            uid: Some(uid),
+            container: below.next().and_then(container_id),
+            ..Self::default()
+        })
+    }
+}
+
+/// UID in the path component of a pod.
+fn pod_uid(part: &str) -> Option<String> {
+    let name = part.strip_suffix(".slice").unwrap_or(part);
+    let (_, uid) = name
+        .rsplit_once("-pod")
+        .or_else(|| name.split_once("pod"))?;
+    let uid = uid.replace('_', "-");
+    let well_formed = uid.len() >= 32 && uid.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+    well_formed.then_some(uid)
+}
+
+/// Container id in the path component below the pod, without the prefix and suffix of its runtime.
+fn container_id(part: &str) -> Option<String> {
+    let name = part.strip_suffix(".scope").unwrap_or(part);
+    let id = name.rsplit_once('-').map_or(name, |(_, id)| id);
+    let well_formed = id.len() == 64 && id.chars().all(|c| c.is_ascii_hexdigit());
+    well_formed.then(|| id.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UID: &str = "3f1c9a52-7d0b-4a6e-9c7f-0d3b8e5a1c24";
+    const CONTAINER: &str = "9d2f0b7c6e5a48139d2f0b7c6e5a48139d2f0b7c6e5a48139d2f0b7c6e5a4813";
+
+    #[track_caller]
+    fn tells(path: &str, container: Option<&str>) {
+        let pod = Pod::from_cgroup_path(path).unwrap();
+        assert_eq!(
+            (pod.uid.as_deref(), pod.container.as_deref()),
+            (Some(UID), container)
+        );
+    }
+
+    #[test]
+    fn a_control_group_names_its_pod_under_both_drivers_and_each_quality_of_service() {
+        let dashed = UID.replace('-', "_");
+        tells(
+            &format!("/kubepods/burstable/pod{UID}/{CONTAINER}"),
+            Some(CONTAINER),
+        );
+        tells(&format!("/kubepods/pod{UID}/{CONTAINER}"), Some(CONTAINER));
+        for scope in ["cri-containerd-", "crio-", "docker-"] {
+            tells(
+                &format!("/kubepods.slice/kubepods-pod{dashed}.slice/{scope}{CONTAINER}.scope"),
+                Some(CONTAINER),
+            );
+            tells(
+                &format!(
+                    "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{dashed}.slice/{scope}{CONTAINER}.scope/inner"
+                ),
+                Some(CONTAINER),
+            );
+        }
+        // The kubelet itself runs in a control group, as in kind clusters.
+        tells(
+            &format!("/system.slice/kind/kubepods/pod{UID}/{CONTAINER}"),
+            Some(CONTAINER),
+        );
+        tells(&format!("/kubepods/pod{UID}"), None);
+    }
+
+    #[test]
+    fn a_control_group_names_its_pod_also_to_who_sees_it_from_a_namespace_of_its_own() {
+        let dashed = UID.replace('-', "_");
+        for path in [
+            format!("/../../pod{UID}/{CONTAINER}"),
+            format!("/../../../burstable/pod{UID}/{CONTAINER}"),
+            format!("/../../kubepods-pod{dashed}.slice/cri-containerd-{CONTAINER}.scope"),
+            format!(
+                "/../../../kubepods-burstable.slice/kubepods-burstable-pod{dashed}.slice/crio-{CONTAINER}.scope"
+            ),
+        ] {
+            tells(&path, Some(CONTAINER));
+        }
+        let other = format!("/../../../system.slice/docker-{CONTAINER}.scope");
+        assert_eq!(Pod::from_cgroup_path(&other), None);
+    }
+
+    #[test]
+    fn merge_keeps_detailed_holders() {
+        let holder = |pid: Option<u32>, gpu_instance: Option<u32>, kind| Holder {
+            device: PciAddress::new(0, 7, 0, 0).unwrap(),
+            gpu_instance,
+            compute_instance: None,
+            details: HolderDetails {
+                pid,
+                kind,
+                ..HolderDetails::default()
+            },
+        };
+        let compute = Some(ProcessKind::Compute);
+        let named = vec![holder(Some(5), None, compute), holder(None, None, None)];
+        let open = vec![
+            holder(Some(5), None, None),
+            holder(Some(5), Some(1), None),
+            holder(Some(6), None, None),
+            holder(None, None, None),
+        ];
+        let all = merge_holders(named, open);
+        let expected = [
+            holder(None, None, None),
+            holder(None, None, None),
+            holder(Some(5), None, compute),
+            holder(Some(6), None, None),
+            holder(Some(5), Some(1), None),
+        ];
+        assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn other_cgroups_are_not_pods() {
+        for path in [
+            "/",
+            "",
+            "/user.slice/user-1000.slice/session-3.scope",
+            "/system.slice/podman.service",
+            "/kubepods",
+            "/kubepods/burstable",
+            "/kubepods/podhello/x",
+            "/machine.slice/libpod-3f1c9a52.scope",
+        ] {
+            assert_eq!(Pod::from_cgroup_path(path), None, "{path}");
+        }
+    }
+}

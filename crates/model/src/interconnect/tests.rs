@@ -1,0 +1,203 @@
+//! Tests with topologies of real machines, and with incomplete data.
+
+use super::*;
+use crate::inventory::{Amd, AmdPartition, NvLink, PciIds, ReadProblem};
+
+fn at(bus: u8) -> PciAddress {
+    PciAddress::new(0, bus, 0, 0).unwrap()
+}
+
+fn gpu(bus: u8, remotes: &[LinkRemote]) -> Device {
+    let ids = PciIds {
+        vendor: 0x10de,
+        device: 0x2330,
+        subsystem_vendor: 0,
+        subsystem_device: 0,
+        class: None,
+    };
+    let mut device = Device::new(at(bus), ids);
+    device.condition = Condition::Working;
+    device.links = (0..)
+        .zip(remotes)
+        .map(|(link, remote)| NvLink {
+            link,
+            remote: *remote,
+        })
+        .collect();
+    device
+}
+
+fn to(buses: &[u8]) -> Vec<LinkRemote> {
+    buses
+        .iter()
+        .map(|bus| LinkRemote::Device(at(*bus)))
+        .collect()
+}
+
+fn through(buses: &[u8]) -> Vec<LinkRemote> {
+    buses
+        .iter()
+        .map(|bus| LinkRemote::Switch(at(*bus)))
+        .collect()
+}
+
+/// Kind, size of the largest fully connected set, and the sets by bus number.
+fn told(devices: &[Device]) -> Option<(String, usize, Vec<Vec<u8>>)> {
+    let found = of(devices)?;
+    let domains = found
+        .domains
+        .iter()
+        .map(|domain| (0..=255).filter(|bus| domain.contains(&at(*bus))).collect())
+        .collect();
+    Some((found.kind.to_string(), found.domain_size, domains))
+}
+
+#[track_caller]
+fn check(devices: &[Device], kind: &str, size: usize, domains: &[&[u8]]) {
+    let domains = domains.iter().map(|domain| domain.to_vec()).collect();
+    assert_eq!(told(devices), Some((kind.to_owned(), size, domains)));
+}
+
+#[test]
+fn gpus_on_common_switches_are_all_linked() {
+    let gpus: Vec<Device> = (1..=8)
+        .map(|bus| gpu(bus, &through(&[0xa0, 0xa1, 0xa2])))
+        .collect();
+    check(&gpus, "nvswitch", 8, &[&[1, 2, 3, 4, 5, 6, 7, 8]]);
+}
+
+#[test]
+fn bridged_pairs_are_domains_of_two() {
+    let gpus = [
+        gpu(1, &to(&[2])),
+        gpu(2, &to(&[1])),
+        gpu(3, &to(&[4])),
+        gpu(4, &to(&[3])),
+    ];
+    check(&gpus, "nvlink", 2, &[&[1, 2], &[3, 4]]);
+}
+
+#[test]
+fn a_cube_mesh_is_one_domain_of_eight_in_which_four_are_all_linked() {
+    // DGX-1 with V100: each half fully linked, and each GPU linked to its counterpart.
+    let gpus: Vec<Device> = (0..8_u8)
+        .map(|n| {
+            let half = n / 4 * 4;
+            let mut remotes: Vec<u8> = (half..half + 4).filter(|other| *other != n).collect();
+            remotes.push((n + 4) % 8);
+            gpu(n, &to(&remotes))
+        })
+        .collect();
+    check(&gpus, "nvlink", 4, &[&[0, 1, 2, 3, 4, 5, 6, 7]]);
+}
+
+#[test]
+fn a_link_told_by_one_end_counts_for_both() {
+    check(&[gpu(1, &to(&[2])), gpu(2, &[])], "nvlink", 2, &[&[1, 2]]);
+}
+
+#[test]
+fn gpus_without_links_are_on_the_bus() {
+    check(&[gpu(2, &[]), gpu(1, &[])], "pcie", 1, &[&[1], &[2]]);
+}
+
+#[test]
+fn a_device_that_does_not_answer_is_in_no_domain() {
+    let mut gpus: Vec<Device> = (1..=4).map(|bus| gpu(bus, &through(&[0xa0]))).collect();
+    gpus[2].condition = Condition::Failing {
+        reason: "GPU is lost".to_owned(),
+    };
+    check(&gpus, "nvswitch", 3, &[&[1, 2, 4]]);
+}
+
+#[test]
+fn unknown_links_give_no_interconnect() {
+    assert_eq!(told(&[]), None);
+    assert_eq!(told(&[gpu(1, &through(&[0xa0]))]), None, "a single device");
+
+    let hidden = [
+        gpu(1, &[LinkRemote::Unknown]),
+        gpu(2, &[LinkRemote::Unknown]),
+    ];
+    assert_eq!(told(&hidden), None, "far ends not told");
+
+    let mut silent = [gpu(1, &[]), gpu(2, &[])];
+    silent[0].problems.push(ReadProblem {
+        source: "nvmlDeviceGetNvLinkState".to_owned(),
+        error: "Unknown Error".to_owned(),
+    });
+    assert_eq!(told(&silent), None, "links could not be read");
+
+    let mut one_silent = [gpu(1, &[]), gpu(2, &[]), gpu(3, &[])];
+    one_silent[2].condition = Condition::PciOnly {
+        kernel_driver: None,
+    };
+    assert_eq!(told(&one_silent), None, "one does not answer");
+
+    let mut others = [gpu(1, &[]), gpu(2, &[])];
+    for device in &mut others {
+        device.vendor = Vendor::Amd;
+    }
+    assert_eq!(told(&others), None, "another maker's");
+}
+
+/// An AMD device with this device id and hive id; 0 means no hive.
+fn amd(bus: u8, id: u16, hive: u64) -> Device {
+    let mut device = gpu(bus, &[]);
+    device.vendor = Vendor::Amd;
+    device.pci_ids.device = id;
+    device.amd = Some(Amd {
+        hive: Some(hive).filter(|hive| *hive != 0),
+        partitions: vec![AmdPartition {
+            render_minor: 128,
+            compute_units: None,
+            memory: None,
+        }],
+        ..Amd::default()
+    });
+    device
+}
+
+#[test]
+fn devices_of_a_hive_are_all_linked() {
+    let eight: Vec<Device> = (1..=8).map(|bus| amd(bus, 0x74a1, 7)).collect();
+    check(&eight, "xgmi", 8, &[&[1, 2, 3, 4, 5, 6, 7, 8]]);
+    let pairs = [
+        amd(3, 0x740f, 9),
+        amd(1, 0x740f, 8),
+        amd(2, 0x740f, 8),
+        amd(4, 0x740f, 9),
+        amd(5, 0x740f, 0),
+    ];
+    check(&pairs, "xgmi", 2, &[&[1, 2], &[3, 4], &[5]]);
+    let alone = [amd(1, 0x740f, 0), amd(2, 0x740f, 0)];
+    check(&alone, "pcie", 1, &[&[1], &[2]]);
+}
+
+#[test]
+fn incomplete_hives_give_no_interconnect() {
+    let modules = [amd(1, 0x7408, 7), amd(2, 0x7408, 7)];
+    assert_eq!(told(&modules), None, "not every pair of these is linked");
+
+    let mut silent = [amd(1, 0x740f, 0), amd(2, 0x740f, 0)];
+    silent[1].amd = Some(Amd::default());
+    assert_eq!(told(&silent), None, "nobody told the hive of one");
+
+    let beside = [amd(1, 0x740f, 0), amd(2, 0x740f, 0), {
+        let mut other = gpu(3, &[]);
+        other.vendor = Vendor::Other(0x8086);
+        other
+    }];
+    assert_eq!(told(&beside), None, "another maker's beside them");
+
+    let one_nvidia = [amd(1, 0x740f, 7), amd(2, 0x740f, 7), gpu(3, &[])];
+    assert_eq!(told(&one_nvidia), None, "NVIDIA's beside them");
+    assert_eq!(told(&[amd(1, 0x740f, 7)]), None, "a single device");
+}
+
+#[test]
+fn more_devices_than_bits_are_not_judged() {
+    let gpus: Vec<Device> = (0..65).map(|bus| gpu(bus, &through(&[0xa0]))).collect();
+    assert_eq!(told(&gpus), None);
+    assert_eq!(told(&gpus[..64]).unwrap().1, 64);
+}

@@ -1,0 +1,339 @@
+//! Diagnosis of why a node's accelerators are not available to pods, with remedies.
+//!
+//! The checks are ordered from the device to the pod, so the first failure is usually the cause of later ones:
+//!
+//! ```text
+//! on the bus -> driver loaded -> driver bound -> library, device files -> healthy, partitions complete, as the layout requires
+//!   -> device plugin registered with the kubelet -> all units offered, each once -> labels match the hardware
+//! ```
+//!
+//! Checks turn facts into findings; the caller gathers the facts. Missing information has its own verdict, `unknown`,
+//! and never counts as good or bad.
+
+mod allocatable;
+mod amd;
+mod bus;
+mod control_groups;
+mod drivers;
+mod facts;
+mod health;
+mod kubelet;
+mod labels;
+mod layout;
+mod mig;
+mod neuron;
+mod nvidia;
+mod other_managers;
+mod owners;
+mod vendor_labels;
+
+use std::fmt;
+use std::str::FromStr;
+
+use octavo_model::id::PciAddress;
+
+pub use facts::{
+    Facts, FeatureLabels, InstanceFiles, Kubelet, LayoutDevice, LayoutProgress, Processes,
+    RegisteredResources, Roots,
+};
+pub use other_managers::{GFD, MIG_MANAGER};
+
+/// Check, in order from the device to the pod. Names are only ever added, because scripts refer to checks by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Check {
+    /// Accelerators on the bus are in the catalog.
+    Accelerators,
+    /// NVIDIA's kernel driver is loaded.
+    NvidiaDriver,
+    /// AWS's kernel driver for Inferentia and Trainium is loaded.
+    NeuronDriver,
+    /// AMD's kernel driver is loaded.
+    AmdDriver,
+    /// The right kernel driver is bound to each device.
+    KernelDriver,
+    /// NVML, the library of NVIDIA's driver, answers.
+    NvidiaLibrary,
+    /// The Neuron driver reports as many devices as the bus.
+    NeuronDevices,
+    /// Device files of NVIDIA's driver exist.
+    NvidiaDeviceFiles,
+    /// Device files of the Neuron driver exist.
+    NeuronDeviceFiles,
+    /// Device files of AMD's driver exist.
+    AmdDeviceFiles,
+    /// Health that a driver reports for a device.
+    DeviceHealth,
+    /// No MIG mode change waits for a reset.
+    MigMode,
+    /// Partitioned devices are usable.
+    MigInstances,
+    /// Device files of partitions exist.
+    MigDeviceFiles,
+    /// The node is in its desired layout.
+    Layout,
+    /// Containers retain the device files allocated to them.
+    ControlGroups,
+    /// Processes and pods that use a device can be determined.
+    Processes,
+    /// A device plugin or DRA driver offers a vendor's devices.
+    DevicePlugin,
+    /// The kubelet offers all devices and partitions.
+    Allocatable,
+    /// No device is offered twice.
+    ResourceOwners,
+    /// Time-slicing of devices, and the configuration behind it.
+    TimeSlicing,
+    /// Other software that partitions devices or writes labels here.
+    OtherManagers,
+    /// Octavo's labels match the hardware.
+    Labels,
+    /// Labels of other software match the hardware.
+    VendorLabels,
+}
+
+/// Object of a finding.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    /// The node.
+    Node,
+    /// A device on the bus.
+    Device(PciAddress),
+    /// A device of the Neuron driver, by its number.
+    Neuron(u32),
+    /// Resources of a vendor, or one of them.
+    Resource(String),
+}
+
+/// Result of a check, in order of severity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// The check does not apply to this node.
+    NotApplicable,
+    /// As expected.
+    Ok,
+    /// The information is not available.
+    Unknown,
+    /// It works, but needs attention.
+    Warning,
+    /// Pods cannot use all existing devices.
+    Failing,
+}
+
+/// Result of a check for one object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Check that was run.
+    pub check: Check,
+    /// Object that was checked.
+    pub subject: Subject,
+    /// Result of the check.
+    pub verdict: Verdict,
+    /// Observed values and their sources. Parts come from drivers and files and can contain any character.
+    pub evidence: String,
+    /// Recommended action.
+    pub remedy: Option<String>,
+}
+
+/// Number of findings by verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct VerdictCounts {
+    /// Number of [`Verdict::Ok`] findings.
+    pub ok: usize,
+    /// Number of [`Verdict::Warning`] findings.
+    pub warning: usize,
+    /// Number of [`Verdict::Failing`] findings.
+    pub failing: usize,
+    /// Number of [`Verdict::Unknown`] findings.
+    pub unknown: usize,
+    /// Number of [`Verdict::NotApplicable`] findings.
+    pub not_applicable: usize,
+}
+
+/// Runs all checks. Returns at least one finding per check, in order of the checks.
+pub fn run_checks(facts: &Facts<'_>) -> Vec<Finding> {
+    let parts = [
+        bus::findings(facts),
+        nvidia::findings(facts),
+        neuron::findings(facts),
+        amd::findings(facts),
+        health::findings(facts),
+        mig::findings(facts),
+        layout::findings(facts),
+        control_groups::findings(facts),
+        kubelet::findings(facts),
+        other_managers::findings(facts),
+        labels::findings(facts),
+        vendor_labels::findings(facts),
+    ];
+    let mut all: Vec<Finding> = parts.into_iter().flatten().collect();
+    all.sort_by_key(|finding| finding.check);
+    all
+}
+
+/// Counts findings by verdict.
+pub fn count_verdicts(findings: &[Finding]) -> VerdictCounts {
+    let count = |verdict| {
+        let all = findings.iter();
+        all.filter(|finding| finding.verdict == verdict).count()
+    };
+    VerdictCounts {
+        ok: count(Verdict::Ok),
+        warning: count(Verdict::Warning),
+        failing: count(Verdict::Failing),
+        unknown: count(Verdict::Unknown),
+        not_applicable: count(Verdict::NotApplicable),
+    }
+}
+
+impl Check {
+    /// All checks, in order from the device to the pod.
+    pub const ALL: [Self; 24] = [
+        Self::Accelerators,
+        Self::NvidiaDriver,
+        Self::NeuronDriver,
+        Self::AmdDriver,
+        Self::KernelDriver,
+        Self::NvidiaLibrary,
+        Self::NeuronDevices,
+        Self::NvidiaDeviceFiles,
+        Self::NeuronDeviceFiles,
+        Self::AmdDeviceFiles,
+        Self::DeviceHealth,
+        Self::MigMode,
+        Self::MigInstances,
+        Self::MigDeviceFiles,
+        Self::Layout,
+        Self::ControlGroups,
+        Self::Processes,
+        Self::DevicePlugin,
+        Self::Allocatable,
+        Self::ResourceOwners,
+        Self::TimeSlicing,
+        Self::OtherManagers,
+        Self::Labels,
+        Self::VendorLabels,
+    ];
+
+    /// Name, such as `nvidia-driver`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Accelerators => "accelerators",
+            Self::NvidiaDriver => "nvidia-driver",
+            Self::NeuronDriver => "neuron-driver",
+            Self::AmdDriver => "amd-driver",
+            Self::KernelDriver => "kernel-driver",
+            Self::NvidiaLibrary => "nvidia-library",
+            Self::NeuronDevices => "neuron-devices",
+            Self::NvidiaDeviceFiles => "nvidia-device-files",
+            Self::NeuronDeviceFiles => "neuron-device-files",
+            Self::AmdDeviceFiles => "amd-device-files",
+            Self::DeviceHealth => "device-health",
+            Self::MigMode => "mig-mode",
+            Self::MigInstances => "mig-instances",
+            Self::MigDeviceFiles => "mig-device-files",
+            Self::Layout => "layout",
+            Self::ControlGroups => "control-groups",
+            Self::Processes => "processes",
+            Self::DevicePlugin => "device-plugin",
+            Self::Allocatable => "allocatable",
+            Self::ResourceOwners => "resource-owners",
+            Self::TimeSlicing => "time-slicing",
+            Self::OtherManagers => "other-managers",
+            Self::Labels => "labels",
+            Self::VendorLabels => "vendor-labels",
+        }
+    }
+
+    fn finding(
+        self,
+        subject: Subject,
+        verdict: Verdict,
+        evidence: impl Into<String>,
+        remedy: Option<&str>,
+    ) -> Finding {
+        Finding {
+            check: self,
+            subject,
+            verdict,
+            evidence: evidence.into(),
+            remedy: remedy.map(ToOwned::to_owned),
+        }
+    }
+
+    fn ok(self, subject: Subject, evidence: impl Into<String>) -> Finding {
+        self.finding(subject, Verdict::Ok, evidence, None)
+    }
+
+    fn failing(self, subject: Subject, evidence: impl Into<String>, remedy: &str) -> Finding {
+        self.finding(subject, Verdict::Failing, evidence, Some(remedy))
+    }
+
+    fn warning(self, subject: Subject, evidence: impl Into<String>, remedy: &str) -> Finding {
+        self.finding(subject, Verdict::Warning, evidence, Some(remedy))
+    }
+
+    fn unknown(self, subject: Subject, evidence: impl Into<String>) -> Finding {
+        self.finding(subject, Verdict::Unknown, evidence, None)
+    }
+
+    /// The subject is the node, because no other object exists.
+    fn not_applicable(self, evidence: impl Into<String>) -> Finding {
+        self.finding(Subject::Node, Verdict::NotApplicable, evidence, None)
+    }
+}
+
+impl Verdict {
+    /// Name, such as `not-applicable`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotApplicable => "not-applicable",
+            Self::Ok => "ok",
+            Self::Unknown => "unknown",
+            Self::Warning => "warning",
+            Self::Failing => "failing",
+        }
+    }
+}
+
+/// Name that is not that of a check.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no check")]
+pub struct UnknownCheck(String);
+
+impl FromStr for Check {
+    type Err = UnknownCheck;
+
+    fn from_str(word: &str) -> Result<Self, UnknownCheck> {
+        let found = Self::ALL.into_iter().find(|check| check.as_str() == word);
+        found.ok_or_else(|| UnknownCheck(word.to_owned()))
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node => f.pad("node"),
+            Self::Device(address) => f.pad(&address.to_string()),
+            Self::Neuron(number) => f.pad(&format!("neuron{number}")),
+            Self::Resource(name) => f.pad(name),
+        }
+    }
+}
+
+/// Count with its noun.
+fn format_count(count: usize, singular: &str, plural: &str) -> String {
+    format!("{count} {}", if count == 1 { singular } else { plural })
+}
+
+/// First few names of a list, for display.
+fn format_list(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let shown: Vec<&str> = names.iter().take(SHOWN).map(String::as_str).collect();
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

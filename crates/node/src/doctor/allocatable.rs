@@ -1,0 +1,200 @@
+//! Comparison of the kubelet's allocatable devices with the devices of the node.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use octavo_model::id::GpuUuid;
+use octavo_model::inventory::{Condition, Device, Inventory, LogicalSource, Mig, Vendor};
+
+use super::facts::Facts;
+use super::neuron;
+
+/// Device ids by resource.
+pub(super) type AllocatableIds = BTreeMap<String, BTreeSet<String>>;
+
+/// Result of the comparison.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum OfferComparison {
+    /// Equal, with a description.
+    Same(String),
+    /// Different, with a description.
+    Differs(String),
+    /// The devices of the node are not fully known, with the reason.
+    Unknown(String),
+}
+
+/// NVIDIA's ids are UUIDs, so each device and partition is looked up. Ids of other forms belong to network cards and
+/// similar devices.
+pub(super) fn nvidia(inventory: &Inventory, offered: &AllocatableIds) -> OfferComparison {
+    let devices = inventory.devices.iter();
+    let devices: Vec<&Device> = devices
+        .filter(|device| device.vendor == Vendor::Nvidia && device.condition == Condition::Working)
+        .collect();
+    if !devices
+        .iter()
+        .all(|device| device.mig.is_fully_known() && device.uuid.is_some())
+    {
+        return OfferComparison::Unknown(
+            "the driver does not tell all partitions or UUIDs".to_owned(),
+        );
+    }
+    let ids: BTreeSet<&str> = offered
+        .values()
+        .flatten()
+        .map(|id| uuid_of_id(id))
+        .collect();
+    let mut there = BTreeSet::new();
+    let mut missing = Vec::new();
+    let mut count = 0_usize;
+    for device in devices {
+        let Some(gpu) = &device.uuid else { continue };
+        there.insert(gpu.as_str());
+        let whole = ids.contains(gpu.as_str());
+        let units = units(device);
+        count = count.saturating_add(units.len());
+        let absent = units.iter().filter(|unit| !whole && !ids.contains(**unit));
+        missing.extend(absent.map(|unit| (*unit).to_owned()));
+        there.extend(units);
+    }
+    let told = |id: &&&str| id.starts_with("GPU-") || id.starts_with("MIG-");
+    let gone: Vec<String> = ids
+        .iter()
+        .filter(told)
+        .filter(|id| !there.contains(*id))
+        .map(|id| (*id).to_owned())
+        .collect();
+    match (missing.is_empty(), gone.is_empty()) {
+        (true, true) => {
+            OfferComparison::Same(format!("all {count} devices and partitions are offered"))
+        }
+        (_, false) => OfferComparison::Differs(format!(
+            "offered, and not there (any more): {}",
+            super::format_list(&gone)
+        )),
+        (false, true) => OfferComparison::Differs(format!(
+            "there, and not offered: {}",
+            super::format_list(&missing)
+        )),
+    }
+}
+
+/// UUIDs of a device's allocatable units.
+fn units(device: &Device) -> Vec<&str> {
+    match &device.mig {
+        Mig::Capable(state) if device.mig.is_enabled() => {
+            let instances = state.gpu_instances.iter();
+            let parts = instances.flat_map(|instance| &instance.compute_instances);
+            parts
+                .filter_map(|part| Some(part.uuid.as_ref()?.as_str()))
+                .collect()
+        }
+        Mig::Capable(_) | Mig::NotCapable | Mig::Unknown => {
+            device.uuid.iter().map(GpuUuid::as_str).collect()
+        }
+    }
+}
+
+/// Device id without its replica number. Source: NVIDIA k8s-device-plugin, `AnnotatedID`.
+pub(super) fn uuid_of_id(id: &str) -> &str {
+    id.split_once("::").map_or(id, |(uuid, _)| uuid)
+}
+
+/// Neuron device ids do not match the driver's, so only the numbers are compared.
+pub(super) fn neuron(facts: &Facts<'_>, counts: &BTreeMap<String, usize>) -> OfferComparison {
+    let Some(devices) = neuron::count(facts) else {
+        return OfferComparison::Unknown("nobody tells what the driver shows".to_owned());
+    };
+    let count = |name: &str| counts.get(name).copied();
+    let mut said = Vec::new();
+    let mut differs = false;
+    for name in ["aws.amazon.com/neuron", "aws.amazon.com/neurondevice"] {
+        if let Some(offered) = count(name) {
+            differs |= offered != devices;
+            said.push(format!("{name}: {offered} offered, {devices} there"));
+        }
+    }
+    if let Some(offered) = count("aws.amazon.com/neuroncore") {
+        let (there, is_right) = cores(facts.inventory, offered);
+        differs |= !is_right;
+        said.push(format!(
+            "aws.amazon.com/neuroncore: {offered} offered, {there}"
+        ));
+    }
+    comparison_of(&said, differs)
+}
+
+/// Expected number of logical cores as text, and whether `offered` matches. If the node's setting is unknown, the
+/// chip's default is a guess and the device plugin may know better: each physical core may be a logical one, which is
+/// the default of other chips.
+fn cores(inventory: &Inventory, offered: usize) -> (String, bool) {
+    let logical = logical_cores(inventory);
+    let source = inventory.neuron.as_ref().and_then(|neuron| neuron.logical);
+    let guess = source.filter(|logical| logical.source == LogicalSource::Default);
+    let size = guess.map_or(1, |logical| logical.size);
+    let physical = physical_cores(inventory).filter(|_| size > 1);
+    match (logical, physical) {
+        (None, _) => (
+            "an unknown number of logical cores there".to_owned(),
+            offered > 0,
+        ),
+        (Some(_), Some(physical)) if physical == offered => (
+            format!(
+                "{physical} of physical cores there: each is a logical one, though by the chip's default {size} are"
+            ),
+            true,
+        ),
+        (Some(logical), Some(physical)) => (
+            format!(
+                "{logical} of logical cores there by the chip's default, {physical} of physical ones"
+            ),
+            logical == offered,
+        ),
+        (Some(logical), None) => (
+            format!("{logical} of logical cores there"),
+            logical == offered,
+        ),
+    }
+}
+
+/// Number of logical cores of all devices; two physical cores may form one.
+fn logical_cores(inventory: &Inventory) -> Option<usize> {
+    let neuron = inventory.neuron.as_ref()?;
+    let devices = neuron.devices.iter();
+    sum(devices.map(|device| neuron.logical_cores(device)))
+}
+
+fn physical_cores(inventory: &Inventory) -> Option<usize> {
+    let devices = inventory.neuron.as_ref()?.devices.iter();
+    sum(devices.map(|device| device.cores))
+}
+
+/// Sum of the counts; `None` if one of them is unknown.
+fn sum(mut counts: impl Iterator<Item = Option<u32>>) -> Option<usize> {
+    counts.try_fold(0_usize, |sum, count| {
+        sum.checked_add(usize::try_from(count?).ok()?)
+    })
+}
+
+/// AMD's device plugins offer one id per partition, under different resource names.
+pub(super) fn amd(devices: &[&Device], counts: &BTreeMap<String, usize>) -> OfferComparison {
+    let parts = |device: &&Device| {
+        let amd = device.amd.as_ref();
+        amd.map_or(1, |amd| amd.partitions.len().max(1))
+    };
+    let there: usize = devices.iter().map(parts).sum();
+    let offered: usize = counts.values().sum();
+    let names: Vec<String> = counts.keys().cloned().collect();
+    let said = format!(
+        "{}: {offered} offered, {there} devices and partitions there",
+        super::format_list(&names)
+    );
+    comparison_of(&[said], offered != there)
+}
+
+fn comparison_of(said: &[String], differs: bool) -> OfferComparison {
+    let said = said.join("; ");
+    if differs {
+        OfferComparison::Differs(said)
+    } else {
+        OfferComparison::Same(said)
+    }
+}

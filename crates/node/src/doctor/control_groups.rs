@@ -1,0 +1,65 @@
+//! Check that containers retain the device files allocated to them.
+//!
+//! If systemd manages pods' control groups, it grants a container only the device files that it finds in `/dev/char`,
+//! and rewrites these rules at every `systemctl daemon-reload`. The kernel creates the links there for drivers that
+//! register their files, as AMD's and Neuron's do. NVIDIA's driver does not, so long-running containers lose their
+//! GPU: `Failed to initialize NVML: Unknown Error`. Source: NVIDIA/nvidia-container-toolkit#48.
+
+use octavo_model::driver_traces::{CgroupVersion, PodCgroupManager};
+
+use super::amd::AMD;
+use super::facts::Facts;
+use super::neuron::NEURON;
+use super::nvidia::NVIDIA;
+use super::{Check, Finding, Subject, format_list};
+
+pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
+    vec![device_files_finding(facts)]
+}
+
+fn device_files_finding(facts: &Facts<'_>) -> Finding {
+    let check = Check::ControlGroups;
+    let works = [NVIDIA, NEURON, AMD].map(|maker| maker.status(facts).is_working());
+    if !works.contains(&true) {
+        return check.not_applicable("there is no device file that a container could be given");
+    }
+    let groups = match &facts.groups {
+        Ok(groups) => groups,
+        Err(why) => return check.unknown(Subject::Node, why.clone()),
+    };
+    let version = match groups.version {
+        CgroupVersion::One => "1",
+        CgroupVersion::Two => "2",
+    };
+    let folder = format!("{}/fs/cgroup", facts.roots.sys);
+    let said = format!("control groups are of version {version} ({folder})");
+    let makers = match groups.pods {
+        None => return check.not_applicable(format!("{said}, and there is none of a pod")),
+        Some(PodCgroupManager::Runtime) => "the container runtime makes those of pods",
+        Some(PodCgroupManager::Systemd) => "systemd makes those of pods",
+    };
+    let said = format!("{said}; {makers}");
+    if groups.pods == Some(PodCgroupManager::Runtime) || works.first() != Some(&true) {
+        return check.ok(Subject::Node, said);
+    }
+    match &groups.unlinked {
+        Err(why) => check.unknown(Subject::Node, format!("{said}; {why}")),
+        Ok(none) if none.is_empty() => {
+            let dev = &facts.roots.dev;
+            check.ok(
+                Subject::Node,
+                format!("{said}; {dev}/char has a link to each of NVIDIA's device files"),
+            )
+        }
+        Ok(unlinked) => {
+            let dev = &facts.roots.dev;
+            let evidence = format!(
+                "{said}; {dev}/char has no link to {}",
+                format_list(unlinked)
+            );
+            let remedy = "make them at each boot: `nvidia-ctk system create-dev-char-symlinks --create-all` (GPU Operator does it, and CDI needs none); until \
+                          then a `systemctl daemon-reload` takes GPUs away from containers that run: `Failed to initialize NVML: Unknown Error`";
+            check.warning(Subject::Node, evidence, remedy)
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Check of Octavo's labels against those that the hardware would have now.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use octavo_model::accelerators::{TYPE_OVERRIDE, TypeOverride, TypeSources};
+use octavo_model::inventory::Inventory;
+
+use super::facts::Facts;
+use super::{Check, Finding, Subject, format_list};
+use crate::labels::{Options, Publication, compile, diff};
+
+/// Keys that state a choice or an allocation, which cannot be derived from the hardware.
+const NON_HARDWARE_KEYS: [&str; 3] = ["octavo.dev/layout", "octavo.dev/sharing", TYPE_OVERRIDE];
+
+/// Keys derived from a manual type override. A feature file has these, but not the override itself.
+const OVERRIDE_DERIVED_KEYS: [&str; 4] = [
+    "octavo.dev/type",
+    "octavo.dev/sku",
+    "octavo.dev/architecture",
+    "type.octavo.dev/",
+];
+const TYPE_SOURCE: &str = "octavo.dev/type-source";
+
+pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
+    vec![labels(facts)]
+}
+
+/// Inventory with the manual type override from the labels applied, and the problem with that override, if any.
+fn apply_override<'a>(
+    facts: &Facts<'a>,
+    labels: &BTreeMap<String, String>,
+) -> (Cow<'a, Inventory>, Option<String>) {
+    let label = labels.get(TYPE_OVERRIDE);
+    // Without the override, the type label still identifies the type, except for the value `mixed`.
+    let of_type = || {
+        labels
+            .get("octavo.dev/type")
+            .filter(|_| labels.contains_key(TYPE_SOURCE))
+    };
+    let Some(name) = label.or_else(of_type) else {
+        return (Cow::Borrowed(facts.inventory), None);
+    };
+    let given = TypeOverride::new(name, facts.catalogue);
+    let naming = TypeSources {
+        overlay_products: Arc::new(facts.catalogue.overlay_products().clone()),
+        type_override: Some(Arc::new(given.clone())),
+    };
+    let mut named = facts.inventory.clone();
+    naming.apply(&mut named);
+    let told = given.told(&named);
+    let wrong = (label.is_some() && told.needs_attention).then_some(told.text);
+    (Cow::Owned(named), wrong)
+}
+
+fn labels(facts: &Facts<'_>) -> Finding {
+    let check = Check::Labels;
+    let written = match &facts.labels {
+        Ok(Some(written)) => written,
+        Ok(None) => {
+            return check.not_applicable(
+                "there is no feature file of ours; --labels names another, or a Node",
+            );
+        }
+        Err(why) => return check.unknown(Subject::Node, why.clone()),
+    };
+    let options = Options {
+        nvidia: Publication::Withhold,
+        ..Options::default()
+    };
+    let (inventory, wrong) = apply_override(facts, &written.labels);
+    let now = compile(&inventory, &options, None).labels;
+    let now: BTreeMap<&str, &str> = now.iter().collect();
+    let before = written.labels.iter();
+    let before: BTreeMap<&str, &str> = before
+        .map(|(key, value)| (key.as_str(), value.as_str()))
+        .collect();
+    // The override cannot be inferred from the labels derived from it.
+    let is_untold = written.get(TYPE_SOURCE).is_some() && written.get(TYPE_OVERRIDE).is_none();
+    let is_of_hardware = |key: &str| {
+        let begins = |other: &&str| key.starts_with(*other);
+        let is_of_the_name = is_untold && OVERRIDE_DERIVED_KEYS.iter().any(begins);
+        !is_of_the_name && !NON_HARDWARE_KEYS.iter().any(begins)
+    };
+    let changes: Vec<String> = diff(&before, &now, Publication::Withhold)
+        .into_iter()
+        .filter(|change| is_of_hardware(change.key))
+        .map(|change| change.to_string())
+        .collect();
+    let place = &written.place;
+    if let Some(wrong) = wrong {
+        let remedy = format!("change or remove the label {TYPE_OVERRIDE} of the Node");
+        return check.warning(Subject::Node, format!("{place}: {wrong}"), &remedy);
+    }
+    if changes.is_empty() {
+        return check.ok(
+            Subject::Node,
+            format!("{place} says what the hardware does"),
+        );
+    }
+    let evidence = format!(
+        "{place} differs from the hardware (- written, + as it is): {}",
+        format_list(&changes)
+    );
+    let layout = facts.layout.as_ref().ok().and_then(Option::as_ref);
+    let remedy = if layout.is_some_and(|layout| layout.is_agent) {
+        "the agent runs on this node and writes them within an interval of a change: if they stay so, its log says why"
+    } else {
+        "the agent writes them within an interval of a change: see that it runs on this node, and its log"
+    };
+    check.warning(Subject::Node, evidence, remedy)
+}

@@ -1,0 +1,317 @@
+//! Tests of missing information, which counts neither as good nor as bad, and of values that can be right in two
+//! ways.
+
+use std::sync::Arc;
+
+use octavo_model::accelerators::{
+    Field, Overlay, OverlayEntry, TYPE_OVERRIDE, TypeOverride, TypeSources, Value,
+};
+use octavo_model::inventory::{
+    Amd, DriverLayout, LogicalCores, LogicalSource, Neuron, ReadProblem,
+};
+use octavo_model::source_position::SourcePosition;
+
+use super::*;
+use crate::labels::{Options, compile};
+
+fn problem(what: &str, error: &str) -> ReadProblem {
+    ReadProblem {
+        source: what.to_owned(),
+        error: error.to_owned(),
+    }
+}
+
+fn neuron(logical: Option<LogicalCores>) -> Neuron {
+    let device = |number| NeuronDevice {
+        number,
+        cores: Some(8),
+        ..NeuronDevice::default()
+    };
+    Neuron {
+        driver_version: Some("2.27.1.0".to_owned()),
+        driver_layout: DriverLayout::Known,
+        logical,
+        ultraserver: BTreeMap::new(),
+        devices: (0..2).map(device).collect(),
+        problems: Vec::new(),
+    }
+}
+
+#[test]
+fn hanging_hardware_is_not_absent() {
+    use Check::{Accelerators, NvidiaLibrary};
+    let stalled = |call: &str| {
+        let mut node = Node::new(Vec::new());
+        node.inventory.nvml = NvmlState::Stalled {
+            call: call.to_owned(),
+            driver: None,
+        };
+        node
+    };
+    let bus = stalled(NvmlState::READING_SYS);
+    bus.says(
+        Accelerators,
+        Verdict::Failing,
+        "reading /sys does not return",
+    );
+    let remedy = bus.gravest(Accelerators).remedy.unwrap();
+    assert!(!remedy.contains("xid"), "{remedy}");
+    bus.says(NvidiaLibrary, Verdict::NotApplicable, "no NVIDIA device");
+    let library = stalled("nvmlInit_v2");
+    library.says(
+        Accelerators,
+        Verdict::Failing,
+        "nvmlInit_v2 does not return",
+    );
+    library.says(
+        NvidiaLibrary,
+        Verdict::Failing,
+        "nvmlInit_v2 does not return",
+    );
+    let mut node = Node::new(Vec::new());
+    node.inventory.nvml = NvmlState::Loading;
+    node.says(Accelerators, Verdict::Unknown, "initialised");
+    // Nothing is known about a machine that could not be read; a recording is complete as of its time.
+    let mut node = Node::new(Vec::new());
+    node.traces = Err("cannot read /sys: it takes longer than 5 s".to_owned());
+    node.says(Accelerators, Verdict::Unknown, "longer than 5 s");
+    node.is_recorded = true;
+    node.says(Accelerators, Verdict::NotApplicable, "the recording has");
+}
+
+#[test]
+fn unreadable_module_is_not_a_missing_driver() {
+    let mut node = Node::new(vec![on_bus(H100, 0, None)]);
+    if let Ok(traces) = &mut node.traces {
+        let why = "Permission denied (os error 13)".to_owned();
+        traces.unknown_modules.insert("nvidia".to_owned(), why);
+    }
+    node.says(
+        Check::NvidiaDriver,
+        Verdict::Unknown,
+        "cannot look at /sys/module/nvidia: Permission denied",
+    );
+}
+
+#[test]
+fn a_guess_at_the_size_of_logical_cores_is_not_held_against_the_device_plugin() {
+    use LogicalSource::{Default, File};
+    let node = |size, source, offered: usize| {
+        let mut node = trainium(2, Some("neuron")).module("neuron", "2.27.1.0");
+        node.inventory.neuron = Some(neuron(Some(LogicalCores { size, source })));
+        let ids: Vec<String> = (0..offered).map(|id| id.to_string()).collect();
+        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+        node.kubelet(&[("aws.amazon.com/neuroncore", &ids)])
+    };
+    let check = Check::Allocatable;
+    for (size, source, offered, verdict, said) in [
+        (
+            2,
+            Default,
+            16,
+            Verdict::Ok,
+            "16 of physical cores there: each is a logical one",
+        ),
+        (
+            2,
+            Default,
+            8,
+            Verdict::Ok,
+            "8 of logical cores there by the chip's default",
+        ),
+        (2, Default, 4, Verdict::Failing, "16 of physical ones"),
+        (1, Default, 16, Verdict::Ok, "16 of logical cores there"),
+        (1, Default, 8, Verdict::Failing, "16 of logical cores there"),
+        (2, File, 8, Verdict::Ok, "8 of logical cores there"),
+        (
+            2,
+            File,
+            16,
+            Verdict::Failing,
+            "16 offered, 8 of logical cores there",
+        ),
+    ] {
+        node(size, source, offered).says(check, verdict, said);
+    }
+}
+
+#[test]
+fn all_that_is_wrong_with_a_neuron_device_is_told_with_what_helps_against_it() {
+    let device = NeuronDevice {
+        unhealthy: Some(vec!["hbm".to_owned()]),
+        errors: NeuronErrors {
+            memory_uncorrected: Some(3),
+            ..NeuronErrors::default()
+        },
+        problems: vec![problem("core_count", "cannot be: \"banana\"")],
+        ..NeuronDevice::default()
+    };
+    let said = health::health_of_neuron(&device, None).evidence;
+    for part in ["unhealthy: hbm", "since the driver was loaded: 3", "banana"] {
+        assert!(said.contains(part), "{said}");
+    }
+    let remedy = |error: &str, release| {
+        let device = NeuronDevice {
+            problems: vec![problem("core_count", error)],
+            ..NeuronDevice::default()
+        };
+        health::health_of_neuron(&device, release).remedy.unwrap()
+    };
+    let refused = "Permission denied (os error 13)";
+    assert!(remedy(refused, Some((2, 27))).contains("before 2.28"));
+    let later = remedy(refused, Some((2, 28)));
+    assert!(
+        later.contains("as root") && !later.contains("2.28"),
+        "{later}"
+    );
+    let garbage = remedy("cannot be: \"banana\"", Some((2, 27)));
+    assert!(!garbage.contains("root"), "{garbage}");
+}
+
+#[test]
+fn driver_wide_problem_is_reported_once() {
+    let mut node = trainium(2, Some("neuron"));
+    let problems = vec![
+        problem(
+            Neuron::COUNT_MISMATCH,
+            "the driver has 2, and 3 are on the PCI bus",
+        ),
+        problem("logical_nc_config", "it is no regular file"),
+    ];
+    node.inventory.neuron = Some(Neuron {
+        problems,
+        ..neuron(None)
+    });
+    let found = node.examine().into_iter();
+    let found = found.filter(|one| one.check == Check::NeuronDevices && one.remedy.is_some());
+    let said: Vec<String> = found.map(|one| one.evidence).collect();
+    assert_eq!(said, ["logical_nc_config: it is no regular file"]);
+}
+
+#[test]
+fn failing_device_remedy_matches_vendor() {
+    let remedy = |ids| {
+        let mut device = on_bus(ids, 0, None);
+        device.condition = Condition::Failing {
+            reason: "it does not answer".to_owned(),
+        };
+        let found = Node::new(vec![device]).gravest(Check::DeviceHealth);
+        found.remedy.unwrap()
+    };
+    assert!(remedy(H100).contains("Xid"));
+    assert!(remedy(MI300X).contains("grep -i amdgpu"));
+    let other = remedy((0x1234, 0xabcd));
+    assert!(!other.contains("Xid") && other.contains("dmesg"), "{other}");
+}
+
+/// Catalog with an administrator's product.
+fn own() -> Catalog {
+    let place = SourcePosition { line: 1, column: 1 };
+    let architecture = Value::Text("One".to_owned());
+    let entry = OverlayEntry {
+        place,
+        sku: "acme-x1".parse().unwrap(),
+        type_name: None,
+        vendor: Some((place, "acme".to_owned())),
+        name: Some((place, "Acme X1".to_owned())),
+        notes: None,
+        facts: vec![(place, Field::Architecture, architecture)],
+        aliases: Vec::new(),
+        sources: Vec::new(),
+    };
+    let overlay = Overlay {
+        entries: vec![entry],
+        ..Overlay::default()
+    };
+    Catalog::built_in()
+        .with_overlay(overlay, "own.yaml")
+        .unwrap()
+}
+
+/// A node with the labels that an agent writes after a manual type override of unidentified devices. `is_node`:
+/// whether they include the override itself.
+fn labelled(given: &str, devices: Vec<Device>, is_node: bool) -> Node {
+    let mut node = Node::new(devices);
+    node.catalogue = own();
+    let mut naming = TypeSources {
+        overlay_products: Arc::new(node.catalogue.overlay_products().clone()),
+        type_override: None,
+    };
+    naming.apply(&mut node.inventory);
+    naming.type_override = Some(Arc::new(TypeOverride::new(given, &node.catalogue)));
+    let mut named = node.inventory.clone();
+    naming.apply(&mut named);
+    let written = compile(&named, &Options::default(), None).labels;
+    let mut written: Vec<(&str, &str)> = written.iter().collect();
+    assert!(
+        written.contains(&("octavo.dev/type-source", "manual")),
+        "{written:?}"
+    );
+    if is_node {
+        written.push((TYPE_OVERRIDE, given));
+    }
+    node.labels(&written)
+}
+
+#[test]
+fn labels_of_devices_that_a_person_named_are_those_of_the_hardware() {
+    let stranger = || on_bus((0x1234, 0xabcd), 0, Some("xpu"));
+    let nvidias = || on_bus((0x10de, 0xffff), 0, None);
+    let known = || on_bus(H100, 1, None);
+    let check = Check::Labels;
+    for is_node in [true, false] {
+        // Beside a known device the type is `mixed`, which names no product; a SKU determines more than its type, and
+        // so does a product of the administrator's catalog.
+        for (given, devices) in [
+            ("acme-x9", vec![stranger(), known()]),
+            ("nvidia-h100-sxm5-80gb", vec![nvidias()]),
+            ("nvidia-h100-sxm5-80gb", vec![nvidias(), known()]),
+            ("acme-x1", vec![stranger()]),
+        ] {
+            labelled(given, devices, is_node).says(
+                check,
+                Verdict::Ok,
+                "says what the hardware does",
+            );
+        }
+    }
+    // Differences that do not result from the override are still reported.
+    let mut node = labelled("acme-x9", vec![stranger()], false);
+    node.inventory
+        .devices
+        .push(on_bus((0x1234, 0xabcd), 1, None));
+    node.says(
+        check,
+        Verdict::Warning,
+        "octavo.dev/count=1, +octavo.dev/count=2",
+    );
+    let remedy = |node: &Node| node.gravest(check).remedy.unwrap();
+    assert!(remedy(&node).contains("see that it runs"));
+    node.layout = Ok(Some(LayoutProgress {
+        is_agent: true,
+        ..LayoutProgress::default()
+    }));
+    assert!(!remedy(&node).contains("see that it runs"));
+}
+
+#[test]
+fn a_topology_of_kfd_that_may_not_be_read_is_said_to_be_that_with_what_to_do() {
+    let node = |files: &[&str]| {
+        let mut device = on_bus(MI300X, 0, Some("amdgpu"));
+        device.amd = Some(Amd::default());
+        let mut node = Node::new(vec![device])
+            .module("amdgpu", "6.12.12")
+            .files(files);
+        if let Ok(traces) = &mut node.traces {
+            traces.kfd_error = Some("Permission denied (os error 13)".to_owned());
+        }
+        node
+    };
+    let said = "/sys/class/kfd cannot be read: Permission denied";
+    for (files, verdict) in [(&[][..], Verdict::Failing), (&["kfd"], Verdict::Warning)] {
+        let node = node(files);
+        node.says(Check::AmdDeviceFiles, verdict, said);
+        let remedy = node.gravest(Check::AmdDeviceFiles).remedy.unwrap();
+        assert!(remedy.contains("run this as root"), "{remedy}");
+    }
+}

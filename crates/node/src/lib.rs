@@ -1,0 +1,9 @@
+//! Decisions about one node: its labels, the devices that it offers to pods, its Kubernetes Node, and the diagnosis of
+//! what is missing. Pure functions.
+
+pub mod doctor;
+pub mod labels;
+pub mod lease;
+pub mod node;
+pub mod sharing;
+pub mod workload;

@@ -1,0 +1,382 @@
+//! Diagnosis of a Node that does not offer the resources configured for NVIDIA's device plugin.
+//!
+//! The path from a layout to replicas depends on other programs and on administrators. Each finding names the failed
+//! step, the evidence for it and the remedy. Evidence that could not be collected is reported, but proves nothing.
+
+mod evidence;
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+pub use self::evidence::{
+    ConfigMap, Evidence, LookupResult, Mismatch, PluginDaemonSet, PluginPod, is_plugin_resource,
+    mismatches,
+};
+use crate::labels::MigStrategy;
+use crate::node::node_diff::PLUGIN_CONFIG_LABEL;
+
+/// The facts to compare.
+#[derive(Debug, Clone, Copy)]
+pub struct DiagnosisInput<'a> {
+    /// Namespace and name of the `ConfigMap`: `gpu-operator/plugin-config`.
+    pub config_map: &'a str,
+    /// The expected key and its expected content.
+    pub key: (&'a str, &'a str),
+    /// The MIG strategy of the agent.
+    pub strategy: MigStrategy,
+    /// True if the Node's label has named that key for long enough.
+    pub is_labeled: bool,
+    /// Resources that differ on the Node.
+    pub mismatches: &'a [Mismatch],
+    /// The collected evidence.
+    pub evidence: &'a Evidence,
+}
+
+/// Cause of missing replicas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FindingCause {
+    /// The `ConfigMap` does not exist.
+    ConfigMapMissing,
+    /// The `ConfigMap` lacks the key.
+    KeyMissing,
+    /// The key has different content.
+    KeyDiffers,
+    /// No `DaemonSet` of the plugin mounts the `ConfigMap`.
+    NotReferenced,
+    /// The plugin's pods have no config-manager to watch the label.
+    ConfigManagerMissing,
+    /// No pod of the plugin runs on this node.
+    PluginNotRunning,
+    /// The plugin still runs with its previous configuration.
+    NotReloaded,
+    /// Another writer owns the Node's label.
+    ForeignLabel,
+    /// More than one plugin registers the resource.
+    DuplicateResource,
+    /// Partitions are offered under different resource names, or not at all.
+    MigStrategyMismatch,
+    /// No device is healthy.
+    NoneHealthy,
+    /// Some devices are unhealthy.
+    SomeUnhealthy,
+    /// No device plugin is installed.
+    NoDevicePlugin,
+    /// Evidence could not be collected.
+    EvidenceUnavailable,
+}
+
+/// A cause and its evidence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The cause.
+    pub cause: FindingCause,
+    /// The evidence.
+    pub proof: String,
+    /// The remedy.
+    pub remedy: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}. {}", self.proof, self.remedy)
+    }
+}
+
+/// Returns the causes of missing replicas, the earliest step first; never empty.
+pub fn diagnose(case: &DiagnosisInput<'_>) -> Vec<Finding> {
+    let evidence = case.evidence;
+    let mut found = Vec::new();
+    case.config_map(&evidence.config_map, &mut found);
+    let plugins = case.plugins(&evidence.plugins, &mut found);
+    pods(&evidence.pods, plugins, &mut found);
+    case.resources(plugins, &mut found);
+    // Missing evidence explains nothing.
+    if found
+        .iter()
+        .all(|one| one.cause == FindingCause::EvidenceUnavailable)
+    {
+        found.push(case.not_reloaded(&evidence.pods));
+    }
+    found
+}
+
+impl DiagnosisInput<'_> {
+    fn config_map(&self, found: &LookupResult<ConfigMap>, findings: &mut Vec<Finding>) {
+        let (name, (key, text)) = (self.config_map, self.key);
+        let writes = "The aggregator writes it, with --plugin-config-map: look at its log.";
+        findings.extend(match found {
+            LookupResult::Missing => Some(finding(
+                FindingCause::ConfigMapMissing,
+                format!("There is no ConfigMap {name}"),
+                writes,
+            )),
+            LookupResult::Unknown(why) => {
+                Some(evidence_unavailable(&format!("ConfigMap {name}"), why))
+            }
+            LookupResult::Present(map) if !map.keys.contains(key) => Some(finding(
+                FindingCause::KeyMissing,
+                format!("ConfigMap {name} has no key {key}"),
+                writes,
+            )),
+            LookupResult::Present(map) if map.content.as_deref() != Some(text) => Some(finding(
+                FindingCause::KeyDiffers,
+                format!("ConfigMap {name} says something else under {key} than was asked for"),
+                "Delete that key: the aggregator writes it anew.",
+            )),
+            LookupResult::Present(_) => None,
+        });
+    }
+
+    fn plugins<'e>(
+        &self,
+        found: &'e LookupResult<Vec<PluginDaemonSet>>,
+        findings: &mut Vec<Finding>,
+    ) -> &'e [PluginDaemonSet] {
+        let (namespace, name) = self.config_map.split_once('/').unwrap_or_default();
+        let plugins = match found {
+            LookupResult::Present(plugins) => plugins.as_slice(),
+            LookupResult::Missing => &[],
+            LookupResult::Unknown(why) => {
+                findings.push(evidence_unavailable(
+                    &format!("the DaemonSets of {namespace}"),
+                    why,
+                ));
+                return &[];
+            }
+        };
+        if plugins.is_empty() {
+            findings.push(finding(
+                FindingCause::NoDevicePlugin,
+                format!("No DaemonSet of {namespace} runs NVIDIA's device plugin"),
+                "Install it there, name its namespace in --plugin-config-map, or use --sharing embedded.",
+            ));
+            return plugins;
+        }
+        let told: Vec<&str> = plugins.iter().map(|one| one.name.as_str()).collect();
+        let told = told.join(", ");
+        let mut referring = plugins.iter().filter(|one| one.config_maps.contains(name));
+        if let Some(plugin) = referring.clone().find(|one| !one.has_config_manager) {
+            findings.push(finding(
+                FindingCause::ConfigManagerMissing,
+                format!("DaemonSet {} has no config-manager, which follows the Node's label", plugin.name),
+                "Let its own installer set it up: GPU Operator's devicePlugin.config.name, Helm's config.name.",
+            ));
+        }
+        if referring.next().is_none() {
+            findings.push(finding(
+                FindingCause::NotReferenced,
+                format!("No volume of DaemonSet {told} is ConfigMap {name}"),
+                format!(
+                    "Set GPU Operator's devicePlugin.config.name, or Helm's config.name, to {name}."
+                ),
+            ));
+        }
+        plugins
+    }
+
+    fn resources(&self, plugins: &[PluginDaemonSet], findings: &mut Vec<Finding>) {
+        let ours = strategy(self.strategy);
+        let others = plugins.iter().find_map(|one| {
+            let said = one.mig_strategy.as_deref()?;
+            (said != ours).then_some((one.name.as_str(), said))
+        });
+        let is_mig = |name: &str| name.starts_with("nvidia.com/mig-");
+        let lacks = |mig: bool| {
+            let mut all = self.mismatches.iter();
+            all.any(|one| one.wanted > 0 && is_mig(&one.resource) == mig)
+        };
+        let wrong = self
+            .mismatches
+            .iter()
+            .find(|one| one.wanted == 0 && one.offered > 0 && lacks(!is_mig(&one.resource)));
+        if let Some((name, said)) = others {
+            findings.push(finding(
+                FindingCause::MigStrategyMismatch,
+                format!(
+                    "MIG_STRATEGY of DaemonSet {name} is {said}, and --mig-strategy here is {ours}"
+                ),
+                "Make them the same.",
+            ));
+        } else if let Some(wrong) = wrong {
+            findings.push(finding(
+                FindingCause::MigStrategyMismatch,
+                format!(
+                    "The Node offers {} of {}, which nobody asked for, and lacks what was ({})",
+                    wrong.offered,
+                    wrong.resource,
+                    join_mismatches(self.mismatches)
+                ),
+                format!(
+                    "The plugin's MIG strategy is not {ours}, or it has not seen the partitions: restart its pod, and see that \
+                     --compat mig-manager is set."
+                ),
+            ));
+        }
+        let is_down = findings
+            .iter()
+            .any(|one| one.cause == FindingCause::PluginNotRunning);
+        if !is_down {
+            findings.extend(self.mismatches.iter().find_map(unhealthy_finding));
+        }
+    }
+
+    /// The finding if everything checked is correct but the Node still differs.
+    fn not_reloaded(&self, pods: &LookupResult<Vec<PluginPod>>) -> Finding {
+        let differs = join_mismatches(self.mismatches);
+        // Contains no times, so that an unchanged finding has an unchanged text.
+        let proof = match pods {
+            LookupResult::Present(pods) if self.is_labeled => {
+                let said = pods.iter().filter(|pod| pod.running_for.is_some());
+                let said: Vec<String> = said.map(|pod| format!("pod {} runs", pod.name)).collect();
+                format!(
+                    "The label {PLUGIN_CONFIG_LABEL} is {}, {}, and the Node differs ({differs})",
+                    self.key.0,
+                    said.join(", ")
+                )
+            }
+            LookupResult::Present(_) | LookupResult::Missing | LookupResult::Unknown(_) => {
+                format!("The Node differs ({differs})")
+            }
+        };
+        finding(
+            FindingCause::NotReloaded,
+            proof,
+            "Its plugin was not told, or cannot do it: delete the pod, and look at its log.",
+        )
+    }
+}
+
+/// A resource that the Node has but offers less of: the difference is unhealthy.
+fn unhealthy_finding(mismatch: &Mismatch) -> Option<Finding> {
+    let Mismatch {
+        resource,
+        wanted,
+        offered,
+        capacity: there,
+    } = mismatch;
+    let (cause, proof) = if *wanted == 0 || offered >= wanted || *there == 0 {
+        return None;
+    } else if *offered == 0 {
+        let proof = format!(
+            "The Node has {there} of {resource}, and none of them is healthy to the plugin"
+        );
+        (FindingCause::NoneHealthy, proof)
+    } else if there >= wanted {
+        let ill = there.saturating_sub(*offered);
+        let proof = format!("{ill} of {there} of {resource} are not healthy to the plugin");
+        (FindingCause::SomeUnhealthy, proof)
+    } else {
+        return None;
+    };
+    Some(finding(
+        cause,
+        proof,
+        "Its log says which Xid it was; the plugin never takes one back before its pod is started again.",
+    ))
+}
+
+fn pods(
+    found: &LookupResult<Vec<PluginPod>>,
+    plugins: &[PluginDaemonSet],
+    findings: &mut Vec<Finding>,
+) {
+    let pods = match found {
+        LookupResult::Present(pods) => pods.as_slice(),
+        LookupResult::Missing => &[],
+        LookupResult::Unknown(why) => {
+            findings.push(evidence_unavailable("the plugin's pods on this node", why));
+            return;
+        }
+    };
+    let remedy = "Look at its events and its log; where no pod is, at the DaemonSet's nodeSelector and the label \
+                  nvidia.com/gpu.deploy.device-plugin.";
+    if pods.is_empty() && !plugins.is_empty() {
+        let named: Vec<&str> = plugins.iter().map(|one| one.name.as_str()).collect();
+        let proof = format!("No pod of DaemonSet {} is on this node", named.join(", "));
+        findings.push(finding(FindingCause::PluginNotRunning, proof, remedy));
+    }
+    for pod in pods {
+        let name = &pod.name;
+        let proof = match (&pod.trouble, pod.running_for) {
+            (Some(trouble), _) => format!("Pod {name}: {trouble}"),
+            (None, None) => format!("Pod {name} does not run yet"),
+            (None, Some(_)) => continue,
+        };
+        findings.push(finding(FindingCause::PluginNotRunning, proof, remedy));
+    }
+    let givers: BTreeSet<&str> = pods
+        .iter()
+        .filter(|pod| pod.running_for.is_some())
+        .map(|pod| pod.daemon_set.as_str())
+        .collect();
+    if givers.len() > 1 {
+        let givers: Vec<&str> = givers.into_iter().collect();
+        findings.push(finding(
+            FindingCause::DuplicateResource,
+            format!("Pods of {} both run on this node", givers.join(" and ")),
+            "Stop one of them: the last to register with kubelet wins.",
+        ));
+    }
+}
+
+/// The finding for a label owned by another writer.
+pub fn foreign_label(value: &str, owner: &str) -> Finding {
+    finding(
+        FindingCause::ForeignLabel,
+        format!("The label {PLUGIN_CONFIG_LABEL} says {value}, and {owner} writes it"),
+        format!(
+            "It is left alone; take it away (kubectl label node NODE {PLUGIN_CONFIG_LABEL}-) to have it as the layout says."
+        ),
+    )
+}
+
+/// The finding for a Node without NVIDIA's device plugin.
+pub fn no_device_plugin() -> Finding {
+    finding(
+        FindingCause::NoDevicePlugin,
+        format!(
+            "The Node has neither {}=true nor {PLUGIN_CONFIG_LABEL}, and offers no nvidia.com/gpu",
+            crate::node::operands::PLUGIN_LABEL
+        ),
+        "Install NVIDIA's device plugin, or use --sharing embedded.",
+    )
+}
+
+/// All findings as one text.
+pub fn said(findings: &[Finding]) -> String {
+    let all: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    all.join(" ")
+}
+
+fn join_mismatches(mismatches: &[Mismatch]) -> String {
+    let all: Vec<String> = mismatches.iter().map(ToString::to_string).collect();
+    all.join("; ")
+}
+
+fn evidence_unavailable(what: &str, why: &str) -> Finding {
+    finding(
+        FindingCause::EvidenceUnavailable,
+        format!("Not looked at: {what}: {why}"),
+        "docs/permissions.md says which rights that takes.",
+    )
+}
+
+fn finding(cause: FindingCause, proof: String, remedy: impl Into<String>) -> Finding {
+    Finding {
+        cause,
+        proof,
+        remedy: remedy.into(),
+    }
+}
+
+/// The value of NVIDIA's `MIG_STRATEGY`.
+pub const fn strategy(strategy: MigStrategy) -> &'static str {
+    match strategy {
+        MigStrategy::None => "none",
+        MigStrategy::Single => "single",
+        MigStrategy::Mixed => "mixed",
+    }
+}
+
+#[cfg(test)]
+mod tests;

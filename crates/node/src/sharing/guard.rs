@@ -1,0 +1,412 @@
+//! The memory guard: detects tenants that exceed their fair share of a shared unit, and units that are nearly full.
+//! It only reports.
+//!
+//! * A container is over its share when it uses more than the fair share of all its replicas, and within it again
+//!   below `WITHIN_SHARE_PERCENT` percent. The hysteresis makes fluctuation around the limit a single event.
+//! * A shared unit is nearly exhausted when less than 5 % or 1 GiB of its memory is free, whichever is less. A CUDA
+//!   context and its first libraries take about 1 GiB, so below it no program can start; for a small partition 1 GiB
+//!   would be too much, so there the 5 % applies. The condition ends when twice that is free.
+//! * Compute instances of one GPU instance share its memory. Here they count as one unit with common tenants.
+//! * A unit that is not shared may be full: many programs allocate all memory at startup.
+//! * The time until exhaustion is reported if it can be estimated (see `slope`).
+
+mod slope;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use octavo_model::quantity::Mebibytes;
+use octavo_model::reading::MemoryUse;
+use octavo_model::reason::Reason;
+
+use self::slope::GrowthRate;
+use super::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
+use crate::node::rate_limit::{EventRateLimit, truncate_message};
+
+/// Percentage of its share below which a container is within it again.
+const WITHIN_SHARE_PERCENT: u64 = 95;
+/// Minimum interval between two identical alarms.
+const ALARM_REPEAT_INTERVAL: Duration = Duration::from_mins(5);
+
+/// The state of earlier checks, for the tenants and units that still exist.
+#[derive(Debug, Clone, Default)]
+pub struct Guard {
+    over: BTreeSet<TenantKey>,
+    /// UUIDs of units that are nearly exhausted.
+    nearly_exhausted: BTreeSet<String>,
+    slopes: BTreeMap<String, GrowthRate>,
+    /// Conditions that were reported and whose end was not reported yet.
+    reported: BTreeSet<Condition>,
+    /// Time of each recent alarm, until it may be repeated.
+    last_alarms: BTreeMap<(Reason, Condition), Duration>,
+    budget: EventRateLimit,
+}
+
+/// A pod that an alarm concerns.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodRef {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID, which Kubernetes requires to show an event for the pod.
+    pub uid: String,
+}
+
+/// An alarm about memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Alarm {
+    /// The reason.
+    pub reason: Reason,
+    /// The pods concerned; empty if no UID is known.
+    pub pods: Vec<PodRef>,
+    /// Human-readable message.
+    pub message: String,
+}
+
+/// A container on a unit.
+type TenantKey = (
+    String,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+);
+
+/// The condition that an alarm reports.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Condition {
+    /// A container is over its share.
+    OverShare(TenantKey),
+    /// The units that share this memory are nearly exhausted; the UUID of the first.
+    NearlyExhausted(String),
+}
+
+/// A condition that has begun or ended since it was reported.
+struct ConditionChange {
+    subject: Condition,
+    is_so: bool,
+    /// The alarm; `None` if the change is not reported.
+    alarm: Option<Alarm>,
+}
+
+impl Guard {
+    /// Marks tenants over their share, estimates how long memory lasts, and returns new alarms. `now` is the time
+    /// since the program started.
+    pub fn check(&mut self, now: Duration, usage: &mut Usage) -> Vec<Alarm> {
+        let mut news = Vec::new();
+        let mut over = BTreeSet::new();
+        let mut full = BTreeSet::new();
+        let mut slopes = BTreeMap::new();
+        for device in &mut usage.devices {
+            let name = device.name.clone();
+            let is_whole = device.units.iter().all(|unit| unit.partition.is_none());
+            for unit in &mut device.units {
+                let place = if is_whole {
+                    name.clone()
+                } else {
+                    place(&name, unit)
+                };
+                news.extend(self.check_shares(&place, unit, &mut over));
+                let mut slope = self.slopes.remove(&unit.uuid).unwrap_or_default();
+                if let Some(memory) = unit.memory {
+                    slope.add(now, memory.used);
+                    unit.exhausted_in = slope.seconds_until_exhausted(memory.free());
+                }
+                slopes.insert(unit.uuid.clone(), slope);
+            }
+            news.extend(self.check_memories(device, &mut full));
+        }
+        (self.over, self.nearly_exhausted, self.slopes) = (over, full, slopes);
+        self.limit_alarms(now, news)
+    }
+
+    /// Applies the marks of the last check if there is no new reading.
+    pub fn apply_marks(&self, usage: &mut Usage) {
+        for unit in usage.devices.iter_mut().flat_map(|one| &mut one.units) {
+            unit.is_nearly_exhausted = self.nearly_exhausted.contains(&unit.uuid);
+            for tenant in &mut unit.tenants {
+                tenant.is_over_share = self.over.contains(&tenant_key(&unit.uuid, tenant));
+            }
+        }
+    }
+
+    /// Marks tenants over their share and returns changes since the last report. A tenant with unknown usage retains
+    /// its mark.
+    fn check_shares(
+        &self,
+        place: &str,
+        unit: &mut UnitUsage,
+        over: &mut BTreeSet<TenantKey>,
+    ) -> Vec<ConditionChange> {
+        let mut news = Vec::new();
+        let Some(share) = unit.fair_share else {
+            return news;
+        };
+        let (uuid, replicas) = (unit.uuid.clone(), unit.replicas.unwrap_or(1));
+        for tenant in &mut unit.tenants {
+            let who = tenant_key(&uuid, tenant);
+            let was = self.over.contains(&who);
+            tenant.is_over_share = was;
+            let known = tenant.memory.filter(|_| !tenant.ids.is_empty());
+            if let Some(used) = known {
+                let share = share_of(tenant, share);
+                let hundredths = if was { WITHIN_SHARE_PERCENT } else { 100 };
+                tenant.is_over_share = used.get() > share.get().saturating_mul(hundredths) / 100;
+                let subject = Condition::OverShare(who.clone());
+                if tenant.is_over_share != self.reported.contains(&subject) {
+                    let message = format!(
+                        "{} uses {} of {} shared by {replicas}; fair share {} ({place})",
+                        container(tenant),
+                        gib(used),
+                        describe_size(unit.memory, unit.partition.is_some()),
+                        gib(share)
+                    );
+                    news.push(ConditionChange {
+                        subject,
+                        is_so: tenant.is_over_share,
+                        alarm: Some(share_alarm(tenant, message)),
+                    });
+                }
+            }
+            if tenant.is_over_share {
+                over.insert(who);
+            }
+        }
+        news
+    }
+
+    /// Marks nearly exhausted units and returns changes since the last report, one for each memory.
+    fn check_memories(
+        &self,
+        device: &mut DeviceUsage,
+        full: &mut BTreeSet<String>,
+    ) -> Vec<ConditionChange> {
+        let mut news = Vec::new();
+        let instance = |unit: &UnitUsage| unit.partition.map(|(gi, _)| gi);
+        let all: BTreeSet<Option<u32>> = device.units.iter().map(instance).collect();
+        for one in all {
+            let units = device.units.iter().filter(|unit| instance(unit) == one);
+            let units: Vec<&UnitUsage> = units.collect();
+            let was = units
+                .iter()
+                .any(|unit| self.nearly_exhausted.contains(&unit.uuid));
+            let is_so = is_nearly_exhausted(&units, was);
+            let first = units.iter().map(|unit| &unit.uuid).min();
+            let subject = Condition::NearlyExhausted(first.cloned().unwrap_or_default());
+            if is_so != self.reported.contains(&subject) {
+                let alarm = alarm(&device.name, &units).filter(|_| is_so);
+                news.push(ConditionChange {
+                    subject,
+                    is_so,
+                    alarm,
+                });
+            }
+            if is_so {
+                full.extend(units.iter().map(|unit| unit.uuid.clone()));
+            }
+            let units = device.units.iter_mut();
+            for unit in units.filter(|unit| instance(unit) == one) {
+                unit.is_nearly_exhausted = is_so;
+            }
+        }
+        news
+    }
+
+    /// Limits the alarms by repetition and by the event budget. A suppressed alarm is reported later if its condition
+    /// persists.
+    fn limit_alarms(&mut self, now: Duration, news: Vec<ConditionChange>) -> Vec<Alarm> {
+        self.last_alarms
+            .retain(|_, at| now.saturating_sub(*at) < ALARM_REPEAT_INTERVAL);
+        let room = self.budget.available(now);
+        let mut told = Vec::new();
+        let mut waiting = BTreeSet::new();
+        for one in news {
+            if let Some(mut alarm) = one.alarm {
+                let key = (alarm.reason, one.subject.clone());
+                if told.len() >= room || self.last_alarms.contains_key(&key) {
+                    waiting.insert(one.subject);
+                    continue;
+                }
+                self.last_alarms.insert(key, now);
+                truncate_message(&mut alarm.message);
+                told.push(alarm);
+            }
+            if one.is_so {
+                self.reported.insert(one.subject);
+            } else {
+                self.reported.remove(&one.subject);
+            }
+        }
+        // Drop conditions whose tenant or unit is gone.
+        let (over, full) = (&self.over, &self.nearly_exhausted);
+        self.reported.retain(|subject| match subject {
+            _ if waiting.contains(subject) => true,
+            Condition::OverShare(who) => over.contains(who),
+            Condition::NearlyExhausted(uuid) => full.contains(uuid),
+        });
+        self.budget.spend(told.len());
+        told
+    }
+}
+
+/// The fair share of a container for all its replicas.
+fn share_of(tenant: &Tenant, share: Mebibytes) -> Mebibytes {
+    let replicas = u64::try_from(tenant.ids.len()).unwrap_or(u64::MAX);
+    Mebibytes::new(share.get().saturating_mul(replicas))
+}
+
+fn share_alarm(tenant: &Tenant, message: String) -> Alarm {
+    Alarm {
+        reason: if tenant.is_over_share {
+            Reason::MemoryOverShare
+        } else {
+            Reason::MemoryWithinShare
+        },
+        pods: pod(tenant).into_iter().collect(),
+        message,
+    }
+}
+
+/// Total number of replicas of these units, which share their memory.
+fn replica_count(units: &[&UnitUsage]) -> u32 {
+    let each = units.iter().map(|unit| unit.replicas.unwrap_or(1));
+    each.fold(0, u32::saturating_add)
+}
+
+fn is_nearly_exhausted(units: &[&UnitUsage], was: bool) -> bool {
+    let Some(memory) = units.iter().find_map(|unit| unit.memory) else {
+        return was;
+    };
+    let times = if was { 2 } else { 1 };
+    replica_count(units) > 1
+        && memory.free().get() < low_memory_threshold(memory).saturating_mul(times)
+}
+
+/// One alarm for a shared memory that became nearly exhausted. It names all tenants, the largest first.
+fn alarm(device: &str, units: &[&UnitUsage]) -> Option<Alarm> {
+    let memory = units.iter().find_map(|unit| unit.memory)?;
+    let mut tenants: Vec<&Tenant> = units.iter().flat_map(|unit| &unit.tenants).collect();
+    tenants.sort_by_key(|tenant| Reverse(tenant.memory));
+    let named = tenants.iter().filter(|tenant| {
+        // A tenant with unknown usage is named too.
+        tenant.memory.is_none_or(|memory| memory.get() > 0)
+    });
+    let all: Vec<String> = named
+        .map(|tenant| match tenant.memory {
+            Some(memory) => format!("{} {}", full_name(tenant), gib(memory)),
+            None => full_name(tenant),
+        })
+        .collect();
+    let rest = units.iter().find_map(|unit| unit.unattributed);
+    let rest = rest.filter(|rest| rest.get() > 0);
+    let rest = rest.map(|rest| format!("; {} are nobody's", gib(rest)));
+    let mut pods: Vec<PodRef> = Vec::new();
+    for pod in tenants.iter().filter_map(|tenant| pod(tenant)) {
+        if !pods.contains(&pod) {
+            pods.push(pod);
+        }
+    }
+    let place = match units {
+        [one] if one.partition.is_some() => place(device, one),
+        [one, ..] => one.partition.map_or_else(
+            || device.to_owned(),
+            |(gi, _)| format!("GPU instance {gi} of {device}"),
+        ),
+        [] => device.to_owned(),
+    };
+    Some(Alarm {
+        reason: Reason::MemoryNearlyExhausted,
+        pods,
+        message: format!(
+            "{} of {} are left of {place}, shared by {}: {}{}",
+            gib(memory.free()),
+            gib(memory.total),
+            replica_count(units),
+            all.join(", "),
+            rest.unwrap_or_default()
+        ),
+    })
+}
+
+/// Free memory below which a shared unit is nearly exhausted, in MiB.
+fn low_memory_threshold(memory: MemoryUse) -> u64 {
+    (memory.total.get() / 20).min(1024)
+}
+
+fn place(device: &str, unit: &UnitUsage) -> String {
+    let profile = unit.profile.as_deref().unwrap_or("partition");
+    match unit.partition {
+        Some((gi, ci)) => {
+            format!("{profile} of {device} (GPU instance {gi}, compute instance {ci})")
+        }
+        None => device.to_owned(),
+    }
+}
+
+fn tenant_key(uuid: &str, tenant: &Tenant) -> TenantKey {
+    (
+        uuid.to_owned(),
+        tenant.namespace.clone(),
+        tenant.pod.clone(),
+        tenant.uid.clone(),
+        tenant.container.clone(),
+    )
+}
+
+fn pod(tenant: &Tenant) -> Option<PodRef> {
+    Some(PodRef {
+        namespace: tenant.namespace.clone()?,
+        name: tenant.pod.clone()?,
+        uid: tenant.uid.clone()?,
+    })
+}
+
+/// Name of a container within its own pod.
+fn container(tenant: &Tenant) -> String {
+    match &tenant.container {
+        Some(container) => format!("container {container}"),
+        None => full_name(tenant),
+    }
+}
+
+/// Full name of a tenant.
+fn full_name(tenant: &Tenant) -> String {
+    match (&tenant.namespace, &tenant.pod, &tenant.uid) {
+        (Some(namespace), Some(pod), _) => match &tenant.container {
+            Some(container) => format!("{namespace}/{pod} ({container})"),
+            None => format!("{namespace}/{pod}"),
+        },
+        (.., Some(uid)) => format!("the pod with UID {uid}"),
+        _ => match tenant.processes.first() {
+            Some(pid) => format!("process {pid} of no pod"),
+            None => "somebody".to_owned(),
+        },
+    }
+}
+
+/// Formats in GiB, rounded down to a tenth.
+fn gib(memory: Mebibytes) -> String {
+    let tenths = memory.get().saturating_mul(10) / 1024;
+    format!("{}.{} GiB", tenths / 10, tenths % 10)
+}
+
+/// Size of the shared unit, with its article: `an 80 GiB GPU`.
+fn describe_size(memory: Option<MemoryUse>, is_partition: bool) -> String {
+    let kind = if is_partition { "partition" } else { "GPU" };
+    let Some(memory) = memory else {
+        return format!("a {kind}");
+    };
+    let whole = memory.total.get().saturating_add(512) / 1024;
+    let spoken = whole.to_string();
+    let article = match spoken.as_str() {
+        "11" | "18" => "an",
+        other if other.starts_with('8') => "an",
+        _ => "a",
+    };
+    format!("{article} {spoken} GiB {kind}")
+}
+
+#[cfg(test)]
+mod tests;

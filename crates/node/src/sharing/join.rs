@@ -1,0 +1,377 @@
+//! Usage by pod: joins the data of driver, kubelet and kernel, none of which has the others' identifiers.
+//!
+//! ```text
+//!   driver   process -> memory, instance       readings
+//!   kernel   process -> UID of its pod         kin
+//!   kubelet  namespace, pod, container -> ids  given
+//!   kubelet  UID -> ids                        its checkpoint of allocations; given[..].uid
+//!   layout   unit -> resource, replicas        offers
+//! ```
+//!
+//! * A process belongs to the unit that the driver reports for it: GPU and compute instance, or the whole device.
+//! * Its control group contains the UID of its pod, while kubelet's list contains names. Kubelet's checkpoint maps
+//!   one to the other. If the checkpoint cannot be read, a UID with a single possible pod is assigned to it (`attribution`).
+//! * It belongs to the container of its pod that holds an id of that unit. If several containers of the pod do, they
+//!   cannot be distinguished: the tenant is the pod, with all their ids. If none does, the process is a tenant with
+//!   the known identity: its UID and its container's id.
+//! * A tenant that may own unattributed processes uses an unknown amount, which is not 0. This is the case if a UID
+//!   may belong to one of several pods, if the driver does not report all processes (no hostPID), and for a shared
+//!   unit if control groups cannot be read; a unit that is not shared is then used by the pod that holds it.
+//!   `missing` contains the reason.
+//! * The three sources are read one after the other. A process that has ended in between is not attributed; a listed
+//!   pod without a process uses nothing; a pod with processes that is no longer listed is a tenant without ids.
+//! * A process that computes and renders is in two lists with the same memory, and counts once. If the processes,
+//!   read a moment later, use more than the device reported, their sum counts: usage is never less than that of the
+//!   tenants.
+
+mod attribution;
+mod site;
+mod visibility;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use octavo_model::holder::DeviceAllocation;
+use octavo_model::process_origin::ProcessOrigin;
+use octavo_model::quantity::Mebibytes;
+use octavo_model::reading::Percent;
+use octavo_model::reading::Reading;
+use octavo_model::resource::ShareId;
+
+pub use self::attribution::PodAttribution;
+use self::attribution::{PodNames, identify};
+use self::site::{AllocationSite, by_uuid, pod, sites, uuid_of};
+use self::visibility::{is_usage_known, pods_with_unattributed, report_hidden, report_uninspected};
+use super::offer::Offers;
+use super::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
+
+/// Data of a node at one moment.
+#[derive(Debug, Clone, Copy)]
+pub struct UsageInput<'a> {
+    /// Readings of the driver.
+    pub readings: &'a [Reading],
+    /// The offered resources.
+    pub offers: &'a Offers,
+    /// Allocations of containers.
+    pub given: &'a [Allocation],
+    /// True if the allocations are current. With older ones, no UID is assigned by elimination: other pods may have
+    /// started since.
+    pub is_current: bool,
+    /// The pod of each process.
+    pub kin: &'a PodAttribution,
+}
+
+/// An allocation of a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Allocation {
+    /// The allocation in kubelet's list.
+    pub device: DeviceAllocation,
+    /// UID of the pod, if known.
+    pub uid: Option<String>,
+}
+
+/// Maximum number of lines about missing data.
+const MAX_MISSING_LINES: usize = 16;
+
+/// Identity of a tenant.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum TenantKey {
+    /// A holder of the unit, by its index.
+    Holder(usize),
+    /// A container of a pod that does not hold the unit, or whose allocations are unknown.
+    Unallocated {
+        uid: String,
+        container: Option<String>,
+    },
+    /// A process outside any pod.
+    NonPodProcess(u32),
+}
+
+/// Returns the usage by pod.
+pub fn join(scene: &UsageInput<'_>) -> Usage {
+    let mut missing = Vec::new();
+    let given = by_uuid(scene.given);
+    let readings = scene.readings.iter();
+    let spots: Vec<Vec<AllocationSite<'_>>> =
+        readings.map(|reading| sites(reading, &given)).collect();
+    let names = identify(scene, &spots);
+    report_unknown_allocations(scene, &spots, &mut missing);
+    let both = scene.readings.iter().zip(&spots);
+    for (reading, spots) in both.clone() {
+        report_missing_data(reading, &mut missing);
+        missing.extend(report_uninspected(reading, spots, scene.kin));
+    }
+    missing.extend(report_hidden(both, scene.kin));
+    let both = scene.readings.iter().zip(spots);
+    let mut devices: Vec<DeviceUsage> = both
+        .map(|(reading, spots)| device(reading, spots, scene, &names))
+        .collect();
+    devices.sort_by_key(|device| device.pci);
+    missing.extend(names.unresolved());
+    truncate_missing(&mut missing);
+    Usage { devices, missing }
+}
+
+fn truncate_missing(missing: &mut Vec<String>) {
+    let surplus = missing.len().saturating_sub(MAX_MISSING_LINES);
+    if surplus > 0 {
+        missing.truncate(MAX_MISSING_LINES);
+        missing.push(format!("and {surplus} more"));
+    }
+}
+
+/// Reports allocations that do not belong to any of these devices.
+fn report_unknown_allocations(
+    scene: &UsageInput<'_>,
+    spots: &[Vec<AllocationSite<'_>>],
+    missing: &mut Vec<String>,
+) {
+    let known: BTreeSet<(&str, &str)> = spots
+        .iter()
+        .flatten()
+        .flat_map(|spot| &spot.holders)
+        .flat_map(|holder| {
+            let ids = holder.ids.iter().map(ShareId::uuid);
+            ids.chain([uuid_of(&holder.device.device_id)])
+                .map(|uuid| (holder.device.pod.as_str(), uuid))
+        })
+        .collect();
+    if scene.readings.is_empty() {
+        return;
+    }
+    for Allocation { device, .. } in scene.given {
+        let place = (device.pod.as_str(), uuid_of(&device.device_id));
+        if is_of_gpus(&device.resource) && !known.contains(&place) {
+            missing.push(format!(
+                "pod {}/{} was given {} {}, and nobody knows what of this node that is",
+                device.namespace, device.pod, device.resource, device.device_id
+            ));
+        }
+    }
+}
+
+/// Returns whether a resource consists of GPUs or partitions, by its name: NVIDIA has others, such as network cards.
+fn is_of_gpus(resource: &str) -> bool {
+    resource == "gpu.nvidia.com"
+        || resource.starts_with("nvidia.com/gpu")
+        || resource.starts_with("nvidia.com/mig-")
+}
+
+/// Reports missing driver data of a device.
+fn report_missing_data(reading: &Reading, missing: &mut Vec<String>) {
+    let name = name(reading);
+    if reading.processes.is_none() {
+        missing.push(format!("{name}: the driver does not tell its processes"));
+    }
+    if reading.memory.is_none() {
+        missing.push(format!("{name}: the driver does not tell its memory"));
+    }
+}
+
+fn name(reading: &Reading) -> String {
+    format!("GPU {}", reading.label())
+}
+
+fn device(
+    reading: &Reading,
+    spots: Vec<AllocationSite<'_>>,
+    scene: &UsageInput<'_>,
+    names: &PodNames<'_>,
+) -> DeviceUsage {
+    let busy: BTreeMap<u32, Percent> = reading
+        .process_utilization
+        .iter()
+        .map(|busy| (busy.pid, busy.compute))
+        .collect();
+    let mut units: Vec<UnitUsage> = spots
+        .into_iter()
+        .map(|spot| unit(spot, scene, names, &busy))
+        .collect();
+    units.sort_by(|a, b| (a.partition, &a.uuid).cmp(&(b.partition, &b.uuid)));
+    set_unattributed(&mut units);
+    let mut memory = reading.memory;
+    if let Some(memory) = &mut memory {
+        let mut instances = BTreeMap::new();
+        for unit in &units {
+            let used = unit.memory.map(|memory| memory.used.get());
+            instances.insert(unit.partition.map(|(gi, _)| gi), used.unwrap_or_default());
+        }
+        let least = instances.into_values().fold(0, u64::saturating_add);
+        memory.used = memory.used.max(Mebibytes::new(least));
+    }
+    DeviceUsage {
+        pci: reading.pci,
+        name: name(reading),
+        memory,
+        utilization: reading.metrics.compute,
+        units,
+    }
+}
+
+/// Sets used memory that belongs to no tenant, over all units that share their memory.
+fn set_unattributed(units: &mut [UnitUsage]) {
+    let mut sums: BTreeMap<Option<u32>, u64> = BTreeMap::new();
+    let instance = |unit: &UnitUsage| unit.partition.map(|(gi, _)| gi);
+    for unit in units.iter() {
+        let sum = sums.entry(instance(unit)).or_default();
+        let tenants = unit.tenants.iter().filter_map(|tenant| tenant.memory);
+        *sum = tenants.fold(*sum, |sum, memory| sum.saturating_add(memory.get()));
+    }
+    for unit in units {
+        let sum = sums.get(&instance(unit)).copied().unwrap_or_default();
+        if let Some(memory) = &mut unit.memory {
+            memory.used = memory.used.max(Mebibytes::new(sum));
+            let rest = memory.used.get().saturating_sub(sum);
+            unit.unattributed = Some(Mebibytes::new(rest));
+        }
+    }
+}
+
+fn unit(
+    spot: AllocationSite<'_>,
+    scene: &UsageInput<'_>,
+    names: &PodNames<'_>,
+    busy: &BTreeMap<u32, Percent>,
+) -> UnitUsage {
+    let offered = scene.offers.unit(&spot.uuid);
+    let tenants = tenants(&spot, scene.kin, names, busy);
+    UnitUsage {
+        uuid: spot.uuid,
+        partition: spot.partition,
+        profile: spot.profile,
+        resource: offered.map(|(offer, _)| offer.name.clone()),
+        replicas: offered.and_then(|(_, unit)| unit.replicas),
+        fair_share: offered.and_then(|(_, unit)| unit.fair_share()),
+        memory: spot.memory,
+        tenants,
+        unattributed: None,
+        exhausted_in: None,
+        is_nearly_exhausted: false,
+    }
+}
+
+fn tenants(
+    spot: &AllocationSite<'_>,
+    kin: &PodAttribution,
+    names: &PodNames<'_>,
+    busy: &BTreeMap<u32, Percent>,
+) -> Vec<Tenant> {
+    let mut on: BTreeMap<TenantKey, Vec<u32>> = (0..spot.holders.len())
+        .map(|place| (TenantKey::Holder(place), Vec::new()))
+        .collect();
+    for pid in spot.processes.keys() {
+        if let Some(key) = key(spot, *pid, kin, names) {
+            on.entry(key).or_default().push(*pid);
+        }
+    }
+    let is_told = is_usage_known(spot, kin);
+    let open = pods_with_unattributed(spot, kin, names);
+    let mut tenants: Vec<Tenant> = on
+        .into_iter()
+        .map(|(key, processes)| {
+            // A tenant that cannot be distinguished from others may use any part of it.
+            let is_told = match &key {
+                TenantKey::Holder(place) => {
+                    let mut holder = spot.holders.get(*place).into_iter();
+                    is_told && holder.all(|holder| !open.contains(&pod(holder.device)))
+                }
+                TenantKey::Unallocated { .. } | TenantKey::NonPodProcess(_) => true,
+            };
+            let memory = processes
+                .iter()
+                .map(|pid| spot.processes.get(pid).copied().flatten());
+            let memory = memory.collect::<Option<Vec<_>>>().filter(|_| is_told);
+            let memory = memory.map(|all| {
+                let sum = all.into_iter().map(Mebibytes::get);
+                Mebibytes::new(sum.fold(0, u64::saturating_add))
+            });
+            let shares = processes.iter().filter_map(|pid| busy.get(pid));
+            let shares: Vec<u32> = shares.map(|share| u32::from(share.0)).collect();
+            Tenant {
+                memory,
+                utilization: (!shares.is_empty()).then(|| {
+                    Percent::saturating_from(shares.into_iter().fold(0, u32::saturating_add))
+                }),
+                processes,
+                ..tenant(&key, spot, names)
+            }
+        })
+        .collect();
+    tenants.sort_by(|a, b| order(a).cmp(&order(b)));
+    tenants
+}
+
+/// Sorts by memory in descending order, then by name.
+fn order(tenant: &Tenant) -> impl Ord {
+    let name = (&tenant.namespace, &tenant.pod, &tenant.container);
+    (Reverse(tenant.memory), name, &tenant.uid, &tenant.processes)
+}
+
+/// The tenant of a process; `None` if it cannot be determined.
+fn key(
+    spot: &AllocationSite<'_>,
+    pid: u32,
+    kin: &PodAttribution,
+    names: &PodNames<'_>,
+) -> Option<TenantKey> {
+    match kin.origin(pid) {
+        None => spot.sole_holder().map(TenantKey::Holder),
+        Some(ProcessOrigin::Gone | ProcessOrigin::Unknown) => None,
+        Some(ProcessOrigin::NoPod) => Some(TenantKey::NonPodProcess(pid)),
+        Some(ProcessOrigin::Pod { uid, container }) => {
+            let stranger = TenantKey::Unallocated {
+                uid: uid.clone(),
+                container: container.clone(),
+            };
+            let Some(name) = names.of(uid) else {
+                return Some(stranger);
+            };
+            let place = spot.places.get(&name);
+            Some(place.map_or(stranger, |place| TenantKey::Holder(*place)))
+        }
+    }
+}
+
+/// A tenant with everything known about its identity.
+fn tenant(key: &TenantKey, spot: &AllocationSite<'_>, names: &PodNames<'_>) -> Tenant {
+    match key {
+        TenantKey::Holder(place) => spot.holders.get(*place).map(|holder| Tenant {
+            namespace: Some(holder.device.namespace.clone()),
+            pod: Some(holder.device.pod.clone()),
+            uid: holder
+                .uid
+                .or_else(|| names.uid(pod(holder.device)))
+                .map(ToOwned::to_owned),
+            container: holder.container.map(ToOwned::to_owned),
+            ids: holder.ids.clone(),
+            ..Tenant::default()
+        }),
+        TenantKey::Unallocated { uid, container } => {
+            let (namespace, pod) = names.of(uid).unzip();
+            Some(Tenant {
+                namespace: namespace.map(ToOwned::to_owned),
+                pod: pod.map(ToOwned::to_owned),
+                uid: Some(uid.clone()),
+                container: container.clone(),
+                ..Tenant::default()
+            })
+        }
+        TenantKey::NonPodProcess(_) => None,
+    }
+    .unwrap_or_default()
+}
+
+impl DeviceUsage {
+    /// Used memory of the device that belongs to no tenant; `None` if unknown.
+    pub fn unattributed(&self) -> Option<Mebibytes> {
+        let used = self.memory?.used;
+        let tenants = self.units.iter().flat_map(|unit| &unit.tenants);
+        let known = tenants.filter_map(|tenant| tenant.memory);
+        Some(Mebibytes::new(known.fold(used.get(), |rest, memory| {
+            rest.saturating_sub(memory.get())
+        })))
+    }
+}
+
+#[cfg(test)]
+mod tests;

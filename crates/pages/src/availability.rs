@@ -1,0 +1,258 @@
+//! The availability page: a section per type, with a bar per resource and the reasons for unavailable units.
+
+use askama::Template;
+use octavo_fleet::access::Sight;
+use octavo_fleet::availability::{
+    CountBasis, Row, RowKey as Of, Shape, UnavailableReason, UnitType, Wait,
+};
+use octavo_model::quantity::Mebibytes;
+use octavo_store::availability::{Age, AvailabilityCount, CLUSTER_UNREADABLE, Counter};
+use octavo_toolkit::error::chain;
+
+use super::assets::Assets;
+use super::bar::{Bar, LegendEntry, SET_ASIDE, legend_of};
+use super::format::{count_noun as number_of, format_age, format_memory, millis, starting};
+
+#[derive(Template)]
+#[template(path = "availability.html")]
+pub(super) struct AvailabilityPage {
+    assets: Assets,
+    basis: &'static str,
+    age: String,
+    age_ms: u64,
+    stale: bool,
+    trouble: Option<String>,
+    starting: Option<String>,
+    left_out: Option<String>,
+    types: Vec<TypePart>,
+    origin: String,
+}
+
+#[derive(Debug)]
+struct TypePart {
+    id: String,
+    title: String,
+    name: String,
+    resources: Vec<ResourcePart>,
+}
+
+#[derive(Debug)]
+struct ResourcePart {
+    free: String,
+    what: String,
+    resource: String,
+    bar: Bar,
+    legend: Vec<LegendEntry>,
+    facts: Vec<String>,
+    reasons: Vec<String>,
+}
+
+/// Builds the page of a count, limited by `sight`, for a reader who reached this server at `origin`.
+pub(super) fn page(
+    counter: &Counter,
+    made: &AvailabilityCount,
+    sight: &Sight,
+    origin: &str,
+) -> AvailabilityPage {
+    let Age {
+        age: since,
+        is_stale,
+        trouble,
+    } = counter.age(made);
+    let availability = &made.availability;
+    let mut types: Vec<TypePart> = Vec::new();
+    let rows = availability.rows.iter();
+    let rows = rows.filter(|row| sight.shows_type(row.key.kind.as_str()));
+    // Resources without nodes or pending pods are shown only as possible results of repartitioning, by `could`.
+    for row in rows.filter(|row| row.nodes > 0 || row.pending.pods > 0) {
+        let name = row.key.kind.as_str();
+        let part = resource(row, availability.basis);
+        match types.last_mut() {
+            Some(last) if last.name == name => last.resources.push(part),
+            Some(_) | None => types.push(TypePart {
+                id: format!("of-{}", types.len()),
+                title: row.key.kind.display_name(),
+                name: name.to_owned(),
+                resources: vec![part],
+            }),
+        }
+    }
+    for part in &mut types {
+        could(part, &availability.rows);
+    }
+    AvailabilityPage {
+        assets: Assets::links(),
+        basis: match availability.basis {
+            CountBasis::Cluster => {
+                "Counted by the nodes and pods of the cluster, and by what agents see."
+            }
+            CountBasis::Agents => {
+                "Counted by what agents see: free is what has no process. What pods were promised is not known."
+            }
+        },
+        age: format_age(since),
+        age_ms: millis(since),
+        stale: is_stale,
+        starting: starting(counter.view(), sight),
+        trouble: trouble.map(|why| sight.told(why, CLUSTER_UNREADABLE)),
+        left_out: (availability.omitted_rows > 0).then(|| {
+            let rows = counted_rows(availability.omitted_rows);
+            format!("{rows} left out: there are too many types or resources.")
+        }),
+        types,
+        origin: origin.to_owned(),
+    }
+}
+
+fn counted_rows(count: usize) -> String {
+    number_of(count, "row is", "rows are")
+}
+
+fn resource(row: &Row, basis: CountBasis) -> ResourcePart {
+    let Of {
+        resource, shape, ..
+    } = &row.key;
+    let taken = match basis {
+        CountBasis::Cluster => "requested",
+        CountBasis::Agents => "in use",
+    };
+    let counted = |why: UnavailableReason| row.unavailable.get(&why).map_or(0, |units| units.count);
+    let [unknown, set_aside] =
+        [UnavailableReason::UseUnknown, UnavailableReason::SetAside].map(counted);
+    let unusable = row.unavailable_units();
+    let keys = legend_of([
+        ("in-use", None, taken, row.taken),
+        ("free", None, "free", row.free),
+        (
+            "unavailable",
+            Some("crosses"),
+            "unusable",
+            unusable.saturating_sub(unknown).saturating_sub(set_aside),
+        ),
+        ("set-aside", None, SET_ASIDE, set_aside),
+        ("unknown", None, "use unknown", unknown),
+        (
+            "partitioned",
+            Some("stripes"),
+            "waited for",
+            row.pending.units,
+        ),
+    ]);
+    let reasons = row.unavailable.iter();
+    ResourcePart {
+        free: match row.free {
+            0 if unknown > 0 => "?".to_owned(),
+            free => free.to_string(),
+        },
+        what: format!("available {}", what(shape)),
+        resource: resource.clone(),
+        bar: Bar::from_legend(&keys, 15),
+        legend: keys,
+        facts: facts(row),
+        reasons: reasons
+            .map(|(why, of)| {
+                let nodes = number_of(usize::try_from(of.nodes).unwrap_or(0), "node", "nodes");
+                format!("{} on {nodes}: {}", of.count, why.description())
+            })
+            .collect(),
+    }
+}
+
+fn what(shape: &Shape) -> String {
+    match shape {
+        Shape::Device => "as whole devices".to_owned(),
+        Shape::Mig(profile) | Shape::AmdPartition(profile) => format!("as {profile} partitions"),
+        Shape::TimeSlice => "as time slices of devices".to_owned(),
+        Shape::MigTimeSlice(profile) => format!("as time slices of {profile} partitions"),
+        Shape::NeuronCore => "as cores".to_owned(),
+    }
+}
+
+fn facts(row: &Row) -> Vec<String> {
+    let mut facts = Vec::new();
+    let nodes = number_of(usize::try_from(row.nodes).unwrap_or(0), "node", "nodes");
+    let each = row.memory.filter(|memory| *memory > Mebibytes::default());
+    facts.push(match each {
+        // For a node with several types, this is the minimum.
+        Some(each) if row.key.kind == UnitType::Mixed => {
+            format!(
+                "{} on {nodes}, with {} or more each",
+                row.capacity,
+                format_memory(each)
+            )
+        }
+        Some(each) => format!(
+            "{} on {nodes}, with {} each",
+            row.capacity,
+            format_memory(each)
+        ),
+        None => format!("{} on {nodes}", row.capacity),
+    });
+    facts.extend(wait(row.wait));
+    let sources: Vec<&str> = row.sources.iter().map(|source| source.as_str()).collect();
+    if !sources.is_empty() {
+        facts.push(format!("Type said by {}", sources.join(", ")));
+    }
+    facts
+}
+
+/// Estimated wait for a free unit and the basis of the estimate; `None` if one is free.
+fn wait(wait: Wait) -> Option<String> {
+    let at = |seconds: i64| {
+        let time = jiff::Timestamp::from_second(seconds);
+        time.map_or_else(|error| chain(&error), super::format::format_time)
+    };
+    match wait {
+        Wait::Now => None,
+        Wait::Unknown(why) => {
+            let since = why.observations().map(|(_, since)| at(since));
+            let since = since.map_or_else(String::new, |since| format!(" (since {since})"));
+            Some(format!("Wait unknown: {}{since}", why.words()))
+        }
+        Wait::Deadlines {
+            earliest,
+            latest,
+            of,
+            holders,
+        } => {
+            let [from, to] = [earliest, latest].map(at);
+            Some(format!(
+                "The pods that say when they end, {of} of {holders}, end from {from} to {to} at the latest"
+            ))
+        }
+        Wait::Likely {
+            from,
+            to,
+            samples,
+            since,
+            of,
+            holders,
+        } => {
+            let from = at(from);
+            let to = to.map_or_else(String::new, |to| {
+                format!(", nine times in ten by {}", at(to))
+            });
+            let also = match of {
+                0 => String::new(),
+                _ => format!("; {of} of {holders} pods say when they end"),
+            };
+            let since = at(since);
+            Some(format!(
+                "One is free by {from} as likely as not{to}: by how long {samples} others that ended since {since} held theirs{also}"
+            ))
+        }
+    }
+}
+
+/// Adds a line to the first resource of a type: the resources that idle devices could provide after repartitioning.
+fn could(part: &mut TypePart, rows: &[Row]) {
+    let of_type = rows.iter().filter(|row| row.key.kind.as_str() == part.name);
+    let more = of_type.filter(|row| row.potential > 0);
+    let more: Vec<String> = more
+        .map(|row| format!("{} x {}", row.potential, row.key.shape))
+        .collect();
+    if let Some(first) = part.resources.first_mut().filter(|_| !more.is_empty()) {
+        let text = format!("Idle devices could become, instead: {}", more.join(" or "));
+        first.facts.push(text);
+    }
+}

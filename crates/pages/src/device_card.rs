@@ -1,0 +1,230 @@
+//! Attributes of a device, line by line.
+
+use octavo_model::inventory::{
+    Condition, Device, DeviceProcesses, NvmlState, Process, ProcessKind, Vendor,
+};
+use octavo_node::sharing::usage::DeviceUsage;
+
+use super::format::{Badge, device_state, format_memory, printable};
+use super::sharing::{UsageTable, mark_usage};
+use super::slice_diagram::SliceDiagram;
+use super::vendor_devices::{amd_facts, issue_lines, partition_diagram};
+
+/// Device as shown on a page.
+#[derive(Debug)]
+pub(super) struct DeviceCard {
+    pub(super) title: String,
+    pub(super) kind: String,
+    pub(super) product: String,
+    pub(super) pci: String,
+    pub(super) state: Badge,
+    pub(super) complaints: Vec<IssueLine>,
+    pub(super) picture: Option<SliceDiagram>,
+    /// Usage by pod, if the node reports it.
+    pub(super) users: Option<UsageTable>,
+    pub(super) processes: Vec<ProcessRow>,
+    /// Whether the device is known to be idle and has no diagram that shows it.
+    pub(super) quiet: bool,
+    pub(super) facts: Vec<Fact>,
+    pub(super) ids: Vec<Fact>,
+}
+
+/// Line of a complaint.
+#[derive(Debug)]
+pub(super) struct IssueLine {
+    pub(super) tone: &'static str,
+    pub(super) icon: &'static str,
+    pub(super) text: String,
+}
+
+/// Process on the device.
+#[derive(Debug)]
+pub(super) struct ProcessRow {
+    pub(super) pid: String,
+    pub(super) kind: &'static str,
+    pub(super) place: String,
+    pub(super) memory: String,
+}
+
+#[derive(Debug)]
+pub(super) struct Fact {
+    pub(super) name: &'static str,
+    pub(super) value: String,
+}
+
+impl DeviceCard {
+    /// Converts `device` on a node with this state of NVML.
+    pub(super) fn of(device: &Device, nvml: &NvmlState) -> Self {
+        let working = device.condition == Condition::Working;
+        Self {
+            title: title(device),
+            kind: device.identity.to_string(),
+            product: product(device),
+            pci: device.pci.to_string(),
+            state: device_state(device.state(nvml), device.severity(nvml)),
+            complaints: issue_lines(device.issues()),
+            picture: SliceDiagram::of(device)
+                .or_else(|| partition_diagram(device.amd.as_ref()?, device.memory)),
+            users: None,
+            processes: device.processes.iter().map(process_row).collect(),
+            quiet: working
+                && device.mig.state().is_none()
+                && matches!(device.usage(), DeviceProcesses::Known([])),
+            facts: facts(device, working)
+                .into_iter()
+                .chain(device.amd.iter().flat_map(amd_facts))
+                .collect(),
+            ids: ids(device),
+        }
+    }
+}
+
+impl DeviceCard {
+    /// Adds the usage by pod.
+    pub(super) fn with_usage(mut self, usage: Option<&DeviceUsage>) -> Self {
+        let Some(usage) = usage else {
+            return self;
+        };
+        if let Some(picture) = &mut self.picture {
+            mark_usage(picture, usage);
+        }
+        self.users = UsageTable::of(usage);
+        self
+    }
+
+    /// Returns whether the diagram shows instance IDs.
+    pub(super) fn has_ids(&self) -> bool {
+        let picture = self.picture.as_ref();
+        picture.is_some_and(SliceDiagram::has_instances)
+    }
+}
+
+/// Product name from the driver, and whether the type was set manually.
+fn product(device: &Device) -> String {
+    let name = device.product_name.as_deref().map(printable);
+    let by_hand = device.identity.is_manual();
+    let hand = by_hand.then(|| "type named by hand".to_owned());
+    let words: Vec<String> = name.into_iter().chain(hand).collect();
+    words.join(", ")
+}
+
+/// `GPU 0`, or the PCI address if there is no index.
+pub(super) fn title(device: &Device) -> String {
+    let noun = match device.vendor {
+        Vendor::Aws => "Device",
+        Vendor::Nvidia | Vendor::Amd | Vendor::Other(_) => "GPU",
+    };
+    match device.index {
+        Some(index) => format!("{noun} {index}"),
+        None => format!("{noun} {}", device.pci),
+    }
+}
+
+fn process_row(process: &Process) -> ProcessRow {
+    let place = match (process.gpu_instance, process.compute_instance) {
+        (Some(gpu), Some(compute)) => format!("gi {gpu}/{compute}"),
+        (Some(gpu), None) => format!("gi {gpu}"),
+        (None, _) => "whole".to_owned(),
+    };
+    ProcessRow {
+        pid: process.pid.to_string(),
+        kind: match process.kind {
+            ProcessKind::Compute => "compute",
+            ProcessKind::Graphics => "graphics",
+        },
+        place,
+        memory: process
+            .memory
+            .map_or_else(|| "not told".to_owned(), format_memory),
+    }
+}
+
+fn facts(device: &Device, working: bool) -> Vec<Fact> {
+    let untold = working && device.usage() == DeviceProcesses::Unknown;
+    let chip = device.architecture.as_ref().map(|chip| {
+        let chip = printable(chip.as_str());
+        match device.compute_capability {
+            Some(capability) => format!("{chip}, compute {capability}"),
+            None => chip,
+        }
+    });
+    let ecc = device.health.ecc_enabled;
+    let links = Some(device.links.len()).filter(|links| *links > 0);
+    known_facts([
+        ("Memory", device.memory.map(format_memory)),
+        ("NUMA node", device.numa_node.map(|node| node.to_string())),
+        ("Chip", chip),
+        (
+            "ECC",
+            ecc.map(|on| if on { "on" } else { "off" }.to_owned()),
+        ),
+        ("NVLinks", links.map(|links| links.to_string())),
+        ("Processes", untold.then(|| "not told".to_owned())),
+    ])
+}
+
+fn ids(device: &Device) -> Vec<Fact> {
+    // PCI IDs let a user look up a device that the catalog lacks.
+    let unknown = device.identity_note().map(|_| device.pci_ids.to_string());
+    known_facts([
+        ("PCI", Some(device.pci.to_string())),
+        ("PCI id", unknown),
+        ("UUID", device.uuid.as_ref().map(ToString::to_string)),
+    ])
+}
+
+/// Keeps the facts with a known value.
+pub(super) fn known_facts(
+    all: impl IntoIterator<Item = (&'static str, Option<String>)>,
+) -> Vec<Fact> {
+    let all = all.into_iter();
+    all.filter_map(|(name, value)| value.map(|value| Fact { name, value }))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use octavo_model::id::PciAddress;
+    use octavo_model::inventory::{Identity, PciIds};
+
+    use super::*;
+
+    #[test]
+    fn manual_type_is_marked_and_unknown_device_shows_its_pci_id() {
+        let ids = PciIds {
+            vendor: 0x1e52,
+            device: 0xfff7,
+            subsystem_vendor: 0,
+            subsystem_device: 0,
+            class: None,
+        };
+        let mut device = Device::new(PciAddress::new(0, 1, 0, 0).unwrap(), ids);
+        let card = DeviceCard::of(&device, &NvmlState::Loading);
+        assert_eq!((&*card.kind, &*card.product), ("GPU - type unknown", ""));
+        let id = |card: &DeviceCard| {
+            card.ids
+                .iter()
+                .find(|id| id.name == "PCI id")
+                .map(|id| id.value.clone())
+        };
+        assert_eq!(id(&card).as_deref(), Some("1e52:fff7"));
+        device.identity = Identity::Manual {
+            type_name: "acme-x1".parse().unwrap(),
+            sku: None,
+        };
+        device.condition = Condition::PciOnly {
+            kernel_driver: Some("vfio-pci".to_owned()),
+        };
+        let card = DeviceCard::of(&device, &NvmlState::Loading);
+        assert_eq!(
+            (&*card.kind, &*card.product),
+            ("acme-x1", "type named by hand")
+        );
+        assert_eq!(id(&card).as_deref(), Some("1e52:fff7"));
+        let said: Vec<&str> = card.complaints.iter().map(|line| &*line.text).collect();
+        assert_eq!(
+            said,
+            ["set aside for a virtual machine: the kernel driver vfio-pci is bound to it"]
+        );
+    }
+}

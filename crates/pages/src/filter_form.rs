@@ -1,0 +1,149 @@
+//! Filter form of the list of nodes.
+
+use octavo_fleet::fleet::{NodeState, Sharing};
+use octavo_planner::reconcile::ApplyState;
+use octavo_store::fleet::TypeTotals;
+use octavo_store::query::{self, Query, SortKey};
+
+use super::address::ListAddress;
+use super::format::{node_state, type_name};
+use super::groups::{BY_TYPE, GROUP};
+use super::rows::sort_parameter;
+
+#[derive(Debug)]
+pub(super) struct FilterForm {
+    pub(super) search: String,
+    pub(super) selector: String,
+    pub(super) selects: Vec<Select>,
+    pub(super) active: bool,
+    pub(super) clear: String,
+}
+
+/// Drop-down list.
+#[derive(Debug)]
+pub(super) struct Select {
+    pub(super) name: &'static str,
+    pub(super) label: &'static str,
+    pub(super) options: Vec<Choice>,
+}
+
+/// Option of a drop-down list.
+#[derive(Debug)]
+pub(super) struct Choice {
+    pub(super) value: String,
+    pub(super) word: String,
+    pub(super) chosen: bool,
+}
+
+/// Builds the form with the current parameters selected.
+pub(super) fn filter_form(
+    asked: &ListAddress,
+    types: &[TypeTotals],
+    query: &Query,
+    has_layouts: bool,
+) -> FilterForm {
+    let types = types.iter().map(|one| {
+        let name = type_name(one.counts.type_name.as_ref());
+        (type_value(one), name)
+    });
+    let states = NodeState::ALL.into_iter().rev();
+    let states = states.map(|state| (state.as_str().to_owned(), node_state(state).word.to_owned()));
+    let sharing = [
+        Sharing::Exclusive,
+        Sharing::Mig,
+        Sharing::Partitioned,
+        Sharing::TimeSlicing,
+        Sharing::Mixed,
+        Sharing::None,
+    ];
+    let sharing = sharing.map(|one| (one.as_str().to_owned(), one.as_str().to_owned()));
+    let sort = sort_parameter(query.sort.key, query.sort.descending);
+    let orders = [
+        (SortKey::Name, false, "name"),
+        (SortKey::State, true, "state, gravest first"),
+        (SortKey::Devices, true, "devices, most first"),
+        (SortKey::Free, true, "free devices, most first"),
+        (SortKey::Memory, true, "memory, most first"),
+        (SortKey::Age, true, "confirmed, longest ago first"),
+    ];
+    let mut orders: Vec<(String, String)> = orders
+        .map(|(key, descending, word)| (sort_parameter(key, descending), word.to_owned()))
+        .to_vec();
+    if !orders.iter().any(|(value, _)| *value == sort) {
+        orders.push((sort.clone(), sort.trim_start_matches('-').to_owned()));
+    }
+    let filters = [
+        "search",
+        "type",
+        "state",
+        "sharing",
+        "layout",
+        "layoutState",
+        "selector",
+    ];
+    let mut selects = vec![
+        select("type", "Type", asked.get("type"), types),
+        select("state", "State", asked.get("state"), states),
+        select("sharing", "Sharing", asked.get("sharing"), sharing),
+    ];
+    // A fleet without layouts needs no filter for them.
+    if has_layouts || !asked.get("layoutState").is_empty() {
+        let words = ApplyState::WORDS.into_iter().rev().chain([query::NO_STATE]);
+        let words = words.map(|word| (word.to_owned(), word.to_owned()));
+        let now = asked.get("layoutState");
+        selects.push(select("layoutState", "Layout", now, words));
+    }
+    selects.push(Select {
+        name: "sort",
+        label: "Order",
+        options: chosen(orders, &sort).collect(),
+    });
+    let group = [("", "no"), (BY_TYPE, "by type")];
+    let group = group.map(|(value, word)| (value.to_owned(), word.to_owned()));
+    selects.push(Select {
+        name: GROUP,
+        label: "Group",
+        options: chosen(group.to_vec(), asked.get(GROUP)).collect(),
+    });
+    FilterForm {
+        search: asked.get("search").to_owned(),
+        selector: asked.get("selector").to_owned(),
+        selects,
+        active: filters.iter().any(|name| !asked.get(name).is_empty()),
+        clear: asked.only(&["sort", GROUP]),
+    }
+}
+
+/// Builds a drop-down list of these options and `any`.
+fn select(
+    name: &'static str,
+    label: &'static str,
+    now: &str,
+    all: impl IntoIterator<Item = (String, String)>,
+) -> Select {
+    let any = (String::new(), "any".to_owned());
+    let mut all: Vec<(String, String)> = std::iter::once(any).chain(all).collect();
+    // The address may name a value that the fleet does not have; the form must still show it.
+    if !all.iter().any(|(value, _)| value == now) {
+        all.push((now.to_owned(), now.to_owned()));
+    }
+    Select {
+        name,
+        label,
+        options: chosen(all, now).collect(),
+    }
+}
+
+fn chosen(all: Vec<(String, String)>, now: &str) -> impl Iterator<Item = Choice> {
+    all.into_iter().map(move |(value, word)| Choice {
+        chosen: value == now,
+        value,
+        word,
+    })
+}
+
+/// Value of the parameter `type` for this type.
+pub(super) fn type_value(one: &TypeTotals) -> String {
+    let name = one.counts.type_name.as_ref();
+    name.map_or_else(|| "unknown".to_owned(), ToString::to_string)
+}

@@ -1,0 +1,297 @@
+//! Web pages: the list of nodes, a node, availability and profiles, and their components.
+//!
+//! Pages are rendered on the server and work without JavaScript. With it, they update live: the script waits at
+//! `/live`, reloads the page and replaces what differs. Nothing is loaded from other origins, pages contain no inline
+//! script or style, and every text is escaped, because names and errors come from drivers and peers.
+
+mod address;
+mod assets;
+mod availability;
+mod bar;
+mod device_card;
+mod filter_form;
+mod format;
+mod groups;
+mod layout;
+mod list;
+mod live;
+mod name_form;
+mod node;
+mod plan;
+mod profiles;
+mod rows;
+mod sharing;
+mod slice_diagram;
+mod vendor_devices;
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::middleware::{from_fn_with_state, map_response};
+use axum::response::{Html, IntoResponse, Redirect, Response};
+use axum::routing::get;
+use axum::{Extension, Router};
+use octavo_access::access::{AccessError, error, requested_host};
+use octavo_fleet::access::Sight;
+use octavo_model::id::NodeName;
+use octavo_store::availability::Counter;
+use octavo_store::view::View;
+use octavo_toolkit::error::chain;
+use tokio::sync::Semaphore;
+
+use self::assets::Assets;
+
+/// Content Security Policy: a page can only load its own files and send requests to its own server.
+const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+    connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+/// Maximum number of pages that wait for changes; further ones poll every few seconds.
+const MAX_STREAMS: usize = 256;
+
+/// State shared by the handlers.
+#[derive(Debug, Clone)]
+struct PageState {
+    view: View,
+    availability: Counter,
+    streams: Arc<Semaphore>,
+}
+
+/// Routes of the pages, with an error page for unknown addresses.
+pub fn router(availability: Counter) -> Router {
+    let site = PageState {
+        view: availability.view().clone(),
+        availability,
+        streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+    };
+    let long_forms = Arc::new(Semaphore::new(profiles::MAX_LONG_FORMS));
+    Router::new()
+        .route("/", get(nodes))
+        .route("/nodes/{name}", get(node))
+        .route("/nodes", get(redirect_to_list))
+        .route("/nodes/", get(redirect_to_list))
+        .route("/availability", get(self::availability))
+        .route("/compare", get(profiles::compare::page))
+        .route(
+            "/objectives",
+            get(profiles::objectives::form)
+                .post(profiles::objectives::answer)
+                .layer(DefaultBodyLimit::max(profiles::MAX_FORM_BYTES)),
+        )
+        .route("/profiles", get(profiles::list))
+        .route(
+            "/profiles/new",
+            get(profiles::new)
+                .post(profiles::submit_draft)
+                .layer(DefaultBodyLimit::max(profiles::MAX_DRAFT_FORM_BYTES))
+                .layer(from_fn_with_state(long_forms, profiles::limit_long_forms)),
+        )
+        .route("/profiles/{name}", get(profiles::profile_without_namespace))
+        .route("/profiles/{namespace}/{name}", get(profiles::profile))
+        .route("/live", get(live::stream))
+        .route("/assets/{file}", get(assets::file))
+        .fallback(not_found)
+        .layer(map_response(with_headers))
+        .with_state(site)
+}
+
+async fn nodes(
+    State(site): State<PageState>,
+    sight: Option<Extension<Sight>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    // Without a guard in front of it, the page shows nothing.
+    let sight = sight.map_or_else(Sight::none, |Extension(sight)| sight);
+    let page = list::page(&site.view, &sight, &uri, &origin(&uri, &headers));
+    let status = if page.is_wrong() {
+        StatusCode::BAD_REQUEST
+    } else {
+        StatusCode::OK
+    };
+    html(status, &page)
+}
+
+/// Redirects `/nodes`, which users may type by analogy with the API's path.
+async fn redirect_to_list(uri: Uri) -> Redirect {
+    let query = uri.query().map(|query| format!("?{query}"));
+    Redirect::permanent(&format!("/{}", query.unwrap_or_default()))
+}
+
+async fn node(
+    State(site): State<PageState>,
+    Path(name): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let fleet = site.view.listed();
+    let known = name.parse::<NodeName>().ok();
+    let known = known.and_then(|name| fleet.nodes.get(&name));
+    let Some(node) = known else {
+        let page = NotFoundPage {
+            assets: Assets::links(),
+            title: "No such node",
+            text: "No agent has reported a node of that name. It may have been removed, or its agent may not have come \
+                back since the aggregator was started.",
+        };
+        return html(StatusCode::NOT_FOUND, &page);
+    };
+    let reader = node::PageParameters {
+        layouts: site.view.layouts(),
+        layout: query_parameter(&uri, "layout"),
+        type_override: query_parameter(&uri, "type-override"),
+        origin: origin(&uri, &headers),
+    };
+    html(StatusCode::OK, &node::page(node, site.view.clock(), reader))
+}
+
+async fn availability(
+    State(site): State<PageState>,
+    sight: Option<Extension<Sight>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let sight = sight.map_or_else(Sight::none, |Extension(sight)| sight);
+    match site.availability.latest().await {
+        Some(counted) => {
+            let origin = origin(&uri, &headers);
+            let page = availability::page(&site.availability, &counted, &sight, &origin);
+            html(StatusCode::OK, &page)
+        }
+        None => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+/// Value of a query parameter.
+fn query_parameter(uri: &Uri, name: &str) -> Option<String> {
+    let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri).ok()?;
+    let found = pairs.into_iter().find(|(known, _)| known == name);
+    found
+        .map(|(_, value)| value)
+        .filter(|value| !value.is_empty())
+}
+
+/// Renders the page for a refused request.
+pub fn refusal_page(refused: &AccessError) -> Response {
+    let (status, title) = match refused.kind() {
+        error::AccessErrorKind::Unauthenticated => {
+            (StatusCode::UNAUTHORIZED, "It is not known who you are")
+        }
+        error::AccessErrorKind::UntrustedProxy => (
+            StatusCode::BAD_REQUEST,
+            "The word of a proxy cannot be taken",
+        ),
+        error::AccessErrorKind::Forbidden => (StatusCode::FORBIDDEN, "You may not see or do this"),
+        error::AccessErrorKind::CrossSite => {
+            (StatusCode::FORBIDDEN, "Another site made this request")
+        }
+        error::AccessErrorKind::Host => (
+            StatusCode::MISDIRECTED_REQUEST,
+            "This server is not known by that host name",
+        ),
+        error::AccessErrorKind::NotFound => (StatusCode::NOT_FOUND, "There is no such page"),
+        error::AccessErrorKind::Method => (
+            StatusCode::METHOD_NOT_ALLOWED,
+            "This method is not possible here",
+        ),
+        error::AccessErrorKind::ReviewUnavailable => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "Nobody can say now whether you may see or do this",
+        ),
+    };
+    let page = RefusedPage {
+        assets: Assets::links(),
+        title,
+        text: chain(refused),
+    };
+    let mut response = set_headers(html(status, &page));
+    let mut say = |name, value: &'static str| {
+        response
+            .headers_mut()
+            .insert(name, HeaderValue::from_static(value))
+    };
+    if status == StatusCode::UNAUTHORIZED {
+        say(header::WWW_AUTHENTICATE, "Bearer");
+    }
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        say(header::RETRY_AFTER, "1");
+    }
+    if let Some(allowed) = refused.allowed_methods() {
+        say(header::ALLOW, allowed);
+    }
+    // The same request may succeed a moment later with another token.
+    say(header::CACHE_CONTROL, "no-store");
+    response
+}
+
+async fn not_found() -> Response {
+    let page = NotFoundPage {
+        assets: Assets::links(),
+        title: "There is no such page",
+        text: "The address may be mistyped, or the page was one of another version.",
+    };
+    html(StatusCode::NOT_FOUND, &page)
+}
+
+/// Page for a refused request.
+#[derive(Template)]
+#[template(path = "unseen.html")]
+struct RefusedPage {
+    assets: Assets,
+    title: &'static str,
+    text: String,
+}
+
+/// Page for an unknown address.
+#[derive(Template)]
+#[template(path = "missing.html")]
+struct NotFoundPage {
+    assets: Assets,
+    title: &'static str,
+    text: &'static str,
+}
+
+/// Base URL by which the reader reached this server, for the commands on a page. The script corrects the scheme if a
+/// proxy does not report that it terminated TLS.
+fn origin(uri: &Uri, headers: &HeaderMap) -> String {
+    let word = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let secure = word("x-forwarded-proto").or_else(|| uri.scheme_str()) == Some("https");
+    let named = requested_host(uri, headers).filter(|name| !name.is_empty());
+    let host = named.unwrap_or("localhost");
+    let scheme = if secure { "https" } else { "http" };
+    format!("{scheme}://{host}")
+}
+
+fn html(status: StatusCode, page: &impl Template) -> Response {
+    match page.render() {
+        Ok(text) => (status, Html(text)).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "a page could not be rendered");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+async fn with_headers(response: Response) -> Response {
+    set_headers(response)
+}
+
+/// Sets the headers of every response.
+fn set_headers(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, CSP),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        // With `no-referrer`, a browser would also omit the origin of a same-site form.
+        (header::REFERRER_POLICY, "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    let cache = headers.entry(header::CACHE_CONTROL);
+    cache.or_insert(HeaderValue::from_static("no-cache"));
+    response
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,380 @@
+//! The list of nodes, with totals of the fleet and its types.
+
+use askama::Template;
+use axum::http::Uri;
+use octavo_fleet::access::{Sight, Types};
+use octavo_fleet::availability::TypeSource;
+use octavo_fleet::fleet::{Counts, NodeState};
+use octavo_fleet::hardware_profile::TYPE_LABEL;
+use octavo_model::quantity::Mebibytes;
+use octavo_store::clock::{Clock, Moment};
+use octavo_store::fleet::{Fleet, Node, TypeTotals};
+use octavo_store::query::{self, Query};
+use octavo_store::view::View;
+use octavo_toolkit::error::chain;
+
+use super::address::{ListAddress, encoded};
+use super::assets::Assets;
+use super::bar::{Bar, LegendEntry, legend};
+use super::filter_form::{FilterForm, filter_form, type_value};
+use super::format::{
+    Badge, count_noun, format_age, format_memory, millis, node_state, starting, type_name,
+};
+use super::groups::{GROUP, NodeSection, is_grouped, sections};
+use super::rows::{ColumnHeading, NodeRow, headings};
+
+/// Maximum number of rows on a page.
+const MAX_ROWS: usize = 200;
+
+/// Uptime of the aggregator during which agents may still be reconnecting.
+const RECENT_START_SECONDS: u64 = 120;
+
+#[derive(Template)]
+#[template(path = "list.html")]
+pub(super) struct ListPage {
+    assets: Assets,
+    /// Whether nodes are shown.
+    nodes: bool,
+    empty: Option<EmptyFleet>,
+    /// Notice while agents reconnect after a start.
+    starting: Option<String>,
+    glance: FleetTotals,
+    types: Vec<TypeCard>,
+    form: FilterForm,
+    wrong: Option<String>,
+    caption: String,
+    heads: Vec<ColumnHeading>,
+    sections: Vec<NodeSection>,
+    /// Whether the list is empty.
+    is_bare: bool,
+    pager: Option<Pager>,
+    origin: String,
+    /// Filter of the list, as a query and as command-line flags.
+    query: String,
+    flags: String,
+}
+
+/// Instructions for an empty fleet.
+#[derive(Debug)]
+struct EmptyFleet {
+    age: String,
+    age_ms: u64,
+    young: bool,
+    command: String,
+}
+
+/// Totals of the fleet.
+#[derive(Debug)]
+struct FleetTotals {
+    devices: u32,
+    devices_noun: &'static str,
+    memory: String,
+    partitions: Option<String>,
+    bar: Bar,
+    legend: Vec<LegendEntry>,
+    nodes: usize,
+    nodes_noun: &'static str,
+    verdict: String,
+    are: String,
+    states: Vec<StateLink>,
+}
+
+/// Number of nodes in one state, with a link to them.
+#[derive(Debug)]
+struct StateLink {
+    href: String,
+    chosen: bool,
+    badge: Badge,
+    count: usize,
+}
+
+/// Devices of a type, with a link to the nodes that have it.
+#[derive(Debug)]
+struct TypeCard {
+    id: String,
+    href: String,
+    chosen: bool,
+    name: String,
+    count: u32,
+    about: String,
+    bar: Bar,
+    legend: Vec<LegendEntry>,
+}
+
+/// Links to other pages of the list.
+#[derive(Debug)]
+struct Pager {
+    words: String,
+    first: Option<String>,
+    next: Option<String>,
+}
+
+impl ListPage {
+    /// Returns whether the parameters were invalid.
+    pub(super) fn is_wrong(&self) -> bool {
+        self.wrong.is_some()
+    }
+}
+
+/// Builds the page that `uri` requests, for a reader who reached this server at `origin`.
+///
+/// A reader who is not allowed to list nodes sees types only.
+pub(super) fn page(view: &View, sight: &Sight, uri: &Uri, origin: &str) -> ListPage {
+    let now = view.clock().now();
+    let fleet = view.listed();
+    let asked = ListAddress::parse(uri);
+    let query = asked.as_ref().map_or_else(
+        || Err("the address is not encoded as addresses are".to_owned()),
+        parse,
+    );
+    let asked = asked.unwrap_or_default();
+    let (wrong, (query, is_grouped)) = match query {
+        Ok(query) => (None, query),
+        Err(error) => (
+            Some(format!("Nothing is listed: {error}.")),
+            (Query::default(), false),
+        ),
+    };
+    let query = Query {
+        limit: query.limit.min(MAX_ROWS),
+        ..query
+    };
+    let found = query::find(&fleet, &query, now);
+    let sections = if is_grouped {
+        let all = (&fleet, view.clock());
+        sections(all, (&asked, &query), MAX_ROWS, now)
+    } else {
+        vec![one_part(&found, view.clock(), now)]
+    };
+    let mut types = fleet.types(now);
+    types.retain(|one| sight.types.contains(one.counts.type_name.as_ref()));
+    let mut nodes = fleet.nodes.iter();
+    let has_layouts = nodes.any(|node| node.summary.layout.is_some());
+    let pager = if is_grouped {
+        None
+    } else {
+        pager(&asked, &found, fleet.nodes.len())
+    };
+    ListPage {
+        assets: Assets::links(),
+        nodes: sight.nodes,
+        starting: starting(view, sight),
+        empty: fleet.nodes.is_empty().then(|| empty(now, origin)),
+        glance: fleet_totals((&fleet, view), &types, &sight.types, &asked, now),
+        form: filter_form(&asked, &types, &query, has_layouts),
+        types: types.iter().map(|one| card(one, &asked)).collect(),
+        wrong,
+        caption: format!(
+            "{} of {}",
+            count_noun(found.total, "node", "nodes"),
+            fleet.nodes.len()
+        ),
+        heads: headings(&asked, query.sort),
+        is_bare: sections.iter().all(|part| part.rows.is_empty()),
+        sections,
+        pager,
+        origin: origin.to_owned(),
+        query: match { asked.without(GROUP) }
+            .with("sort", asked.get("sort"))
+            .strip_prefix('/')
+        {
+            Some(query) => query.to_owned(),
+            None => String::new(),
+        },
+        flags: asked.flags(),
+    }
+}
+
+/// Parses the filter and whether to group nodes.
+fn parse(asked: &ListAddress) -> Result<(Query, bool), String> {
+    let is_grouped = is_grouped(asked)?;
+    // Groups have no pages, so a continuation token does not apply.
+    let asked = asked.without(GROUP);
+    let asked = if is_grouped {
+        asked.without("continue")
+    } else {
+        asked
+    };
+    let query = Query::parse(asked.pairs()).map_err(|error| chain(&error))?;
+    Ok((query, is_grouped))
+}
+
+/// Rows of a page, without a heading.
+fn one_part(found: &query::Page, clock: &Clock, now: Moment) -> NodeSection {
+    let rows = found.items.iter();
+    NodeSection {
+        head: None,
+        rows: rows.map(|node| NodeRow::of(node, clock, now)).collect(),
+    }
+}
+
+fn empty(now: Moment, origin: &str) -> EmptyFleet {
+    let since = Moment::default().age(now);
+    EmptyFleet {
+        age: format_age(since),
+        age_ms: millis(since),
+        young: since.as_secs() < RECENT_START_SECONDS,
+        command: format!(
+            "octavo-agent --aggregator https://{}:7443",
+            host_name(origin)
+        ),
+    }
+}
+
+/// Removes scheme and port from `origin`.
+fn host_name(origin: &str) -> &str {
+    let host = origin.rsplit('/').next().unwrap_or_default();
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+fn fleet_totals(
+    (fleet, view): (&Fleet, &View),
+    types: &[TypeTotals],
+    seen: &Types,
+    asked: &ListAddress,
+    now: Moment,
+) -> FleetTotals {
+    let counts = types.iter().map(|one| one.counts.counts);
+    let counts = counts.fold(Counts::default(), Counts::plus);
+    let memory_of_all = match seen {
+        Types::All => fleet.nodes.iter().fold(0_u64, |sum, node| {
+            sum.saturating_add(node.summary.memory.get())
+        }),
+        // The memory of all nodes would include types that the reader is not allowed to see.
+        Types::Only(_) => types.iter().fold(0_u64, |sum, one| {
+            let each = one.counts.memory.map_or(0, Mebibytes::get);
+            sum.saturating_add(each.saturating_mul(one.counts.counts.total().into()))
+        }),
+    };
+    let by_state = NodeState::ALL.map(|state| {
+        let nodes = fleet.nodes.iter();
+        (state, nodes.filter(|node| node.state(now) == state).count())
+    });
+    let nodes = fleet.nodes.len();
+    let is_starting = view.startup().is_some();
+    let partitions = counts.partitions;
+    FleetTotals {
+        devices: counts.total(),
+        devices_noun: if counts.total() == 1 {
+            "device"
+        } else {
+            "devices"
+        },
+        memory: format_memory(Mebibytes::new(memory_of_all)),
+        partitions: (partitions.count > 0).then(|| {
+            format!(
+                "{} of {} partitions free",
+                partitions.free(),
+                partitions.count
+            )
+        }),
+        bar: Bar::from_counts(counts, 15),
+        legend: legend(counts),
+        nodes,
+        nodes_noun: if nodes == 1 { "node" } else { "nodes" },
+        verdict: attention_summary(fleet, is_starting, now),
+        are: match nodes {
+            1 => "is 1 node".to_owned(),
+            several => format!("are {several} nodes"),
+        },
+        states: state_links(&by_state, asked),
+    }
+}
+
+/// Whether a node needs attention. Agents may still reconnect during a start; after it, a node with an agent's label
+/// has lost its agent.
+fn needs_attention(node: &Node, is_starting: bool, now: Moment) -> bool {
+    let state = node.state(now);
+    let is_labeled_by_agent = node.source == TypeSource::Label(TYPE_LABEL);
+    let lost_agent = state == NodeState::NoAgent && is_labeled_by_agent && !is_starting;
+    lost_agent || !matches!(state, NodeState::Ok | NodeState::Empty | NodeState::NoAgent)
+}
+
+/// Summary of the state of all nodes.
+fn attention_summary(fleet: &Fleet, is_starting: bool, now: Moment) -> String {
+    let count = |is: &dyn Fn(&Node) -> bool| fleet.nodes.iter().filter(|node| is(node)).count();
+    let wanting = count(&|node| needs_attention(node, is_starting, now));
+    let without_agent = count(&|node| !node.has_agent());
+    // Agents may still reconnect during a start, so their nodes are not yet reported as nodes without an agent.
+    let is_returning = is_starting && without_agent > 0;
+    let verdict = match (wanting, without_agent) {
+        (0, without) if is_returning && without < fleet.nodes.len() => {
+            Some("those that have reported as they should be".to_owned())
+        }
+        (0, 0) => return "all as they should be".to_owned(),
+        (0, without) if without == fleet.nodes.len() => None,
+        (0, _) => Some("the others as they should be".to_owned()),
+        (1, _) => Some("1 needs attention".to_owned()),
+        (several, _) => Some(format!("{several} need attention")),
+    };
+    let without_agent = match without_agent {
+        0 => None,
+        _ if is_returning => None,
+        count => Some(format!("{count} without an agent, by labels")),
+    };
+    let parts: Vec<String> = without_agent.into_iter().chain(verdict).collect();
+    parts.join("; ")
+}
+
+fn state_links(by_state: &[(NodeState, usize)], asked: &ListAddress) -> Vec<StateLink> {
+    let chosen = asked.get("state");
+    // Most severe state first.
+    let shown = by_state.iter().rev();
+    shown
+        .filter(|(state, count)| *count > 0 || state.as_str() == chosen)
+        .map(|(state, count)| StateLink {
+            href: asked.toggled("state", state.as_str()),
+            chosen: state.as_str() == chosen,
+            badge: node_state(*state),
+            count: *count,
+        })
+        .collect()
+}
+
+fn card(one: &TypeTotals, asked: &ListAddress) -> TypeCard {
+    let TypeTotals { counts, nodes, .. } = one;
+    let value = type_value(one);
+    let nodes = usize::try_from(*nodes).unwrap_or(usize::MAX);
+    let on = format!("on {}", count_noun(nodes, "node", "nodes"));
+    let on = match one.without_agent {
+        0 => on,
+        without => format!("{on}, {without} without an agent"),
+    };
+    TypeCard {
+        href: asked.toggled("type", &value),
+        chosen: asked.get("type") == value,
+        id: value,
+        name: type_name(counts.type_name.as_ref()),
+        count: counts.counts.total(),
+        about: match counts.memory {
+            Some(each) => format!("{} each, {on}", format_memory(each)),
+            None => on,
+        },
+        bar: Bar::from_counts(counts.counts, 11),
+        legend: legend(counts.counts),
+    }
+}
+
+fn pager(asked: &ListAddress, found: &query::Page, all: usize) -> Option<Pager> {
+    let first = !asked.get("continue").is_empty();
+    if !first && found.next.is_none() {
+        return None;
+    }
+    let next = found.next.as_ref().map(|token| {
+        let here = asked.with("continue", "");
+        let join = if here.contains('?') { '&' } else { '?' };
+        format!("{here}{join}continue={}", encoded(&token.to_string()))
+    });
+    Some(Pager {
+        words: format!(
+            "{} shown of {} that match; {all} in all",
+            found.items.len(),
+            found.total
+        ),
+        first: first.then(|| asked.with("continue", "")),
+        next,
+    })
+}

@@ -1,0 +1,150 @@
+//! Memory slices of a device before and after a plan.
+
+use octavo_model::inventory::{Device, MigMode, MigState};
+use octavo_model::slices::words::{ids, slice_range};
+use octavo_planner::plan::messages::{self, PlanFormatter};
+use octavo_planner::plan::{DeviceChange, InstanceEffect, PlannedInstance, Verdict};
+
+use crate::format::printable;
+use crate::slice_diagram::{Region, SLICES, SliceDiagram};
+
+/// Marks what happens to each existing instance.
+pub(super) fn mark_fates(
+    picture: SliceDiagram,
+    device: &Device,
+    verdict: &Verdict,
+) -> SliceDiagram {
+    let instances = device
+        .mig
+        .state()
+        .map(|state| state.gpu_instances.as_slice());
+    let fate = |region: &Region| {
+        let instance = instances?
+            .iter()
+            .find(|one| Some(one.id) == region.instance)?;
+        Some(verdict.effect_on(instance))
+    };
+    let regions = picture.regions.into_iter().map(|region| {
+        let (class, word) = match fate(&region) {
+            None | Some(InstanceEffect::Unchanged) => return region,
+            Some(InstanceEffect::Destroyed) => ("is-going", "goes"),
+            Some(InstanceEffect::Resplit) => ("is-divided", "is divided anew"),
+            Some(InstanceEffect::Blocked) => ("is-odd", "in the way"),
+        };
+        let lines = region.lines.into_iter().chain([word.to_owned()]);
+        Region {
+            lines: lines.collect(),
+            class,
+            ..region
+        }
+    });
+    SliceDiagram {
+        regions: regions.collect(),
+        ..picture
+    }
+}
+
+/// Diagram of the planned instances.
+pub(super) fn planned_diagram(
+    state: &MigState,
+    change: &DeviceChange,
+    words: &PlanFormatter<'_>,
+) -> SliceDiagram {
+    let slices = state.catalog.memory_slices();
+    let mode = change.mode.as_ref().map_or(state.current, |mode| mode.to);
+    let regions = match mode {
+        MigMode::Disabled => vec![Region::planned(
+            "is-new",
+            (0, slices),
+            "one whole GPU".to_owned(),
+            Vec::new(),
+        )],
+        MigMode::Enabled => laid_out(state, change, slices, words),
+    };
+    SliceDiagram {
+        what: SLICES,
+        caption: format!("Then: MIG {}", messages::on_off(mode)),
+        count: (mode == MigMode::Enabled)
+            .then(|| format!("room for {} more placements", change.room)),
+        slices,
+        regions,
+        hidden: Vec::new(),
+    }
+}
+
+fn laid_out(
+    state: &MigState,
+    change: &DeviceChange,
+    slices: u32,
+    words: &PlanFormatter<'_>,
+) -> Vec<Region> {
+    let free = |start: u32| Region::planned("is-free", (start, 1), "free".to_owned(), Vec::new());
+    let (mut regions, mut next) = (Vec::new(), 0);
+    for planned in &change.after {
+        let (start, end) = (planned.placement.start, planned.placement.end());
+        // Impossible placements, such as overlapping instances, are not drawn.
+        if start < next || end > slices {
+            continue;
+        }
+        regions.extend((next..start).map(free));
+        regions.push(planned_region(planned, state, words));
+        next = end;
+    }
+    regions.extend((next..slices).map(free));
+    regions
+}
+
+fn planned_region(
+    planned: &PlannedInstance,
+    state: &MigState,
+    words: &PlanFormatter<'_>,
+) -> Region {
+    let kept = planned
+        .kept
+        .and_then(|id| state.gpu_instances.iter().find(|one| one.id == id));
+    let (class, line) = match kept {
+        None => ("is-new", new(planned, words)),
+        Some(instance) if planned.is_resplit(instance) => ("is-divided", split_of(planned)),
+        Some(instance) => ("is-idle", format!("{}, stays", ids(instance))),
+    };
+    let place = (planned.placement.start, planned.placement.size);
+    Region::planned(
+        class,
+        place,
+        printable(&words.profile(planned.profile_id)),
+        vec![line],
+    )
+}
+
+fn new(planned: &PlannedInstance, words: &PlanFormatter<'_>) -> String {
+    let compute: Vec<u32> = planned.compute.iter().map(|one| one.slices).collect();
+    if words.is_whole(planned.profile_id, &compute) {
+        "new".to_owned()
+    } else {
+        format!("new, {}", messages::split(&compute))
+    }
+}
+
+fn split_of(planned: &PlannedInstance) -> String {
+    let compute: Vec<u32> = planned.compute.iter().map(|one| one.slices).collect();
+    format!("stays, now {}", messages::split(&compute))
+}
+
+impl Region {
+    fn planned(
+        class: &'static str,
+        (start, slices): (u32, u32),
+        name: String,
+        lines: Vec<String>,
+    ) -> Self {
+        Self {
+            class,
+            slices,
+            name,
+            lines,
+            place: slice_range(start, slices),
+            instance: None,
+            marks: Vec::new(),
+        }
+    }
+}

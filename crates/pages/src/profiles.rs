@@ -1,0 +1,353 @@
+//! Pages of hardware profiles: the list, a profile, and a new profile created from nodes selected in the list.
+//!
+//! A page shows the object and the commands that create it, which run with the user's own permissions. If the
+//! aggregator was started with profile creation, a page can also create one for an authorized user.
+
+pub(super) mod compare;
+mod detail;
+mod draft;
+mod estimate;
+pub(super) mod objectives;
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use axum::{Extension, Form};
+use octavo_access::creation::{ProfileCreator, Requester};
+use octavo_access::visibility::ReaderVisibility;
+use octavo_documents::hardware_profiles::document::{FindingJson, IdentifierJson, ProfileRow};
+use octavo_fleet::access::Sight;
+use octavo_model::quantity::Mebibytes;
+use tokio::sync::Semaphore;
+
+use self::draft::PageReader;
+use self::estimate::Estimate;
+use super::address::encoded;
+use super::assets::Assets;
+use super::format::{Badge, count_noun, format_memory, printable};
+use super::{NotFoundPage, PageState, html, origin};
+
+/// Maximum number of rows, ordered by namespace and name.
+const MAX_ROWS: usize = 500;
+/// Maximum length of a form other than that of a new profile.
+pub(super) const MAX_FORM_BYTES: usize = 256 << 10;
+/// Maximum length of the form of a new profile: the maximum number of nodes with names of maximum length, and the other
+/// fields.
+pub(super) const MAX_DRAFT_FORM_BYTES: usize = 2 << 20;
+/// Maximum number of concurrent requests with forms longer than [`MAX_FORM_BYTES`].
+pub(super) const MAX_LONG_FORMS: usize = 8;
+
+/// List of profiles.
+#[derive(Template)]
+#[template(path = "profiles.html")]
+struct ListPage {
+    assets: Assets,
+    notice: Option<String>,
+    /// Whether neither the cluster nor a file provides profiles.
+    is_nowhere: bool,
+    caption: String,
+    rows: Vec<ProfileListRow>,
+    /// Number of profiles that are not shown.
+    more: usize,
+    origin: String,
+}
+
+/// Row of a profile.
+#[derive(Debug)]
+struct ProfileListRow {
+    href: String,
+    shown: String,
+    key: String,
+    types: String,
+    memory: String,
+    architecture: String,
+    asks: Vec<String>,
+    available: String,
+    reach: String,
+    badge: Badge,
+    findings: Vec<String>,
+}
+
+pub(super) async fn list(
+    State(site): State<PageState>,
+    ReaderVisibility(sight): ReaderVisibility,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let profiles = site.view.profiles();
+    let judged = profiles.latest_report(site.view.fleet()).await;
+    let seen = judged.visible_to(&sight);
+    let all = seen.clone().count();
+    let shown = seen.take(MAX_ROWS);
+    let rows: Vec<ProfileListRow> = shown.map(|(row, _)| ProfileListRow::of(row)).collect();
+    let page = ListPage {
+        assets: Assets::links(),
+        notice: site
+            .view
+            .profiles_notice(&sight)
+            .map(|text| printable(&text)),
+        is_nowhere: judged.source == "nowhere" && rows.is_empty(),
+        caption: count_noun(all, "hardware profile", "hardware profiles"),
+        more: all.saturating_sub(rows.len()),
+        rows,
+        origin: origin(&uri, &headers),
+    };
+    html(StatusCode::OK, &page)
+}
+
+/// Serves a profile without a namespace, which a file may contain.
+pub(super) async fn profile_without_namespace(
+    State(site): State<PageState>,
+    ReaderVisibility(sight): ReaderVisibility,
+    Path(name): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    answer(
+        (&site, &sight),
+        ("", &name),
+        (&uri, &origin(&uri, &headers)),
+    )
+    .await
+}
+
+pub(super) async fn profile(
+    State(site): State<PageState>,
+    ReaderVisibility(sight): ReaderVisibility,
+    Path((namespace, name)): Path<(String, String)>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let origin = origin(&uri, &headers);
+    answer((&site, &sight), (&namespace, &name), (&uri, &origin)).await
+}
+
+async fn answer(
+    (site, sight): (&PageState, &Sight),
+    (namespace, name): (&str, &str),
+    (uri, origin): (&Uri, &str),
+) -> Response {
+    let profiles = site.view.profiles();
+    let judged = profiles.latest_report(site.view.fleet()).await;
+    let mut all = judged.visible_to(sight);
+    // If a namespace has profiles of both kinds, the current kind sorts first and is shown.
+    let found = all.find(|(row, _)| row.name == name && row.namespace == namespace);
+    let Some((row, said)) = found else {
+        let page = NotFoundPage {
+            assets: Assets::links(),
+            title: "No such hardware profile",
+            text: "Nobody has told of a hardware profile of that name in that namespace. It may have been removed.",
+        };
+        return html(StatusCode::NOT_FOUND, &page);
+    };
+    let estimate = Estimate::of((&site.view, sight), row, (uri, origin)).await;
+    let notice = site.view.profiles_notice(sight);
+    let page = detail::page(row, said, notice, (origin, estimate));
+    html(StatusCode::OK, &page)
+}
+
+/// Serves the form of a new profile.
+pub(super) async fn new(
+    State(site): State<PageState>,
+    maker: Option<Extension<ProfileCreator>>,
+    (ReaderVisibility(sight), who): (ReaderVisibility, Requester),
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let reader = PageReader {
+        who,
+        sight,
+        maker: maker.map(|Extension(maker)| maker),
+        origin: origin(&uri, &headers),
+    };
+    let (status, page) = draft::page(&site, &uri, reader).await;
+    html(status, &page)
+}
+
+/// Handles the form of a new profile: validates or creates it.
+pub(super) async fn submit_draft(
+    State(site): State<PageState>,
+    maker: Option<Extension<ProfileCreator>>,
+    (ReaderVisibility(sight), who): (ReaderVisibility, Requester),
+    (uri, headers): (Uri, HeaderMap),
+    Form(pairs): Form<Vec<(String, String)>>,
+) -> Response {
+    let reader = PageReader {
+        who,
+        sight,
+        maker: maker.map(|Extension(maker)| maker),
+        origin: origin(&uri, &headers),
+    };
+    let (status, page) = draft::submit(&site, pairs, reader).await;
+    html(status, &page)
+}
+
+/// Bounds the memory that long forms take: refuses further ones while [`MAX_LONG_FORMS`] are being handled.
+pub(super) async fn limit_long_forms(
+    State(forms): State<Arc<Semaphore>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let length = request.headers().get(header::CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    let is_short = length.is_some_and(|length| length <= MAX_FORM_BYTES);
+    if request.method() != Method::POST || is_short {
+        return next.run(request).await;
+    }
+    let Ok(_permit) = forms.try_acquire() else {
+        let page = NotFoundPage {
+            assets: Assets::links(),
+            title: "Too many long forms",
+            text: "The server already reads as many long forms as it can. Send this one again in a few seconds.",
+        };
+        let mut response = html(StatusCode::SERVICE_UNAVAILABLE, &page);
+        let headers = response.headers_mut();
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+        return response;
+    };
+    next.run(request).await
+}
+
+impl ProfileListRow {
+    fn of(row: &ProfileRow) -> Self {
+        Self {
+            href: href(row),
+            shown: printable(&row.display_name),
+            key: printable(&key(row)),
+            types: types(row),
+            memory: row.memory_mib.map_or_else(|| "-".to_owned(), memory_of),
+            architecture: row
+                .architecture
+                .as_deref()
+                .map_or_else(|| "-".to_owned(), printable),
+            asks: row.identifiers.iter().map(format_count).collect(),
+            available: row
+                .available
+                .map_or_else(|| "-".to_owned(), |free| free.to_string()),
+            reach: reach_summary(row),
+            badge: verdict(row),
+            findings: { row.findings.iter() }
+                .map(|one| printable(&one.message))
+                .collect(),
+        }
+    }
+}
+
+/// Formats `namespace/name`.
+fn key(row: &ProfileRow) -> String {
+    match row.namespace.as_str() {
+        "" => row.name.clone(),
+        namespace => format!("{namespace}/{}", row.name),
+    }
+}
+
+fn href(row: &ProfileRow) -> String {
+    let name = encoded(&row.name);
+    match row.namespace.as_str() {
+        "" => format!("/profiles/{name}"),
+        namespace => format!("/profiles/{}/{name}", encoded(namespace)),
+    }
+}
+
+fn types(row: &ProfileRow) -> String {
+    match row.types.as_slice() {
+        [] => "any".to_owned(),
+        all => printable(&all.join(", ")),
+    }
+}
+
+fn memory_of(mib: u64) -> String {
+    format_memory(Mebibytes::new(mib))
+}
+
+/// Formats a default count: `1 nvidia.com/gpu`, `16Gi memory`.
+fn format_count(one: &IdentifierJson) -> String {
+    printable(&format!("{} {}", one.default, one.identifier))
+}
+
+fn reach_summary(row: &ProfileRow) -> String {
+    let Some(reach) = &row.reach else {
+        return "-".to_owned();
+    };
+    let nodes = count_noun(
+        usize::try_from(reach.nodes).unwrap_or(usize::MAX),
+        "node",
+        "nodes",
+    );
+    match reach.closed {
+        0 => nodes,
+        closed => format!("{nodes}, {closed} closed now"),
+    }
+}
+
+/// Badge of the most severe finding.
+fn verdict(row: &ProfileRow) -> Badge {
+    let ranks = ["error", "warning", "note"];
+    let worst = ranks
+        .into_iter()
+        .find(|rank| row.findings.iter().any(|one| one.gravity == *rank));
+    worst.map_or(
+        Badge {
+            tone: "good",
+            icon: "ok",
+            word: "ok",
+        },
+        gravity,
+    )
+}
+
+fn gravity(word: &str) -> Badge {
+    let (tone, icon, word) = match word {
+        "error" => ("bad", "bad", "error"),
+        "warning" => ("warn", "warn", "warning"),
+        _ => ("soft", "note", "note"),
+    };
+    Badge { tone, icon, word }
+}
+
+/// Finding as shown on a page.
+#[derive(Debug)]
+struct FindingRow {
+    badge: Badge,
+    message: String,
+    remedy: String,
+}
+
+impl FindingRow {
+    fn of(one: &FindingJson) -> Self {
+        Self {
+            badge: gravity(&one.gravity),
+            message: printable(&one.message),
+            remedy: printable(&one.remedy),
+        }
+    }
+}
+
+/// Count of a resource: resource name, display name, minimum, default and maximum.
+#[derive(Debug)]
+struct CountRow {
+    resource: String,
+    shown: String,
+    min: String,
+    default: String,
+    max: String,
+}
+
+impl CountRow {
+    fn of(one: &IdentifierJson) -> Self {
+        Self {
+            resource: printable(&one.identifier),
+            shown: printable(&one.display_name),
+            min: printable(&one.min),
+            default: printable(&one.default),
+            max: one
+                .max
+                .as_deref()
+                .map_or_else(|| "no bound".to_owned(), printable),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Page of a hardware profile: its resources, the nodes it reaches, and findings.
+
+use askama::Template;
+use octavo_documents::hardware_profiles::document::ProfileRow;
+use octavo_fleet::hardware_profile::ProfileAnnotations;
+
+use super::{
+    Assets, Badge, CountRow, Estimate, FindingRow, key, memory_of, reach_summary, types, verdict,
+};
+use crate::address::quoted;
+use crate::format::printable;
+
+#[derive(Template)]
+#[template(path = "profile.html")]
+pub(super) struct ProfilePage {
+    assets: Assets,
+    name: String,
+    namespace: String,
+    key: String,
+    shown: String,
+    badge: Badge,
+    notice: Option<String>,
+    description: Option<String>,
+    facts: Vec<(&'static str, String)>,
+    findings: Vec<FindingRow>,
+    counts: Vec<CountRow>,
+    goes_to: Vec<String>,
+    reached: Vec<ReachRow>,
+    /// `None` for a profile without an accelerator.
+    estimate: Option<Estimate>,
+    origin: String,
+    path: String,
+}
+
+/// Row of reachable nodes: those of one type, those with several types, or those without a known accelerator.
+#[derive(Debug, PartialEq, Eq)]
+struct ReachRow {
+    type_name: String,
+    nodes: u32,
+    devices: u64,
+    available: u64,
+}
+
+/// Builds the page of a profile, for a reader who reached this server at `origin`.
+pub(super) fn page(
+    row: &ProfileRow,
+    said: &ProfileAnnotations,
+    notice: Option<String>,
+    (origin, estimate): (&str, Option<Estimate>),
+) -> ProfilePage {
+    ProfilePage {
+        assets: Assets::links(),
+        name: quoted(&printable(&row.name)),
+        namespace: quoted(&printable(&row.namespace)),
+        key: printable(&key(row)),
+        shown: printable(&row.display_name),
+        badge: verdict(row),
+        notice: notice.map(|text| printable(&text)),
+        description: row.description.as_deref().map(printable),
+        facts: facts(row, said),
+        findings: row.findings.iter().map(FindingRow::of).collect(),
+        counts: row.identifiers.iter().map(CountRow::of).collect(),
+        goes_to: scheduling_lines(row),
+        reached: reached(row),
+        estimate,
+        origin: origin.to_owned(),
+        path: super::href(row),
+    }
+}
+
+/// Rows that add up to the totals of reachable nodes and of workloads that fit.
+fn reached(row: &ProfileRow) -> Vec<ReachRow> {
+    let Some(reach) = &row.reach else {
+        return Vec::new();
+    };
+    let alone = reach.types.iter().map(|one| ReachRow {
+        type_name: match &one.type_name {
+            Some(name) => printable(name),
+            None => "type unknown".to_owned(),
+        },
+        nodes: one.nodes.saturating_sub(one.mixed_nodes),
+        devices: one.devices.saturating_sub(one.mixed_devices),
+        available: one.available,
+    });
+    let mut rows: Vec<ReachRow> = alone.filter(|one| one.nodes > 0).collect();
+    if reach.mixed > 0 {
+        let devices = reach.types.iter().map(|one| one.mixed_devices);
+        rows.push(ReachRow {
+            type_name: "mixed: nodes with several types".to_owned(),
+            nodes: reach.mixed,
+            devices: devices.fold(0, u64::saturating_add),
+            available: reach.mixed_available,
+        });
+    }
+    let nodes = rows.iter().map(|one| one.nodes);
+    let available = rows.iter().map(|one| one.available);
+    let other = ReachRow {
+        type_name: "no accelerator".to_owned(),
+        nodes: reach
+            .nodes
+            .saturating_sub(nodes.fold(0, u32::saturating_add)),
+        devices: 0,
+        available: row
+            .available
+            .unwrap_or(0)
+            .saturating_sub(available.fold(0, u64::saturating_add)),
+    };
+    if other.nodes > 0 {
+        rows.push(other);
+    }
+    rows
+}
+
+fn facts(row: &ProfileRow, said: &ProfileAnnotations) -> Vec<(&'static str, String)> {
+    let enabled = if row.enabled { "yes" } else { "no" };
+    let told = [
+        ("Type", Some(types(row))),
+        ("Memory of a device", row.memory_mib.map(memory_of)),
+        ("Architecture", row.architecture.as_deref().map(printable)),
+        (
+            "Compute capability",
+            row.compute_capability.as_deref().map(printable),
+        ),
+        (
+            "Memory bandwidth",
+            row.memory_bandwidth_gbs.map(|rate| format!("{rate} GB/s")),
+        ),
+        ("Reaches", Some(reach_summary(row))),
+        (
+            "Fit now",
+            row.available.map(|free| format!("{free} more workloads")),
+        ),
+        ("People can pick it", Some(enabled.to_owned())),
+        ("Kind of object", Some(printable(&row.object_kind))),
+        ("Made by", said.by.as_deref().map(printable)),
+        ("Because", said.reason.as_deref().map(printable)),
+    ];
+    told.into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
+}
+
+/// Scheduling of the profile's workloads, one line per constraint.
+fn scheduling_lines(row: &ProfileRow) -> Vec<String> {
+    let to = &row.scheduling;
+    let mut lines: Vec<String> = { to.node_selector.iter() }
+        .map(|(key, value)| format!("nodes with the label {key}={value}"))
+        .collect();
+    lines.extend(to.tolerates.iter().map(|key| match key.as_str() {
+        "" => "also nodes with any taint".to_owned(),
+        key => format!("also nodes with the taint {key}"),
+    }));
+    lines.extend(
+        { to.local_queue.iter() }.map(|name| format!("the queue {name}, whose flavors decide")),
+    );
+    if lines.is_empty() {
+        lines.push("wherever there is room".to_owned());
+    }
+    lines.iter().map(|line| printable(line)).collect()
+}

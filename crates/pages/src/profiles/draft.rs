@@ -1,0 +1,426 @@
+//! Form of a new hardware profile, created from nodes selected in the list: the prefilled fields, notes, the object,
+//! its differences from an existing profile of the same name, and the commands that create it. If the aggregator
+//! creates profiles and the reader is authorized, buttons validate and create it.
+//!
+//! The selection is sent in the body, because an address has no room for the names of a thousand nodes. An address may
+//! still name nodes, so that a page with a few of them can be shared.
+
+mod draft_form;
+mod fields;
+mod outcome;
+
+use askama::Template;
+use axum::http::{StatusCode, Uri};
+use octavo_access::creation::{ProfileCreator, Requester};
+use octavo_documents::hardware_profiles::document::IdentifierJson;
+use octavo_documents::hardware_profiles::{differences, object, yaml};
+use octavo_fleet::access::Sight;
+use octavo_fleet::hardware_profile::{
+    CountError, CountField, Draft, DraftError, HardwareProfile, NO_TAINT, Scheduling,
+};
+use octavo_kube::hardware_profiles::Existing;
+use octavo_store::profiles::ProfileDraftError;
+use octavo_toolkit::error::chain;
+
+use self::draft_form::DraftForm;
+use self::fields::{CountFields, TaintCheckbox};
+use self::outcome::CreationOutcome;
+use super::{Assets, CountRow, PageState};
+use crate::format::{count_noun, printable};
+use crate::plan::capitalize;
+
+/// Maximum number of node names in a sentence.
+const MAX_NAMES: usize = 12;
+
+#[derive(Template)]
+#[template(path = "draft.html")]
+pub(super) struct DraftPage {
+    assets: Assets,
+    asked: DraftForm,
+    selected: String,
+    /// Outcome of the creation.
+    answer: Option<CreationOutcome>,
+    /// Why there is no draft.
+    refused: Option<DraftRefusal>,
+    counts: Vec<CountFields>,
+    taints: Vec<TaintCheckbox>,
+    made: Option<DraftView>,
+    origin: String,
+    /// Method of the form, the same as that of the page's request.
+    method: &'static str,
+}
+
+impl DraftPage {
+    /// Value of a field that is always sent, to distinguish an empty choice of taints from no choice.
+    const NO_TAINT: &str = NO_TAINT;
+}
+
+/// Reader of the page: identity, visibility, base URL, and the creator of profiles if enabled.
+pub(super) struct PageReader {
+    pub(super) who: Requester,
+    pub(super) sight: Sight,
+    pub(super) maker: Option<ProfileCreator>,
+    pub(super) origin: String,
+}
+
+/// Why there is no draft, and possible corrections.
+#[derive(Debug)]
+struct DraftRefusal {
+    why: String,
+    choices: Vec<Correction>,
+    /// Resource and bound of an invalid count.
+    counts: Option<(String, CountField)>,
+}
+
+/// Suggested correction: a field of the form with a value.
+#[derive(Debug)]
+struct Correction {
+    name: &'static str,
+    value: String,
+    word: String,
+}
+
+/// The drafted profile.
+#[derive(Debug)]
+struct DraftView {
+    summary: String,
+    counts: Vec<CountRow>,
+    selector: Vec<String>,
+    tolerates: Vec<String>,
+    notes: Vec<String>,
+    yaml: String,
+    there: Option<ExistingProfile>,
+    offer: CreationOffer,
+    create: String,
+    apply: String,
+}
+
+/// Existing profile of the same name.
+#[derive(Debug)]
+struct ExistingProfile {
+    /// Whether it claims to have been created by Octavo; only the cluster knows for certain.
+    is_ours: bool,
+    by: Option<String>,
+    /// Differences; `None` if the reader is not allowed to list profiles.
+    differences: Option<String>,
+}
+
+/// Whether the reader can create the profile here.
+#[derive(Debug)]
+enum CreationOffer {
+    /// Profile creation is disabled.
+    Disabled,
+    /// The reader is not authorized, for this reason.
+    Unauthorized(String),
+    /// The reader is authorized.
+    Available,
+}
+
+/// Draft without the counts and taints of the form, and with them.
+struct Drafts {
+    plain: Option<Draft>,
+    draft: Result<Draft, (StatusCode, DraftRefusal)>,
+}
+
+/// Serves the form that an address describes.
+pub(super) async fn page(
+    site: &PageState,
+    uri: &Uri,
+    reader: PageReader,
+) -> (StatusCode, DraftPage) {
+    let asked = DraftForm::parse_address(uri);
+    let (status, page) = render(site, asked, &reader, None).await;
+    let method = "get";
+    (status, DraftPage { method, ..page })
+}
+
+/// Handles a submitted form: validates or creates the profile if requested, and shows the form with the outcome.
+pub(super) async fn submit(
+    site: &PageState,
+    pairs: Vec<(String, String)>,
+    reader: PageReader,
+) -> (StatusCode, DraftPage) {
+    let asked = DraftForm::parse_pairs(pairs);
+    let answer = match &asked {
+        Ok(asked) if asked.action.is_empty() => None,
+        Ok(asked) => match create_drafts(site, asked).await.draft {
+            Ok(draft) => Some(outcome::run_action(asked, &draft, &reader).await),
+            Err(_told_beside_the_form) => None,
+        },
+        Err(_told_beside_the_form) => None,
+    };
+    render(site, asked, &reader, answer).await
+}
+
+async fn render(
+    site: &PageState,
+    asked: Result<DraftForm, String>,
+    reader: &PageReader,
+    answer: Option<CreationOutcome>,
+) -> (StatusCode, DraftPage) {
+    let (mut asked, drafted) = match asked {
+        Ok(asked) => {
+            let drafted = create_drafts(site, &asked).await;
+            (asked, drafted)
+        }
+        Err(why) => (
+            DraftForm::default(),
+            Drafts {
+                plain: None,
+                draft: Err((StatusCode::BAD_REQUEST, DraftRefusal::plain(&why))),
+            },
+        ),
+    };
+    let Drafts { plain, draft } = drafted;
+    let wrong = match &draft {
+        Err((_, refused)) => refused.counts.clone(),
+        Ok(_) => None,
+    };
+    let (mut counts, mut taints) = (Vec::new(), Vec::new());
+    if let Some(plain) = &plain {
+        let all = plain.profile.identifiers.iter();
+        counts = all
+            .map(|one| CountFields::of(one, &asked, wrong.as_ref()))
+            .collect();
+        taints = TaintCheckbox::all(plain, &asked);
+        asked.prefill(plain);
+    }
+    let (status, refused, made) = match draft {
+        Ok(draft) => {
+            let made = DraftView::of(&draft, &asked, (site, reader)).await;
+            (StatusCode::OK, None, Some(made))
+        }
+        Err((status, refused)) => (status, Some(refused), None),
+    };
+    let page = DraftPage {
+        assets: Assets::links(),
+        selected: selection_summary(&asked),
+        asked,
+        refused,
+        counts,
+        taints,
+        made,
+        origin: reader.origin.clone(),
+        method: "post",
+        answer,
+    };
+    let answered = page.answer.as_ref().map(|answer| answer.status);
+    (answered.unwrap_or(status), page)
+}
+
+async fn create_drafts(site: &PageState, asked: &DraftForm) -> Drafts {
+    let wish = match asked.wish() {
+        Ok(wish) => wish,
+        Err(why) => {
+            return Drafts {
+                plain: None,
+                draft: Err((StatusCode::BAD_REQUEST, DraftRefusal::plain(&why))),
+            };
+        }
+    };
+    let mut plain = wish.clone();
+    plain.counts = Vec::new();
+    plain.tolerate = None;
+    let profiles = site.view.profiles();
+    let plain = profiles.draft(site.view.fleet(), plain).await;
+    let draft = match &plain {
+        Ok(_) => profiles.draft(site.view.fleet(), wish).await,
+        Err(why) => Err(why.clone()),
+    };
+    Drafts {
+        plain: plain.ok(),
+        draft: draft.map_err(|why| match why {
+            ProfileDraftError::NoCluster(why) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                DraftRefusal::plain(&format!("What the nodes can give is not known: {why}.")),
+            ),
+            ProfileDraftError::Refused(why) => {
+                (StatusCode::UNPROCESSABLE_ENTITY, DraftRefusal::of(&why))
+            }
+        }),
+    }
+}
+
+impl DraftRefusal {
+    fn plain(why: &str) -> Self {
+        Self {
+            why: printable(why),
+            choices: Vec::new(),
+            counts: None,
+        }
+    }
+
+    fn of(why: &DraftError) -> Self {
+        let (name, values): (_, Vec<String>) = match why {
+            DraftError::SeveralTypes(types) => {
+                ("type", types.iter().map(ToString::to_string).collect())
+            }
+            DraftError::AmbiguousResource(all) => ("resource", all.clone()),
+            DraftError::NoUsableNode(_)
+            | DraftError::NoNodeOfType(_)
+            | DraftError::NoSuchResource(_)
+            | DraftError::Counts(_)
+            | DraftError::NoSuchTaint { .. } => ("", Vec::new()),
+        };
+        let choice = |value: String| Correction {
+            name,
+            word: printable(&value),
+            value,
+        };
+        let choices = values.into_iter().map(choice).collect();
+        if let DraftError::Counts(CountError { resource, part, .. }) = why {
+            return Self {
+                counts: Some((resource.clone(), *part)),
+                // The message begins with a resource name, which is not capitalized.
+                ..Self::plain(&format!("{why}."))
+            };
+        }
+        Self {
+            choices,
+            ..Self::plain(&format!("{}.", capitalize(&why.to_string())))
+        }
+    }
+}
+
+impl DraftView {
+    async fn of(
+        draft: &Draft,
+        asked: &DraftForm,
+        (site, reader): (&PageState, &PageReader),
+    ) -> Self {
+        let profile = &draft.profile;
+        let (selector, tolerates) = match &profile.scheduling {
+            Scheduling::Node {
+                selector,
+                tolerations,
+            } => (
+                selector
+                    .iter()
+                    .map(|(key, value)| format!("{key}={value}"))
+                    .collect(),
+                tolerations.iter().map(|one| printable(&one.key)).collect(),
+            ),
+            Scheduling::Anywhere | Scheduling::Queue { .. } => (Vec::new(), Vec::new()),
+        };
+        let counts = profile.identifiers.iter().map(IdentifierJson::from);
+        Self {
+            summary: format!(
+                "Made of {}: {}.",
+                count_noun(draft.nodes.len(), "node", "nodes"),
+                join_names(&draft.nodes)
+            ),
+            counts: counts.map(|one| CountRow::of(&one)).collect(),
+            selector,
+            tolerates,
+            notes: { draft.notes.iter() }
+                .map(|note| printable(&note.to_string()))
+                .collect(),
+            yaml: yaml(&object(profile)),
+            there: ExistingProfile::of(site, draft, &reader.sight),
+            offer: CreationOffer::of(reader, draft).await,
+            create: asked.octavo_command(&reader.origin),
+            apply: asked.curl_command(&reader.origin),
+        }
+    }
+}
+
+impl ExistingProfile {
+    /// Finds an existing profile of the draft's name and shows what the reader is allowed to see.
+    fn of(site: &PageState, draft: &Draft, sight: &Sight) -> Option<Self> {
+        let there = site.view.profiles().known(&draft.profile.key)?;
+        Some(Self::compare(&there, &draft.profile, sight))
+    }
+
+    fn compare(there: &HardwareProfile, new: &HardwareProfile, sight: &Sight) -> Self {
+        let by = there.said.by.as_deref().map(printable);
+        let differs = || differences(&object(there), &object(new)).join("\n");
+        Self {
+            is_ours: by.is_some(),
+            by: by.filter(|_| sight.profiles),
+            differences: sight.profiles.then(differs),
+        }
+    }
+}
+
+impl CreationOffer {
+    fn is_here(&self) -> bool {
+        matches!(self, Self::Available)
+    }
+
+    async fn of(reader: &PageReader, draft: &Draft) -> Self {
+        let Some(maker) = &reader.maker else {
+            return Self::Disabled;
+        };
+        let key = &draft.profile.key;
+        match maker.authorize(&reader.who, key, Existing::Keep).await {
+            Ok(()) => Self::Available,
+            Err(why) => Self::Unauthorized(printable(&format!("{}.", capitalize(&chain(&why))))),
+        }
+    }
+}
+
+fn selection_summary(asked: &DraftForm) -> String {
+    let all: Vec<String> = asked.nodes.iter().cloned().collect();
+    match all.as_slice() {
+        [] => String::new(),
+        all => format!(
+            "{} selected: {}",
+            count_noun(all.len(), "node", "nodes"),
+            join_names(all)
+        ),
+    }
+}
+
+/// Lists the first names and the number of the others.
+fn join_names(names: &[String]) -> String {
+    let shown: Vec<String> = names
+        .iter()
+        .take(MAX_NAMES)
+        .map(|name| printable(name))
+        .collect();
+    match names.len().saturating_sub(MAX_NAMES) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_selection_is_truncated() {
+        let asked = DraftForm {
+            nodes: (10..40).map(|at| format!("node-{at}")).collect(),
+            ..DraftForm::default()
+        };
+        let text = selection_summary(&asked);
+        assert!(
+            text.starts_with("30 nodes selected: node-10, node-11, "),
+            "{text}"
+        );
+        assert!(text.ends_with("node-21 and 18 more"), "{text}");
+    }
+
+    #[test]
+    fn existing_profile_requires_permission_to_list_profiles() {
+        let mut there = HardwareProfile::default();
+        there.said.by = Some("ada".to_owned());
+        let new = HardwareProfile {
+            display_name: Some("secret".to_owned()),
+            ..HardwareProfile::default()
+        };
+        let told = |profiles| {
+            let sight = Sight {
+                profiles,
+                ..Sight::everything()
+            };
+            ExistingProfile::compare(&there, &new, &sight)
+        };
+        let (seen, unseen) = (told(true), told(false));
+        assert_eq!(seen.by.as_deref(), Some("ada"));
+        assert!(seen.differences.is_some_and(|all| all.contains("secret")));
+        assert_eq!((unseen.by, unseen.differences), (None, None));
+        assert!(seen.is_ours && unseen.is_ours);
+    }
+}

@@ -1,0 +1,145 @@
+//! Rows and column headings of the table of nodes.
+
+use octavo_fleet::fleet::{NodeState, Sharing};
+use octavo_store::clock::{Clock, Moment};
+use octavo_store::fleet::Node;
+use octavo_store::query::{Sort, SortKey};
+
+use super::address::ListAddress;
+use super::bar::{Bar, describe_counts};
+use super::format::{
+    Badge, format_age, format_memory, format_time, millis, node_state, printable, type_name,
+};
+use super::layout::LayoutCell;
+
+/// Row of a node.
+#[derive(Debug)]
+pub(super) struct NodeRow {
+    pub(super) name: String,
+    pub(super) stale: bool,
+    pub(super) connected: bool,
+    /// Whether the node has no agent and is described by its labels.
+    pub(super) by_labels: bool,
+    pub(super) types: Vec<TypeCount>,
+    pub(super) bar: Option<Bar>,
+    pub(super) words: String,
+    pub(super) memory: String,
+    pub(super) sharing: &'static str,
+    pub(super) layout: Option<LayoutCell>,
+    pub(super) partitions: String,
+    pub(super) state: Badge,
+    pub(super) reason: Option<String>,
+    pub(super) age: String,
+    pub(super) age_ms: u64,
+    pub(super) confirmed: String,
+}
+
+/// Type, with its number of devices on the node.
+#[derive(Debug)]
+pub(super) struct TypeCount {
+    pub(super) name: String,
+    pub(super) count: u32,
+    /// Whether the type is unknown and can be set manually.
+    pub(super) is_nameless: bool,
+}
+
+/// Heading of a column.
+#[derive(Debug)]
+pub(super) struct ColumnHeading {
+    pub(super) word: &'static str,
+    pub(super) key: &'static str,
+    pub(super) class: &'static str,
+    /// Link that sorts by this column, if it is sortable.
+    pub(super) href: Option<String>,
+    pub(super) sorted: Option<&'static str>,
+}
+
+/// Columns: heading, sort key, whether the first click sorts in descending order, CSS class.
+const COLUMNS: [(&str, Option<SortKey>, bool, &str); 8] = [
+    ("Node", Some(SortKey::Name), false, ""),
+    ("Type", Some(SortKey::Type), false, ""),
+    ("Devices", Some(SortKey::Devices), true, ""),
+    ("Memory", Some(SortKey::Memory), true, "num"),
+    ("Sharing", Some(SortKey::Sharing), false, ""),
+    ("Partitions", None, false, "num"),
+    ("State", Some(SortKey::State), true, ""),
+    ("Confirmed", Some(SortKey::Age), true, "num"),
+];
+
+impl NodeRow {
+    /// Builds the row of `node` at `now`.
+    pub(super) fn of(node: &Node, clock: &Clock, now: Moment) -> Self {
+        let state = node.state(now);
+        let counts = node.counts(now);
+        let types = node.summary.types.iter().map(|one| TypeCount {
+            name: type_name(one.type_name.as_ref()),
+            count: one.counts.total(),
+            is_nameless: one.type_name.is_none(),
+        });
+        let partitions = counts.partitions;
+        let since = node.freshness.age(now);
+        let has_devices = counts.total() > 0;
+        Self {
+            name: node.name.to_string(),
+            stale: state == NodeState::Stale,
+            connected: node.connected,
+            by_labels: !node.has_agent(),
+            types: types.collect(),
+            bar: has_devices.then(|| Bar::from_counts(counts, 11)),
+            words: describe_counts(counts),
+            // Zero means that no driver reported it: every device has memory.
+            memory: match node.summary.memory.get() {
+                0 => "-".to_owned(),
+                _ => format_memory(node.summary.memory),
+            },
+            sharing: match node.summary.sharing {
+                Sharing::None => "-",
+                some @ (Sharing::Exclusive
+                | Sharing::Mig
+                | Sharing::Partitioned
+                | Sharing::TimeSlicing
+                | Sharing::Mixed) => some.as_str(),
+            },
+            layout: node.summary.layout.as_ref().map(LayoutCell::of),
+            partitions: match partitions.count {
+                0 => "-".to_owned(),
+                count => format!("{} of {count} free", partitions.free()),
+            },
+            state: node_state(state),
+            reason: node.reason(now).map(printable),
+            age: format_age(since),
+            age_ms: millis(since),
+            confirmed: format_time(clock.wall(node.freshness.confirmed())),
+        }
+    }
+}
+
+/// Builds the headings of a table in this order.
+pub(super) fn headings(asked: &ListAddress, sort: Sort) -> Vec<ColumnHeading> {
+    let head = |(word, key, greatest_first, class): (_, Option<SortKey>, bool, _)| {
+        let here = key == Some(sort.key);
+        let descending = if here {
+            !sort.descending
+        } else {
+            greatest_first
+        };
+        ColumnHeading {
+            word,
+            key: key.map_or("", SortKey::as_str),
+            class,
+            href: key.map(|key| asked.with("sort", &sort_parameter(key, descending))),
+            sorted: here.then_some(if sort.descending {
+                "descending"
+            } else {
+                "ascending"
+            }),
+        }
+    };
+    COLUMNS.into_iter().map(head).collect()
+}
+
+/// Value of the parameter `sort`.
+pub(super) fn sort_parameter(key: SortKey, descending: bool) -> String {
+    let sign = if descending { "-" } else { "" };
+    format!("{sign}{}", key.as_str())
+}

@@ -1,0 +1,508 @@
+//! Sharing and usage of a node's devices by pod.
+
+use std::time::Duration;
+
+use octavo_fleet::fleet::SharingReport;
+use octavo_model::id::PciAddress;
+use octavo_model::quantity::Mebibytes;
+use octavo_model::reason::{Reason, Severity};
+use octavo_model::resource::ShareId;
+use octavo_model::sharing_status::Health;
+use octavo_model::sharing_status::{ResourceStatus, RetainedId, SharingMode};
+use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
+
+use super::format::{count_noun, format_age, format_memory, printable};
+use super::layout::StateBadge;
+use super::slice_diagram::{Mark, SliceDiagram};
+/// Sharing section of a node's page.
+#[derive(Debug)]
+pub(super) struct SharingSection {
+    pub(super) badge: StateBadge,
+    /// Device plugin that advertises the devices.
+    pub(super) by: String,
+    pub(super) message: Option<String>,
+    pub(super) resources: Vec<Resource>,
+    pub(super) kept: Vec<String>,
+    pub(super) unfit: Vec<String>,
+}
+
+#[derive(Debug)]
+pub(super) struct Resource {
+    pub(super) name: String,
+    pub(super) wanted: u64,
+    pub(super) offered: String,
+    /// Number of units and of replicas: `2 devices or partitions, 3 to each`.
+    pub(super) units: String,
+}
+
+/// Usage of a device by pod.
+#[derive(Debug)]
+pub(super) struct UsageTable {
+    pub(super) rows: Vec<HolderRow>,
+    /// Warnings about its memory, most severe first.
+    pub(super) alarms: Vec<String>,
+}
+
+/// Holder of a share.
+#[derive(Debug)]
+pub(super) struct HolderRow {
+    pub(super) who: String,
+    pub(super) container: String,
+    /// Partition and replicas.
+    pub(super) place: String,
+    pub(super) memory: String,
+    pub(super) bar: Option<MemoryShare>,
+    pub(super) busy: String,
+    pub(super) over: bool,
+}
+
+/// Used memory, relative to the fair share.
+#[derive(Debug)]
+pub(super) struct MemoryShare {
+    pub(super) used: u64,
+    pub(super) all: u64,
+    /// Label: `of 26.6 GiB`.
+    pub(super) words: String,
+}
+
+/// Maximum number of replicas drawn as separate marks.
+const MAX_MARKS: u32 = 24;
+/// Maximum number of names in a diagram.
+const MAX_NAMES: usize = 3;
+/// Text for a value that is not reported.
+const NOT_REPORTED: &str = "not told";
+/// Text for the memory of a holder without a process.
+const NO_PROCESS: &str = "no process";
+
+impl SharingSection {
+    /// Converts the node's sharing status.
+    pub(super) fn of(report: &SharingReport) -> Self {
+        let by = [SharingMode::HandOff, SharingMode::Embedded];
+        let by = by.into_iter().find(|mode| mode.as_str() == report.mode);
+        Self {
+            badge: sharing_badge(&report.state),
+            by: match by {
+                Some(SharingMode::HandOff) => "Given out by NVIDIA's device plugin.".to_owned(),
+                Some(SharingMode::Embedded) => "Given out by the agent.".to_owned(),
+                None => format!("Given out by: {}.", printable(&report.mode)),
+            },
+            message: report.message.as_deref().map(printable),
+            resources: report.resources.iter().map(resource).collect(),
+            kept: report.retained.iter().map(retained_unit).collect(),
+            unfit: report.resources.iter().flat_map(unhealthy_units).collect(),
+        }
+    }
+}
+
+fn sharing_badge(state: &str) -> StateBadge {
+    let reason = Reason::parse(state);
+    let (tone, icon) = match reason {
+        Some(Reason::SharingInForce) => ("good", "ok"),
+        Some(Reason::SharingPending) => ("soft", "stale"),
+        Some(Reason::SharingHeld) => ("warn", "warn"),
+        Some(reason) if reason.kind() == Severity::Warning => ("bad", "bad"),
+        Some(_) | None => ("soft", "note"),
+    };
+    let word = printable(state);
+    StateBadge { tone, icon, word }
+}
+
+fn resource(resource: &ResourceStatus) -> Resource {
+    let units = count_noun(
+        resource.units.len(),
+        "device or partition",
+        "devices or partitions",
+    );
+    let mut replicas: Vec<u32> = resource
+        .units
+        .iter()
+        .filter_map(|unit| unit.replicas)
+        .collect();
+    replicas.sort_unstable();
+    let each = match (replicas.first(), replicas.last()) {
+        (Some(least), Some(most)) if least == most => format!(", each for {least} by turns"),
+        (Some(least), Some(most)) => format!(", each for {least} to {most} by turns"),
+        _ => String::new(),
+    };
+    Resource {
+        name: resource.name.to_string(),
+        wanted: resource.wanted,
+        offered: resource
+            .allocatable
+            .map_or_else(|| NOT_REPORTED.to_owned(), |count| count.to_string()),
+        units: format!("{units}{each}"),
+    }
+}
+
+fn retained_unit(kept: &RetainedId) -> String {
+    let by = &kept.by;
+    printable(&format!(
+        "{}/{} ({}) has {} as {}",
+        by.namespace, by.pod, by.container, kept.id, by.resource
+    ))
+}
+
+fn unhealthy_units(resource: &ResourceStatus) -> Vec<String> {
+    let units = resource.units.iter().filter_map(|unit| match &unit.health {
+        Health::Healthy => None,
+        Health::Unhealthy { reason } => Some(printable(&format!(
+            "{} is not given out: {reason}",
+            unit.uuid
+        ))),
+    });
+    units.collect()
+}
+
+impl UsageTable {
+    /// Converts the usage of a device; `None` if there is neither a holder nor a warning.
+    pub(super) fn of(device: &DeviceUsage) -> Option<Self> {
+        let rows: Vec<HolderRow> = device
+            .units
+            .iter()
+            .flat_map(|unit| {
+                let tenants = unit.tenants.iter().map(|tenant| row(unit, tenant));
+                tenants.chain(unattributed_row(unit))
+            })
+            .collect();
+        let alarms: Vec<String> = device.units.iter().flat_map(memory_warnings).collect();
+        (!rows.is_empty() || !alarms.is_empty()).then_some(Self { rows, alarms })
+    }
+}
+
+fn row(unit: &UnitUsage, tenant: &Tenant) -> HolderRow {
+    let container = tenant.container.as_deref().map(printable);
+    HolderRow {
+        who: name(tenant),
+        container: container.unwrap_or_default(),
+        place: place(unit, tenant),
+        memory: if is_without_process(tenant) {
+            NO_PROCESS.to_owned()
+        } else {
+            tenant
+                .memory
+                .map_or_else(|| NOT_REPORTED.to_owned(), format_memory)
+        },
+        bar: share(unit, tenant).filter(|_| !is_without_process(tenant)),
+        busy: tenant
+            .utilization
+            .map_or_else(String::new, |percent| format!("{} %", percent.0)),
+        over: tenant.is_over_share,
+    }
+}
+
+/// Returns whether the holder has no process: all have ended, or none has started.
+fn is_without_process(tenant: &Tenant) -> bool {
+    tenant.processes.is_empty() && tenant.memory.is_some_and(|used| used.get() == 0)
+}
+
+fn name(tenant: &Tenant) -> String {
+    match (&tenant.namespace, &tenant.pod) {
+        (Some(namespace), Some(pod)) => printable(&format!("{namespace}/{pod}")),
+        (None, Some(pod)) => printable(pod),
+        (_, None) => match (tenant.unnamed_pod_uid(), tenant.processes.as_slice()) {
+            (Some(uid), _) => printable(&format!("a pod that kubelet does not name: {uid}")),
+            (None, []) => "not a pod".to_owned(),
+            (None, [pid]) => format!("not a pod: pid {pid}"),
+            (None, [pid, more @ ..]) => format!("not a pod: pid {pid} and {} more", more.len()),
+        },
+    }
+}
+
+/// Describes the held part: `1g.10gb gi 7/0, replicas 0, 2`, `whole`.
+fn place(unit: &UnitUsage, tenant: &Tenant) -> String {
+    let what = match (&unit.profile, unit.partition) {
+        (Some(profile), Some((gpu, compute))) => format!("{profile} gi {gpu}/{compute}"),
+        (None, Some((gpu, compute))) => format!("gi {gpu}/{compute}"),
+        (_, None) => "whole".to_owned(),
+    };
+    let mut numbers: Vec<u32> = tenant.ids.iter().filter_map(ShareId::number).collect();
+    numbers.sort_unstable();
+    let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+    printable(&match numbers.as_slice() {
+        [] if tenant.ids.is_empty() => format!("{what}, not given to it"),
+        [] => what,
+        [one] => format!("{what}, replica {one}"),
+        several => format!("{what}, replicas {}", several.join(", ")),
+    })
+}
+
+fn share(unit: &UnitUsage, tenant: &Tenant) -> Option<MemoryShare> {
+    let given = u64::try_from(tenant.ids.len()).unwrap_or(u64::MAX).max(1);
+    let all = unit.fair_share?.get().saturating_mul(given);
+    let used = tenant.memory?.get();
+    (all > 0).then(|| MemoryShare {
+        used: used.min(all),
+        all,
+        words: format!("of {}", format_memory(Mebibytes::new(all))),
+    })
+}
+
+/// Row of memory that is not attributed to any holder, if there is any.
+fn unattributed_row(unit: &UnitUsage) -> Option<HolderRow> {
+    let used = unit.unattributed.filter(|used| used.get() > 0)?;
+    Some(HolderRow {
+        who: "not attributed".to_owned(),
+        container: String::new(),
+        place: place(unit, &Tenant::default()).replace(", not given to it", ""),
+        memory: format_memory(used),
+        bar: None,
+        busy: String::new(),
+        over: false,
+    })
+}
+
+fn memory_warnings(unit: &UnitUsage) -> Vec<String> {
+    let what = unit.profile.as_deref().map(printable);
+    let what = what.unwrap_or_else(|| "the device".to_owned());
+    let mut alarms = Vec::new();
+    if unit.is_nearly_exhausted {
+        alarms.push(format!(
+            "Hardly any memory of {what} is left: whoever asks for more fails next."
+        ));
+    }
+    if let Some(seconds) = unit.exhausted_in {
+        let left = format_age(Duration::from_secs(seconds));
+        alarms.push(format!(
+            "As fast as of late, the memory of {what} is used up in about {left}."
+        ));
+    }
+    alarms
+}
+
+/// Adds the number of replicas and the holders to each region of `picture`.
+pub(super) fn mark_usage(picture: &mut SliceDiagram, usage: &DeviceUsage) {
+    for region in &mut picture.regions {
+        let units = usage.units.iter().filter(|unit| {
+            let instance = unit.partition.map(|(gpu_instance, _)| gpu_instance);
+            region.instance == instance && (instance.is_some() || region.class != "is-free")
+        });
+        for unit in units {
+            region.lines.extend(holder_lines(unit));
+            region.marks.extend(marks(unit));
+        }
+    }
+}
+
+fn holder_lines(unit: &UnitUsage) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(replicas) = unit.replicas {
+        let held: usize = unit.tenants.iter().map(|tenant| tenant.ids.len()).sum();
+        lines.push(format!("shared by {replicas}, {held} taken"));
+    }
+    let mut names: Vec<String> = unit
+        .tenants
+        .iter()
+        .filter_map(|tenant| {
+            let pod = printable(tenant.pod.as_deref()?);
+            Some(if tenant.is_over_share {
+                format!("{pod} over its share")
+            } else {
+                pod
+            })
+        })
+        .collect();
+    let more = names.len().saturating_sub(MAX_NAMES);
+    names.truncate(MAX_NAMES);
+    lines.append(&mut names);
+    if more > 0 {
+        lines.push(format!("and {more} more"));
+    }
+    lines
+}
+
+/// One mark per replica; the text next to them states the same.
+fn marks(unit: &UnitUsage) -> Vec<Mark> {
+    let Some(replicas) = unit.replicas.filter(|replicas| *replicas <= MAX_MARKS) else {
+        return Vec::new();
+    };
+    (0..replicas)
+        .map(|number| {
+            let mut tenants = unit.tenants.iter();
+            let has = |tenant: &&Tenant| tenant.ids.iter().any(|id| id.number() == Some(number));
+            match tenants.find(has) {
+                None => Mark::Free,
+                Some(tenant) if tenant.is_over_share => Mark::OverShare,
+                Some(_) => Mark::Allocated,
+            }
+        })
+        .collect()
+}
+
+/// Usage of the device at this PCI address.
+pub(super) fn device_usage(usage: Option<&Usage>, pci: PciAddress) -> Option<&DeviceUsage> {
+    let mut devices = usage?.devices.iter();
+    devices.find(|device| device.pci == pci)
+}
+
+#[cfg(test)]
+mod tests {
+    use octavo_model::reading::{MemoryUse, Percent};
+
+    use super::*;
+
+    const GPU: &str = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
+
+    fn tenant(pod: &str, replicas: &[u32], memory: u64, is_over: bool) -> Tenant {
+        Tenant {
+            namespace: Some("team-a".to_owned()),
+            pod: Some(pod.to_owned()),
+            container: Some("main".to_owned()),
+            ids: replicas
+                .iter()
+                .map(|one| ShareId::replica(GPU, *one))
+                .collect(),
+            memory: Some(Mebibytes::new(memory)),
+            utilization: Some(Percent(40)),
+            is_over_share: is_over,
+            ..Tenant::default()
+        }
+    }
+
+    fn unit() -> UnitUsage {
+        UnitUsage {
+            uuid: GPU.to_owned(),
+            partition: None,
+            profile: None,
+            resource: None,
+            replicas: Some(4),
+            fair_share: Some(Mebibytes::new(20_480)),
+            memory: Some(MemoryUse {
+                total: Mebibytes::new(81_920),
+                used: Mebibytes::new(80_700),
+                reserved: Mebibytes::new(600),
+            }),
+            tenants: vec![
+                tenant("greedy\u{202e}", &[2], 40_960, true),
+                tenant("big", &[0, 1], 30_720, false),
+            ],
+            unattributed: Some(Mebibytes::new(512)),
+            exhausted_in: Some(180),
+            is_nearly_exhausted: true,
+        }
+    }
+
+    fn device(unit: UnitUsage) -> DeviceUsage {
+        DeviceUsage {
+            pci: "0000:07:00.0".parse().unwrap(),
+            name: "GPU 0".to_owned(),
+            memory: None,
+            utilization: None,
+            units: vec![unit],
+        }
+    }
+
+    #[test]
+    fn a_pod_that_holds_a_share_and_runs_no_process_uses_no_memory_of_it() {
+        let mut unit = unit();
+        unit.tenants = vec![
+            tenant("idle", &[0], 0, false),
+            tenant("new", &[1], 0, false),
+        ];
+        unit.tenants[0].processes = vec![4711];
+        let users = UsageTable::of(&device(unit)).unwrap();
+        let rows = users.rows.iter().take(2);
+        let said: Vec<_> = rows
+            .map(|row| (row.memory.as_str(), row.bar.is_some()))
+            .collect();
+        assert_eq!(said, [("0 MiB", true), ("no process", false)]);
+    }
+
+    #[test]
+    fn every_holder_and_unattributed_memory_is_a_row() {
+        let users = UsageTable::of(&device(unit())).unwrap();
+        let said: Vec<String> = users
+            .rows
+            .iter()
+            .map(|row| {
+                let share = row.bar.as_ref();
+                let share = share.map(|one| format!("{}/{} {}", one.used, one.all, one.words));
+                let share = share.unwrap_or_default();
+                format!(
+                    "{}|{}|{}|{share}|{}|{}",
+                    row.who, row.place, row.memory, row.busy, row.over
+                )
+            })
+            .collect();
+        assert_eq!(
+            said,
+            [
+                "team-a/greedy\u{fffd}|whole, replica 2|40 GiB|20480/20480 of 20 GiB|40 %|true",
+                "team-a/big|whole, replicas 0, 1|30 GiB|30720/40960 of 40 GiB|40 %|false",
+                "not attributed|whole|512 MiB|||false",
+            ]
+        );
+        assert_eq!(
+            users.alarms,
+            [
+                "Hardly any memory of the device is left: whoever asks for more fails next.",
+                "As fast as of late, the memory of the device is used up in about 3 min.",
+            ]
+        );
+    }
+
+    #[test]
+    fn diagram_shows_replicas_and_marks_excess_usage() {
+        assert_eq!(
+            holder_lines(&unit()),
+            [
+                "shared by 4, 3 taken",
+                "greedy\u{fffd} over its share",
+                "big"
+            ]
+        );
+        assert_eq!(
+            marks(&unit()),
+            [
+                Mark::Allocated,
+                Mark::Allocated,
+                Mark::OverShare,
+                Mark::Free
+            ]
+        );
+    }
+
+    #[test]
+    fn pod_unknown_to_kubelet_is_still_called_a_pod() {
+        let unnamed = Tenant {
+            uid: Some("7d1c5a3e-1111-2222-3333-444455556666".to_owned()),
+            processes: vec![4711],
+            ..Tenant::default()
+        };
+        let nobody = Tenant {
+            uid: None,
+            ..unnamed.clone()
+        };
+        assert_eq!(
+            [name(&unnamed), name(&nobody)],
+            [
+                "a pod that kubelet does not name: 7d1c5a3e",
+                "not a pod: pid 4711"
+            ]
+        );
+    }
+
+    #[test]
+    fn unallocated_device_has_no_usage_table() {
+        let mut idle = unit();
+        idle.tenants.clear();
+        (idle.unattributed, idle.exhausted_in) = (Some(Mebibytes::new(0)), None);
+        idle.memory = None;
+        idle.is_nearly_exhausted = false;
+        assert!(UsageTable::of(&device(idle)).is_none());
+    }
+
+    #[test]
+    fn every_sharing_state_has_an_icon_and_unknown_states_keep_their_word() {
+        for (state, icon) in [
+            (Reason::SharingInForce.as_str(), "ok"),
+            (Reason::SharingPending.as_str(), "stale"),
+            (Reason::SharingHeld.as_str(), "warn"),
+            (Reason::SharingNotInForce.as_str(), "bad"),
+            (Reason::SharingRefused.as_str(), "bad"),
+            (Reason::DevicePluginConflict.as_str(), "bad"),
+            ("dozing", "note"),
+        ] {
+            assert_eq!(sharing_badge(state).icon, icon, "{state}");
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Errors and warnings of resolving a layout on a node.
+
+use std::fmt;
+
+use octavo_model::id::PciAddress;
+use octavo_model::inventory::{Device, Vendor};
+use octavo_model::source_position::SourcePosition;
+use thiserror::Error;
+
+/// A rule of a layout that cannot be applied on this node.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{}", format_message(.layout, *.rule, .devices, .reason))]
+pub struct RuleError {
+    /// Position in the file that the reason refers to.
+    pub place: SourcePosition,
+    /// Layout name.
+    pub layout: String,
+    /// One-based number of the rule; `None` if the error concerns the whole layout.
+    pub rule: Option<usize>,
+    /// The affected devices, ordered by address; empty if the error concerns no device.
+    pub devices: Vec<DeviceRef>,
+    /// The cause.
+    pub reason: RuleErrorKind,
+}
+
+/// A possibly unintended effect of a rule, which is applied nevertheless.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleWarning {
+    /// Position in the file that the warning refers to.
+    pub place: SourcePosition,
+    /// Layout name.
+    pub layout: String,
+    /// One-based number of the rule.
+    pub rule: usize,
+    /// The affected devices, ordered by address.
+    pub devices: Vec<DeviceRef>,
+    /// The warning itself.
+    pub kind: RuleWarningKind,
+}
+
+/// A device as shown in messages.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DeviceRef {
+    /// PCI address.
+    pub pci: PciAddress,
+    /// NVML index.
+    pub index: Option<u32>,
+}
+
+/// Reason why a rule cannot be applied.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum RuleErrorKind {
+    /// No device matches the selector.
+    #[error("it selects {wanted}, which is nothing here; this node has {has}")]
+    NoMatchingDevice {
+        /// The selector as text.
+        wanted: String,
+        /// Description of the node's devices.
+        has: String,
+    },
+    /// No rule of the layout selects a device.
+    #[error("none of its rules selects a device of this node, which has {has}")]
+    NoDeviceSelected {
+        /// Description of the node's devices.
+        has: String,
+    },
+    /// No device has one of the indices.
+    #[error("there is no GPU with the index {missing}; this node has {has}")]
+    NoSuchIndex {
+        /// The missing indices, or ranges of which some indices are missing.
+        missing: String,
+        /// Description of the node's devices.
+        has: String,
+    },
+    /// Two rules select one device, and the dialect defines no precedence.
+    #[error(
+        "rule {other_rule} ({other}) selects it as well; let each device be selected by one rule"
+    )]
+    Conflict {
+        /// One-based number of the other rule.
+        other_rule: usize,
+        /// Start of the other rule.
+        other: SourcePosition,
+    },
+    /// The rule partitions a device that does not support it.
+    #[error(
+        "it cannot be partitioned; use `devices: all`, which leaves such devices out, or name others"
+    )]
+    NotMigCapable,
+    /// The driver reports no profiles.
+    #[error(
+        "the driver does not tell which profiles it offers{}",
+        if *.mig_is_off {
+            " while MIG mode is off, as drivers of branch 535 do; enable MIG mode first with an empty `mig: {}`, or update the driver"
+        } else {
+            ", and without that no name can be looked up; see the problems of the device in `octavo inspect`"
+        }
+    )]
+    NoProfiles {
+        /// True if MIG mode is off, which is the usual cause.
+        mig_is_off: bool,
+    },
+    /// The device offers no profile with this or a nearly equal name.
+    #[error("it does not offer {asked}; it offers {}{}", .offers.join(", "), elsewhere_hint(.elsewhere))]
+    UnknownProfile {
+        /// The requested profile.
+        asked: String,
+        /// The offered profiles, closest match first.
+        offers: Vec<String>,
+        /// Devices of the node that offer the profile.
+        elsewhere: Vec<DeviceRef>,
+    },
+    /// The name nearly equals that of several profiles.
+    #[error("{asked} could be {}; write the one that is meant", .candidates.join(" or "))]
+    AmbiguousProfile {
+        /// The requested profile.
+        asked: String,
+        /// The candidates.
+        candidates: Vec<String>,
+    },
+    /// The driver lists several profiles under one name.
+    #[error(
+        "the driver lists {} profiles named {name} (ids {}), and a layout cannot distinguish them; create the instance with \
+         `nvidia-smi mig -cgi {}`, and then `octavo export` and layouts with {name} use its profile",
+        .ids.len(), join_ids(.ids, ", "), join_ids(.ids, "` or `nvidia-smi mig -cgi ")
+    )]
+    DuplicateProfileName {
+        /// The profile name.
+        name: String,
+        /// The driver's profile ids.
+        ids: Vec<u32>,
+    },
+    /// A GPU instance cannot be split this way.
+    #[error("{asked} cannot be had: a GPU instance {whole} is split into {}", .legal.join(", "))]
+    ComputeSplit {
+        /// The requested compute instance profile.
+        asked: String,
+        /// The profile of the GPU instance.
+        whole: String,
+        /// Valid compute instance profiles.
+        legal: Vec<String>,
+    },
+    /// The count exceeds what fits on an empty device.
+    #[error("{profile}: {asked} asked, at most {most} fit when it is empty")]
+    TooMany {
+        /// The profile.
+        profile: String,
+        /// The requested count.
+        asked: u64,
+        /// The maximum count.
+        most: u64,
+    },
+    /// Each count of compute instances fits, but together they require too many GPU instances.
+    #[error(
+        "the compute instances in {profile} take {asked} GPU instances, at most {most} fit when it is empty"
+    )]
+    TooManyGpuInstances {
+        /// The profile of the GPU instances.
+        profile: String,
+        /// Number of GPU instances required.
+        asked: u64,
+        /// The maximum count.
+        most: u64,
+    },
+}
+
+fn join_ids(ids: &[u32], between: &str) -> String {
+    let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
+    ids.join(between)
+}
+
+/// A possibly unintended effect of a rule.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum RuleWarningKind {
+    /// The device spells a profile name differently.
+    #[error("{asked} is called {own} here; taken as that")]
+    OtherSpelling {
+        /// The name in the layout.
+        asked: String,
+        /// The name on the device.
+        own: String,
+    },
+    /// An earlier rule selects the device too and requests something else.
+    #[error("overrides rule {other_rule} ({other}), which selects it too: the last rule counts")]
+    Overrides {
+        /// One-based number of the other rule.
+        other_rule: usize,
+        /// Start of the other rule.
+        other: SourcePosition,
+    },
+    /// The device is bound to a passthrough driver for virtual machines.
+    #[error("not selected: it is passed through to virtual machines")]
+    Passthrough,
+    /// The state of the device cannot be read. The device is not changed, and the node does not count as applied.
+    #[error("its state cannot be read: {why}")]
+    StateUnreadable {
+        /// The cause.
+        why: String,
+    },
+    /// The rule shares a profile but creates no partition of it.
+    #[error("{profile} is shared, and this rule makes no partition of it")]
+    SharedProfileMissing {
+        /// The profile.
+        profile: String,
+    },
+    /// Other rules already select every device.
+    #[error("the rest is nothing: other rules select every device")]
+    RestIsEmpty,
+}
+
+impl RuleError {
+    /// Returns the position in the file that the reason refers to; zero for a generated layout.
+    pub fn place(&self) -> SourcePosition {
+        self.place
+    }
+}
+
+impl RuleWarning {
+    /// Returns the position in the file that the warning refers to; zero for a generated layout.
+    pub fn place(&self) -> SourcePosition {
+        self.place
+    }
+}
+
+impl fmt::Display for RuleWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = format_message(&self.layout, Some(self.rule), &self.devices, &self.kind);
+        f.write_str(&text)
+    }
+}
+
+impl DeviceRef {
+    /// Returns the reference of `device`.
+    pub fn from_device(device: &Device) -> Self {
+        Self {
+            pci: device.pci,
+            index: device.index.filter(|_| device.vendor == Vendor::Nvidia),
+        }
+    }
+}
+
+impl fmt::Display for DeviceRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.index {
+            Some(index) => write!(f, "GPU {index} ({})", self.pci),
+            None => write!(f, "device {}", self.pci),
+        }
+    }
+}
+
+fn format_message(
+    layout: &str,
+    rule: Option<usize>,
+    devices: &[DeviceRef],
+    what: &dyn fmt::Display,
+) -> String {
+    let rule = rule.map_or_else(String::new, |rule| format!(", rule {rule}"));
+    let devices = if devices.is_empty() {
+        String::new()
+    } else {
+        format!("{}: ", join_devices(devices))
+    };
+    format!("layout {layout:?}{rule}: {devices}{what}")
+}
+
+fn elsewhere_hint(devices: &[DeviceRef]) -> String {
+    match devices {
+        [] => String::new(),
+        [one] => format!(" ({one} offers it; use a rule of its own)"),
+        several => format!(
+            " ({} offer it; use a rule of their own)",
+            join_devices(several)
+        ),
+    }
+}
+
+fn join_devices(devices: &[DeviceRef]) -> String {
+    let words: Vec<String> = devices.iter().map(DeviceRef::to_string).collect();
+    words.join(", ")
+}

@@ -1,0 +1,113 @@
+//! Layouts: the desired partitioning and sharing of a node's devices, as written by users.
+//!
+//! A layout has a name and rules; a rule selects devices and describes their desired state. Octavo reads three dialects
+//! of layout files and writes two (`wire::layouts`); this module holds their common meaning. A layout does not depend
+//! on devices: [`resolve`] converts it into [`Targets`] for the devices of one node, using the catalog of each.
+
+mod compare;
+mod current_state;
+mod error;
+mod export;
+mod generate;
+mod index;
+mod limits;
+mod modes;
+mod resolve;
+mod selector;
+mod sharing;
+mod target;
+
+use octavo_model::profile::ProfileName;
+use octavo_model::source_position::SourcePosition;
+
+pub use self::compare::{Difference, DifferenceKind, compare};
+pub use self::current_state::standing;
+pub use self::error::{DeviceRef, RuleError, RuleErrorKind, RuleWarning, RuleWarningKind};
+pub use self::export::{ExportError, export};
+pub use self::generate::generate;
+pub use self::modes::{compare_modes, mode_targets, modes_are_set, without_missing_devices};
+pub use self::resolve::{ResolvedLayout, resolve};
+pub use self::selector::{Criteria, DeviceFilter, IndexRange, Selector};
+pub use self::sharing::{
+    ResourceRename, Share, ShareTarget, TimeSlice, TimeSlicing, UnitRef, UnitSelector,
+};
+pub use self::target::{DeviceTarget, InstanceTarget, MigTarget, Targets, UnverifiedDevice};
+
+/// A layout file, in file order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layouts {
+    /// The dialect of the file, which defines the meaning of overlapping rules.
+    pub dialect: Dialect,
+    /// The layouts, with unique names.
+    pub layouts: Vec<Layout>,
+}
+
+/// The file formats of layouts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    /// `apiVersion: octavo.dev/v1`, `kind: Layouts`. Two rules that select one device are an error.
+    Octavo,
+    /// `version: v1`, `mig-configs:`. If several rules select one device, the last one counts. Source: NVIDIA
+    /// mig-parted v0.15.0, `cmd/nvidia-mig-parted/util`.
+    MigParted,
+    /// `version: v1` with `flags`, `resources`, `sharing` or `imex`: the configuration of NVIDIA's device plugin. One
+    /// layout with one rule for all devices. Source: NVIDIA k8s-device-plugin v0.20.0, `api/config/v1`.
+    DevicePlugin,
+}
+
+/// A named set of rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    /// The name that nodes select the layout by.
+    pub name: String,
+    /// Position of the name in the file.
+    pub place: SourcePosition,
+    /// The rules; at least one.
+    pub rules: Vec<Rule>,
+}
+
+/// The desired state of some devices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// Start of the rule in the file.
+    pub place: SourcePosition,
+    /// Selects the devices.
+    pub devices: Selector,
+    /// Desired partitioning; `None` leaves partitioning unchanged.
+    pub mig: Option<MigSpec>,
+    /// Desired sharing of the devices or their partitions; `None` leaves sharing unchanged.
+    pub time_slicing: Option<TimeSlicing>,
+}
+
+/// Partitioning as written by users.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MigSpec {
+    /// MIG mode off: a whole GPU.
+    Disabled,
+    /// MIG mode on with exactly these partitions, possibly none.
+    Enabled(Vec<ProfileCount>),
+}
+
+/// A number of partitions of one profile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProfileCount {
+    /// Position of the profile name in the file.
+    pub place: SourcePosition,
+    /// The profile name as written; a device may spell it differently.
+    pub profile: ProfileName,
+    /// The count; never zero.
+    pub count: u32,
+}
+
+impl Layouts {
+    /// Returns the layout with this name.
+    pub fn by_name(&self, name: &str) -> Option<&Layout> {
+        self.layouts.iter().find(|layout| layout.name == name)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests_support;
+
+#[cfg(test)]
+mod tests;

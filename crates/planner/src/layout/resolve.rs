@@ -1,0 +1,360 @@
+//! Resolves a layout into the desired state of each device of a node.
+
+mod names;
+mod select;
+mod sharing;
+mod split;
+
+use octavo_model::catalog::GpuInstanceProfile;
+use octavo_model::id::PciAddress;
+use octavo_model::inventory::{Condition, Device, Inventory, Mig, MigMode, MigState, Vendor};
+use octavo_model::profile::ProfileName;
+use octavo_model::source_position::SourcePosition;
+
+use super::error::{DeviceRef, RuleError, RuleErrorKind, RuleWarning, RuleWarningKind};
+use super::{
+    DeviceTarget, Dialect, Layout, MigSpec, MigTarget, ProfileCount, Rule, Selector, Targets,
+    UnverifiedDevice,
+};
+
+/// A layout resolved on one node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ResolvedLayout {
+    /// The desired state of the devices.
+    pub targets: Targets,
+    /// The devices that rules select, including those with nothing to do, in no particular order.
+    pub covered: Vec<PciAddress>,
+    /// Possibly unintended effects of the rules.
+    pub warnings: Vec<RuleWarning>,
+}
+
+/// Resolves `layout` for the devices of `inventory`.
+///
+/// Profile names are looked up in the catalog of each device. Counts are checked against what fits on an empty device,
+/// profile by profile. The planner decides whether everything fits together and next to instances in use.
+///
+/// # Errors
+/// Returns all errors, not only the first.
+pub fn resolve(
+    layout: &Layout,
+    dialect: Dialect,
+    inventory: &Inventory,
+) -> Result<ResolvedLayout, Vec<RuleError>> {
+    let mut report = Diagnostics::new(layout);
+    let chosen = select::select_devices(layout, dialect, inventory, &mut report);
+    let mut targets = Targets::default();
+    for chosen in &chosen {
+        let case = ResolveContext {
+            chosen: *chosen,
+            inventory,
+        };
+        match chosen.unreadable_reason() {
+            Some(reason) => targets
+                .unverified
+                .push(case.unverified(reason, &mut report)),
+            None => targets.devices.extend(case.target(&mut report)),
+        }
+    }
+    targets.devices.sort_by_key(|target| target.pci);
+    targets.unverified.sort_by_key(|device| device.pci);
+    if report.errors.is_empty() {
+        Ok(ResolvedLayout {
+            targets,
+            covered: chosen.iter().map(|chosen| chosen.device.pci).collect(),
+            warnings: report.warnings,
+        })
+    } else {
+        Err(report.errors)
+    }
+}
+
+/// A device and the rule that selects it.
+#[derive(Debug, Clone, Copy)]
+struct SelectedDevice<'a> {
+    device: &'a Device,
+    rule: &'a Rule,
+    /// One-based number of the rule.
+    number: usize,
+}
+
+impl SelectedDevice<'_> {
+    /// Returns the reason why the device cannot be compared with the rule; `None` if it can. MIG capability does not
+    /// matter to a rule that neither partitions nor selects by it.
+    fn unreadable_reason(&self) -> Option<String> {
+        let Self { device, rule, .. } = self;
+        let by_capability = match &rule.devices {
+            Selector::All | Selector::Rest => false,
+            Selector::Matching(criteria) => criteria.mig_capable.is_some(),
+        };
+        match (&device.condition, Capability::from_device(device)) {
+            (_, Capability::No) if rule.mig.is_some() => None,
+            (Condition::Failing { reason }, _) => Some(format!("failing: {reason}")),
+            (_, Capability::Unknown(why)) if rule.mig.is_some() || by_capability => Some(why),
+            (Condition::Working | Condition::PciOnly { .. }, _) => None,
+        }
+    }
+}
+
+/// A device, its rule, and the inventory of the node.
+#[derive(Clone, Copy)]
+struct ResolveContext<'a> {
+    chosen: SelectedDevice<'a>,
+    inventory: &'a Inventory,
+}
+
+/// Marker error: the cause is already in the report.
+struct AlreadyReported;
+
+/// A profile of a rule after lookup.
+struct ResolvedProfile<'a> {
+    count: &'a ProfileCount,
+    profile: &'a GpuInstanceProfile,
+}
+
+impl<'a> ResolveContext<'a> {
+    fn unverified(self, reason: String, report: &mut Diagnostics<'_>) -> UnverifiedDevice {
+        let SelectedDevice { device, rule, .. } = self.chosen;
+        let surprise = RuleWarningKind::StateUnreadable {
+            why: reason.clone(),
+        };
+        report.warning(self.chosen, rule.place, surprise);
+        UnverifiedDevice {
+            pci: device.pci,
+            rule: rule.place,
+            reason,
+        }
+    }
+
+    fn target(self, report: &mut Diagnostics<'_>) -> Option<DeviceTarget> {
+        let SelectedDevice { device, rule, .. } = self.chosen;
+        let mig = match &rule.mig {
+            None => None,
+            Some(wish) => self.mig(wish, report).ok()?,
+        };
+        let time_slicing = match &rule.time_slicing {
+            None => None,
+            Some(wish) => Some(self.time_slicing(wish, mig.as_ref(), report)?),
+        };
+        (mig.is_some() || time_slicing.is_some()).then_some(DeviceTarget {
+            pci: device.pci,
+            rule: rule.place,
+            mig,
+            time_slicing,
+        })
+    }
+
+    /// Returns the MIG target; `None` if nothing has to be done because the device has no MIG mode to disable.
+    fn mig(
+        self,
+        wish: &'a MigSpec,
+        report: &mut Diagnostics<'_>,
+    ) -> Result<Option<MigTarget>, AlreadyReported> {
+        let state = match (Capability::from_device(self.chosen.device), wish) {
+            (Capability::No, MigSpec::Disabled) => return Ok(None),
+            (Capability::No, MigSpec::Enabled(_)) => {
+                report.error(
+                    self.chosen,
+                    self.chosen.rule.place,
+                    RuleErrorKind::NotMigCapable,
+                );
+                return Err(AlreadyReported);
+            }
+            // Unreachable in practice: such a device is unverified and has no target.
+            (Capability::Unknown(_), _) => return Err(AlreadyReported),
+            (Capability::Yes(state), _) => state,
+        };
+        match wish {
+            MigSpec::Disabled => Ok(Some(MigTarget::Disabled)),
+            MigSpec::Enabled(counts) => {
+                let partitions = self.partitions(state, counts, report);
+                partitions.map(Some).ok_or(AlreadyReported)
+            }
+        }
+    }
+
+    fn partitions(
+        self,
+        state: &'a MigState,
+        counts: &'a [ProfileCount],
+        report: &mut Diagnostics<'_>,
+    ) -> Option<MigTarget> {
+        if let (true, Some(first)) = (state.catalog.profiles().is_empty(), counts.first()) {
+            let reason = RuleErrorKind::NoProfiles {
+                mig_is_off: state.current == MigMode::Disabled,
+            };
+            report.error(self.chosen, first.place, reason);
+            return None;
+        }
+        let entries: Vec<Option<ResolvedProfile<'a>>> = counts
+            .iter()
+            .map(|count| self.entry(state, count, report))
+            .collect();
+        let complete = entries.iter().all(Option::is_some);
+        let entries: Vec<ResolvedProfile<'a>> = entries.into_iter().flatten().collect();
+        let (mut instances, wrong) = split::instances(&state.catalog, &entries);
+        let fits = wrong.is_empty();
+        for (place, reason) in wrong {
+            report.error(self.chosen, place, reason);
+        }
+        instances.sort_unstable();
+        (complete && fits).then_some(MigTarget::Enabled(instances))
+    }
+
+    fn entry(
+        self,
+        state: &'a MigState,
+        count: &'a ProfileCount,
+        report: &mut Diagnostics<'_>,
+    ) -> Option<ResolvedProfile<'a>> {
+        let profile = self.look_up((state, count.place), &count.profile, report)?;
+        Some(ResolvedProfile { count, profile })
+    }
+
+    /// Returns the GPU instance profile that a name denotes on the device.
+    fn look_up(
+        self,
+        (state, place): (&'a MigState, SourcePosition),
+        asked: &ProfileName,
+        report: &mut Diagnostics<'_>,
+    ) -> Option<&'a GpuInstanceProfile> {
+        let reason = match names::look_up(state, asked) {
+            Ok(found) => {
+                if !found.exact {
+                    let surprise = RuleWarningKind::OtherSpelling {
+                        asked: asked.to_string(),
+                        own: names::device_spelling(found.profile, asked),
+                    };
+                    report.warning(self.chosen, place, surprise);
+                }
+                return Some(found.profile);
+            }
+            Err(names::LookupError::SameName(ids)) => RuleErrorKind::DuplicateProfileName {
+                name: asked.gpu_instance().to_string(),
+                ids,
+            },
+            Err(names::LookupError::Ambiguous(candidates)) => RuleErrorKind::AmbiguousProfile {
+                asked: asked.to_string(),
+                candidates,
+            },
+            Err(names::LookupError::Unknown(offers)) => RuleErrorKind::UnknownProfile {
+                asked: asked.to_string(),
+                offers,
+                elsewhere: names::devices_offering(self.inventory, asked),
+            },
+        };
+        report.error(self.chosen, place, reason);
+        None
+    }
+}
+
+/// Partitioning capability of a device.
+enum Capability<'a> {
+    Yes(&'a MigState),
+    No,
+    /// Unknown, for this reason.
+    Unknown(String),
+}
+
+impl<'a> Capability<'a> {
+    /// MIG exists on NVIDIA GPUs only: another vendor's device never has it, whatever its driver reports.
+    fn from_device(device: &'a Device) -> Self {
+        if device.vendor != Vendor::Nvidia {
+            return Self::No;
+        }
+        match (&device.condition, &device.mig) {
+            (_, Mig::NotCapable) => Self::No,
+            (Condition::Working, Mig::Capable(state)) => Self::Yes(state),
+            (Condition::Failing { reason }, _) => Self::Unknown(format!("failing: {reason}")),
+            (Condition::PciOnly { .. }, _) => {
+                Self::Unknown("no driver library speaks for it".to_owned())
+            }
+            (Condition::Working, Mig::Unknown) => {
+                let why = device.problems.first().map_or_else(
+                    || "the driver did not tell".to_owned(),
+                    |problem| format!("{}: {}", problem.source, problem.error),
+                );
+                Self::Unknown(why)
+            }
+        }
+    }
+}
+
+/// Collects errors and warnings, merging devices with the same problem into one message.
+struct Diagnostics<'a> {
+    layout: &'a Layout,
+    errors: Vec<RuleError>,
+    warnings: Vec<RuleWarning>,
+}
+
+impl<'a> Diagnostics<'a> {
+    fn new(layout: &'a Layout) -> Self {
+        Self {
+            layout,
+            errors: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    fn error(&mut self, chosen: SelectedDevice<'_>, place: SourcePosition, reason: RuleErrorKind) {
+        let device = DeviceRef::from_device(chosen.device);
+        let same = |error: &&mut RuleError| {
+            error.rule == Some(chosen.number) && error.place == place && error.reason == reason
+        };
+        if let Some(known) = self.errors.iter_mut().find(same) {
+            known.devices.push(device);
+            return;
+        }
+        self.errors.push(RuleError {
+            place,
+            layout: self.layout.name.clone(),
+            rule: Some(chosen.number),
+            devices: vec![device],
+            reason,
+        });
+    }
+
+    /// Adds an error that concerns no device.
+    fn layout_error(&mut self, place: SourcePosition, rule: Option<usize>, reason: RuleErrorKind) {
+        self.errors.push(RuleError {
+            place,
+            layout: self.layout.name.clone(),
+            rule,
+            devices: Vec::new(),
+            reason,
+        });
+    }
+
+    fn warning(
+        &mut self,
+        chosen: SelectedDevice<'_>,
+        place: SourcePosition,
+        surprise: RuleWarningKind,
+    ) {
+        let device = DeviceRef::from_device(chosen.device);
+        let same = |warning: &&mut RuleWarning| {
+            warning.rule == chosen.number && warning.place == place && warning.kind == surprise
+        };
+        if let Some(known) = self.warnings.iter_mut().find(same) {
+            known.devices.push(device);
+            return;
+        }
+        self.warnings.push(RuleWarning {
+            place,
+            layout: self.layout.name.clone(),
+            rule: chosen.number,
+            devices: vec![device],
+            kind: surprise,
+        });
+    }
+
+    /// Adds a warning that concerns no device.
+    fn rule_warning(&mut self, place: SourcePosition, rule: usize, surprise: RuleWarningKind) {
+        self.warnings.push(RuleWarning {
+            place,
+            layout: self.layout.name.clone(),
+            rule,
+            devices: Vec::new(),
+            kind: surprise,
+        });
+    }
+}

@@ -1,0 +1,146 @@
+//! Converts profile names and counts into GPU instances, packing compute instances into as few of them as possible.
+
+use std::collections::BTreeMap;
+
+use octavo_model::catalog::{GpuInstanceProfile, ProfileCatalog};
+use octavo_model::source_position::SourcePosition;
+
+use super::ResolvedProfile;
+use crate::layout::error::RuleErrorKind;
+use crate::layout::{InstanceTarget, limits};
+use crate::split;
+
+/// All requests for one profile.
+struct ProfileRequest<'a> {
+    profile: &'a GpuInstanceProfile,
+    /// Position of the last name of this profile.
+    place: SourcePosition,
+    /// GPU instances with one compute instance that spans all slices.
+    whole: u64,
+    /// Number of compute instances by slices.
+    parts: BTreeMap<u32, u64>,
+}
+
+/// Returns the GPU instances that `entries` request, and the errors.
+pub(super) fn instances(
+    catalog: &ProfileCatalog,
+    entries: &[ResolvedProfile<'_>],
+) -> (Vec<InstanceTarget>, Vec<(SourcePosition, RuleErrorKind)>) {
+    let mut wrong = Vec::new();
+    let mut groups: BTreeMap<u32, ProfileRequest<'_>> = BTreeMap::new();
+    for entry in entries {
+        let ResolvedProfile { count, profile } = entry;
+        let group = groups
+            .entry(profile.id)
+            .or_insert_with(|| ProfileRequest::of(profile));
+        group.place = count.place;
+        if let Err(reason) = group.add(entry) {
+            wrong.push((count.place, reason));
+        }
+    }
+    let mut made = Vec::new();
+    for group in groups.values() {
+        match group.instances(u64::from(limits::max_instances(catalog, group.profile))) {
+            Ok(instances) => made.extend(instances),
+            Err(reason) => wrong.push((group.place, reason)),
+        }
+    }
+    (made, wrong)
+}
+
+impl<'a> ProfileRequest<'a> {
+    fn of(profile: &'a GpuInstanceProfile) -> Self {
+        Self {
+            profile,
+            place: SourcePosition::default(),
+            whole: 0,
+            parts: BTreeMap::new(),
+        }
+    }
+
+    fn add(&mut self, entry: &ResolvedProfile<'_>) -> Result<(), RuleErrorKind> {
+        let asked = &entry.count.profile;
+        let count = u64::from(entry.count.count);
+        if asked.compute_slices() == asked.gpu_slices() {
+            self.whole = self.whole.saturating_add(count);
+            return Ok(());
+        }
+        let size = u32::from(asked.compute_slices());
+        let legal = split::compute_sizes(self.profile);
+        if !legal.contains(&size) {
+            return Err(RuleErrorKind::ComputeSplit {
+                asked: asked.to_string(),
+                whole: self.profile.name.to_string(),
+                legal: legal.iter().map(|size| self.name(*size)).collect(),
+            });
+        }
+        let sum = self.parts.entry(size).or_default();
+        *sum = sum.saturating_add(count);
+        Ok(())
+    }
+
+    /// Returns at most `max_instances` GPU instances. Every count is checked against this limit before anything is allocated.
+    fn instances(&self, most: u64) -> Result<Vec<InstanceTarget>, RuleErrorKind> {
+        if self.whole > most {
+            return Err(RuleErrorKind::TooMany {
+                profile: self.profile.name.to_string(),
+                asked: self.whole,
+                most,
+            });
+        }
+        for (size, count) in &self.parts {
+            let most = most.saturating_mul(u64::from(split::max_instances(self.profile, *size)));
+            if *count > most {
+                return Err(RuleErrorKind::TooMany {
+                    profile: self.name(*size),
+                    asked: *count,
+                    most,
+                });
+            }
+        }
+        let mut splits = self.pack();
+        let all = u64::try_from(splits.len())
+            .unwrap_or(u64::MAX)
+            .saturating_add(self.whole);
+        if all > most {
+            return Err(RuleErrorKind::TooManyGpuInstances {
+                profile: self.profile.name.to_string(),
+                asked: all,
+                most,
+            });
+        }
+        splits.extend((0..self.whole).map(|_| vec![self.profile.resources.gpu_slices]));
+        let targets = splits.into_iter().map(|compute| InstanceTarget {
+            profile_id: self.profile.id,
+            compute,
+            placement: None,
+        });
+        Ok(targets.collect())
+    }
+
+    /// Packs compute instances first-fit, largest first. This needs the fewest GPU instances on every existing device:
+    /// where a board has room for two GPU instances of a profile, the sizes are 1 and 2, or 1, 2 and all.
+    fn pack(&self) -> Vec<Vec<u32>> {
+        let mut splits: Vec<Vec<u32>> = Vec::new();
+        for (size, count) in self.parts.iter().rev() {
+            for _ in 0..*count {
+                let room = splits.iter_mut().find_map(|known| {
+                    let mut wider = known.clone();
+                    wider.push(*size);
+                    split::is_possible(self.profile, &wider).then_some((known, wider))
+                });
+                match room {
+                    Some((known, wider)) => *known = wider,
+                    None => splits.push(vec![*size]),
+                }
+            }
+        }
+        splits
+    }
+
+    fn name(&self, size: u32) -> String {
+        let name = self.profile.name.with_compute_slices(size);
+        name.unwrap_or_else(|| self.profile.name.clone())
+            .to_string()
+    }
+}

@@ -1,0 +1,21 @@
+//! State machines that execute plans, without I/O: each next action follows from the results of the previous ones.
+
+mod expected;
+mod node;
+mod outcome;
+mod record;
+mod request;
+mod state;
+mod status;
+mod transaction;
+
+pub use self::node::{Decision, DriftPolicy, NodeReconciler, View};
+pub use self::outcome::{ChangeOutcome, OperationCounts};
+pub use self::record::{ApplyRecord, ApplyRecordEntry};
+pub use self::request::{Answer, ChangeProgress, ChangeRequest, DeviceUsers, Limits, NextAction};
+pub use self::state::{ApplyState, MAX_RETRY_DELAY, retry_delay};
+pub use self::status::{ChangeHistory, DeviceStatus, InterruptedChange, NodeLayoutStatus};
+pub use self::transaction::Transaction;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,398 @@
+//! Reconciliation of one node: which devices to change now, which to leave alone, and when to reconcile again.
+//!
+//! Reconciliation is level-triggered: every inventory is compared with the desired state. Earlier attempts only
+//! determine the delay before the next one. The state in which a device reached its target is stored, so that a
+//! change by another process can be distinguished from a requested one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use octavo_model::holder::Holder;
+use octavo_model::id::PciAddress;
+use octavo_model::inventory::{Condition, Device, Inventory, MigMode};
+
+use super::outcome::ChangeOutcome;
+use super::state::{ApplyState, retry_delay};
+use crate::layout::{MigTarget, Targets, standing};
+use crate::plan::{Cause, NodePlan, PlanInput, PlanOutcome, Policy, Step, Verdict, plan};
+
+/// Policy for changes made by other processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DriftPolicy {
+    /// Undo them, unless the affected partitions are in use.
+    #[default]
+    Repair,
+    /// Leave and report them.
+    Report,
+}
+
+/// The inputs of one reconciliation.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    /// The node's current inventory.
+    pub inventory: &'a Inventory,
+    /// The desired state.
+    pub targets: &'a Targets,
+    /// Holders of its devices, in addition to the processes in the inventory.
+    pub holders: &'a [Holder],
+    /// Human-readable reason why not all holders are known: kubelet was just started, or does not answer.
+    pub holders_unknown: Option<&'a str>,
+    /// The permitted operations.
+    pub policy: &'a Policy,
+    /// Policy for changes made by other processes.
+    pub drift: DriftPolicy,
+    /// Devices whose change was interrupted, or could be neither completed nor rolled back.
+    pub unfinished: &'a BTreeSet<PciAddress>,
+    /// The same for devices that are absent now.
+    pub absent: &'a BTreeSet<PciAddress>,
+}
+
+/// The decision of one reconciliation.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Decision {
+    /// Devices to change, in the order of their addresses.
+    pub change: Vec<PciAddress>,
+    /// Devices that cannot reach their desired state now and are between it and their previous state. Changing them
+    /// completes the interrupted change or rolls it back.
+    pub finish: Vec<PciAddress>,
+    /// Devices in `change` that another process had modified.
+    pub drifted: Vec<PciAddress>,
+    /// Time of the next reconciliation, even without an event; `None` if none is needed.
+    pub again: Option<Duration>,
+}
+
+/// Minimum interval between two attempts, regardless of changes: blockers may come and go continuously.
+const MIN_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval at which holders are queried again while they are unknown.
+pub(super) const HOLDER_QUERY_INTERVAL: Duration = Duration::from_secs(5);
+
+/// State of each device and its recent attempts.
+#[derive(Debug, Clone, Default)]
+pub struct NodeReconciler {
+    devices: BTreeMap<PciAddress, DeviceRecord>,
+}
+
+#[derive(Debug, Clone)]
+struct DeviceRecord {
+    state: ApplyState,
+    /// Consecutive failed attempts.
+    failures: u32,
+    /// State of the device after the last failed attempt, and the time of the next attempt.
+    put_off: Option<Retry>,
+    /// The geometry of the device since it reached its target.
+    reached: Option<MigTarget>,
+}
+
+/// Backoff after a failed attempt.
+#[derive(Debug, Clone)]
+struct Retry {
+    looks: DeviceFingerprint,
+    /// Earliest time of the next attempt, even if the device changes.
+    not_before: Duration,
+    /// Time of the next attempt if the device does not change.
+    at: Duration,
+}
+
+/// The properties of a device that justify another attempt when they change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct DeviceFingerprint {
+    geometry: Option<MigTarget>,
+    pending: Option<MigMode>,
+    condition: Condition,
+    users: BTreeSet<UserKey>,
+}
+
+/// A possible blocker: GPU instance, compute instance, process. Memory usage is not included, nor are monitors that
+/// open the device briefly: neither justifies another attempt.
+type UserKey = (Option<u32>, Option<u32>, Option<u32>);
+
+impl NodeReconciler {
+    /// Resets these devices because their desired state has changed: they are tried immediately, and their current
+    /// state is not drift.
+    pub fn select(&mut self, devices: &BTreeSet<PciAddress>) {
+        self.devices.retain(|pci, _| !devices.contains(pci));
+    }
+
+    /// Resets all devices because their desired state has changed.
+    pub fn reset_all(&mut self) {
+        self.devices.clear();
+    }
+
+    /// Allows an immediate attempt after a device reset, but not after a second reset in a row.
+    pub fn was_reset(&mut self, pci: PciAddress) {
+        if let Some(record) = self.devices.get_mut(&pci)
+            && record.failures <= 1
+        {
+            record.put_off = None;
+        }
+    }
+
+    /// Compares the inventory with the desired state.
+    pub fn reconcile(&mut self, now: Duration, view: &View<'_>) -> Decision {
+        let planned = plan(&PlanInput {
+            inventory: view.inventory,
+            targets: view.targets,
+            holders: view.holders,
+            policy: view.policy,
+            refused: &BTreeSet::new(),
+        });
+        self.select_planned(&planned, view.absent);
+        // Interrupted changes are completed. They do not prevent changes of the other devices.
+        let begun = |pci: PciAddress| view.unfinished.contains(&pci);
+        let mut new = planned.devices.iter().filter(|device| !begun(device.pci));
+        let impossible = new.any(|device| device.verdict.outcome() == PlanOutcome::Infeasible);
+        let mut decision = Decision::default();
+        let NodePlan { devices } = planned;
+        for device in devices {
+            let looks = fingerprint(view.inventory, view.holders, device.pci);
+            let record = self
+                .devices
+                .entry(device.pci)
+                .or_insert_with(DeviceRecord::new);
+            match device.verdict {
+                Verdict::Unchanged => record.mark_applied(looks),
+                Verdict::Change(change) if !impossible => {
+                    let due = record.due(now, &looks, view.drift);
+                    let needs_idle = change.steps.iter().any(Step::needs_idle);
+                    match view
+                        .holders_unknown
+                        .filter(|_| needs_idle && !begun(device.pci))
+                    {
+                        // Known before the plan: otherwise the change would be started and rolled back repeatedly.
+                        Some(reason) if matches!(due, Due::Now { .. }) => {
+                            record.state = ApplyState::Blocked {
+                                causes: vec![Cause::StateUnknown {
+                                    reason: reason.to_owned(),
+                                }],
+                            };
+                            decision.look_again_at(now.saturating_add(HOLDER_QUERY_INTERVAL));
+                        }
+                        Some(_) | None => decision.schedule(device.pci, &due),
+                    }
+                }
+                // The device must not be left in an intermediate state.
+                Verdict::Change(_) | Verdict::Blocked(_) | Verdict::Infeasible(_)
+                    if begun(device.pci) =>
+                {
+                    decision.schedule(device.pci, &record.due(now, &looks, view.drift));
+                    decision.finish.push(device.pci);
+                }
+                // The device is not in its previous state, which "blocked" would imply.
+                Verdict::Blocked(_) if view.absent.contains(&device.pci) => record.mark_lost(),
+                Verdict::Blocked(blocked) => {
+                    record.state = match unreachable_reason(view, device.pci) {
+                        Some(reason) => ApplyState::Failed {
+                            reason,
+                            rollback: None,
+                        },
+                        None => ApplyState::Blocked {
+                            causes: blocked.causes,
+                        },
+                    };
+                }
+                Verdict::Infeasible(infeasible) => {
+                    record.state = ApplyState::Infeasible(infeasible);
+                }
+                // A plan must be feasible as a whole before its first step runs.
+                Verdict::Change(_) => {
+                    record.state = ApplyState::Pending {
+                        reason: "another device can never have what this layout asks of it"
+                            .to_owned(),
+                    };
+                }
+            }
+        }
+        decision
+    }
+
+    /// Drops devices without a plan. A device that disappeared during its change stays failed, even if the layout
+    /// selects only devices that are present.
+    fn select_planned(&mut self, planned: &NodePlan, absent: &BTreeSet<PciAddress>) {
+        let is_planned = |pci: &PciAddress| planned.devices.iter().any(|device| device.pci == *pci);
+        self.devices
+            .retain(|pci, _| is_planned(pci) || absent.contains(pci));
+        for pci in absent.iter().filter(|pci| !is_planned(pci)) {
+            let record = self.devices.entry(*pci).or_insert_with(DeviceRecord::new);
+            record.mark_lost();
+        }
+    }
+
+    /// Marks the device as being changed.
+    pub fn change_started(&mut self, pci: PciAddress) {
+        let record = self.devices.entry(pci).or_insert_with(DeviceRecord::new);
+        record.state = ApplyState::Applying;
+    }
+
+    /// Records the outcome of a change, with the inventory and the holders read after it.
+    pub fn ended(
+        &mut self,
+        now: Duration,
+        (inventory, holders): (&Inventory, &[Holder]),
+        pci: PciAddress,
+        ending: ChangeOutcome,
+    ) {
+        let looks = fingerprint(inventory, holders, pci);
+        let record = self.devices.entry(pci).or_insert_with(DeviceRecord::new);
+        if ending == ChangeOutcome::Applied {
+            record.mark_applied(looks);
+            return;
+        }
+        record.failures = record.failures.saturating_add(1);
+        record.put_off = Some(Retry {
+            looks,
+            not_before: now.saturating_add(MIN_RETRY_INTERVAL),
+            at: now.saturating_add(retry_delay(record.failures)),
+        });
+        record.state = ending.into();
+    }
+
+    /// The state of each device that has a desired state, in the order of their addresses.
+    pub fn states(&self) -> impl Iterator<Item = (PciAddress, &ApplyState)> {
+        let all = self.devices.iter();
+        all.map(|(pci, record)| (*pci, &record.state))
+    }
+
+    /// The state that most needs attention.
+    pub fn worst(&self) -> Option<&ApplyState> {
+        let states = self.devices.values().map(|record| &record.state);
+        states.max_by_key(|state| state.severity())
+    }
+}
+
+impl DeviceRecord {
+    fn new() -> Self {
+        Self {
+            state: ApplyState::Pending {
+                reason: "it was not looked at yet".to_owned(),
+            },
+            failures: 0,
+            put_off: None,
+            reached: None,
+        }
+    }
+
+    fn mark_applied(&mut self, looks: DeviceFingerprint) {
+        self.state = ApplyState::Applied;
+        self.failures = 0;
+        self.put_off = None;
+        self.reached = looks.geometry;
+    }
+
+    /// Marks a device that disappeared during its change as failed. An existing failure is retained, as its reason is
+    /// more precise.
+    fn mark_lost(&mut self) {
+        if !matches!(self.state, ApplyState::Failed { .. }) {
+            self.state = ApplyState::Failed {
+                reason: "its change was interrupted, and this node has no such device now"
+                    .to_owned(),
+                rollback: None,
+            };
+        }
+    }
+
+    /// Decides when the device can be changed: not during backoff, and not if drift by another process is only to be
+    /// reported.
+    fn due(&mut self, now: Duration, looks: &DeviceFingerprint, drift: DriftPolicy) -> Due {
+        if let Some(then) = &self.put_off {
+            let at = if then.looks == *looks {
+                then.at
+            } else {
+                then.not_before
+            };
+            if now < at {
+                return Due::At(at);
+            }
+        }
+        let has = looks.geometry.as_ref();
+        let reached = self.reached.as_ref();
+        let drifted = reached.is_some_and(|reached| !is_reset_loss(reached, has));
+        if drifted && drift == DriftPolicy::Report {
+            self.state = ApplyState::Drifted;
+            return Due::Never;
+        }
+        Due::Now {
+            drifted: drifted && self.put_off.is_none(),
+        }
+    }
+}
+
+/// Time at which a device should be changed.
+enum Due {
+    Now { drifted: bool },
+    At(Duration),
+    Never,
+}
+
+impl Decision {
+    fn schedule(&mut self, pci: PciAddress, due: &Due) {
+        match due {
+            Due::Now { drifted } => {
+                self.change.push(pci);
+                self.drifted.extend(drifted.then_some(pci));
+            }
+            Due::At(at) => self.look_again_at(*at),
+            Due::Never => {}
+        }
+    }
+
+    fn look_again_at(&mut self, at: Duration) {
+        self.again = Some(self.again.map_or(at, |again| again.min(at)));
+    }
+}
+
+/// Returns whether a reset, a driver reload or a reboot removed the instances. These leave no instance at all; a user
+/// usually leaves some, or enables MIG mode.
+fn is_reset_loss(reached: &MigTarget, now: Option<&MigTarget>) -> bool {
+    match (reached, now) {
+        (MigTarget::Enabled(_), None | Some(MigTarget::Disabled)) => true,
+        (MigTarget::Enabled(had), Some(MigTarget::Enabled(has))) => {
+            !had.is_empty() && has.is_empty()
+        }
+        (MigTarget::Disabled, _) => false,
+    }
+}
+
+/// Returns the reason why a device selected by the layout does not respond; `None` for a device that responds but
+/// reports incomplete data.
+fn unreachable_reason(view: &View<'_>, pci: PciAddress) -> Option<String> {
+    let mut unverified = view.targets.unverified.iter();
+    let unverified = unverified.find(|one| one.pci == pci)?;
+    let mut devices = view.inventory.devices.iter();
+    let answers = devices.any(|one| one.pci == pci && one.condition == Condition::Working);
+    (!answers).then(|| format!("its state cannot be read: {}", unverified.reason))
+}
+
+fn fingerprint(inventory: &Inventory, holders: &[Holder], pci: PciAddress) -> DeviceFingerprint {
+    let mut devices = inventory.devices.iter();
+    let device: Option<&Device> = devices.find(|device| device.pci == pci);
+    let state = device.and_then(|device| device.mig.state());
+    let holders = holders.iter().filter(|holder| holder.device == pci);
+    let holders = holders
+        .filter(|holder| holder.gpu_instance.is_some() || holder.details.kind.is_some())
+        .map(|holder| {
+            (
+                holder.gpu_instance,
+                holder.compute_instance,
+                holder.details.pid,
+            )
+        });
+    let processes = device.into_iter().flat_map(|device| &device.processes);
+    let processes = processes.map(|process| {
+        (
+            process.gpu_instance,
+            process.compute_instance,
+            Some(process.pid),
+        )
+    });
+    DeviceFingerprint {
+        geometry: state.and_then(standing),
+        pending: state.map(|state| state.pending),
+        condition: device.map_or(
+            Condition::PciOnly {
+                kernel_driver: None,
+            },
+            |device| device.condition.clone(),
+        ),
+        users: holders.chain(processes).collect(),
+    }
+}

@@ -1,0 +1,30 @@
+//! Transactions on a simulated device that behaves as drivers do, including their faults.
+
+mod hardware;
+mod node;
+mod random;
+mod record;
+mod tables;
+
+use crate::layout::{InstanceTarget, MigTarget};
+
+/// Unsplit instances by profile id; the A100's table provides their compute slices.
+fn wants(ids: &[u32]) -> MigTarget {
+    let slices = |id: u32| match id {
+        19 | 20 | 15 => 1,
+        14 => 2,
+        9 => 3,
+        5 => 4,
+        _ => 7,
+    };
+    let mut all: Vec<InstanceTarget> = ids
+        .iter()
+        .map(|id| InstanceTarget {
+            profile_id: *id,
+            compute: vec![slices(*id)],
+            placement: None,
+        })
+        .collect();
+    all.sort();
+    MigTarget::Enabled(all)
+}

@@ -1,0 +1,397 @@
+//! Decisions for a node over successive reconciliations.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use octavo_model::id::PciAddress;
+use octavo_model::inventory::{
+    Condition, Device, Driver, Inventory, Mig, MigMode, NvmlState, Process, ProcessKind,
+};
+use octavo_model::source_position::SourcePosition;
+
+use super::hardware::Hardware;
+use super::wants;
+use crate::layout::tests_support::{A100_40, failing, node, t4};
+use crate::layout::{DeviceTarget, MigTarget, Targets, UnverifiedDevice};
+use crate::plan::Policy;
+use crate::plan::messages::PlanFormatter;
+use crate::reconcile::node::HOLDER_QUERY_INTERVAL;
+use crate::reconcile::{ApplyState, ChangeOutcome, Decision, DriftPolicy, NodeReconciler, View};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+struct Case {
+    inventory: Inventory,
+    targets: Targets,
+    drift: DriftPolicy,
+    unfinished: BTreeSet<PciAddress>,
+    untold: Option<&'static str>,
+    node: NodeReconciler,
+}
+
+impl Case {
+    fn new(devices: Vec<Device>, targets: Vec<MigTarget>) -> Self {
+        let addresses: Vec<PciAddress> = devices.iter().map(|device| device.pci).collect();
+        let targets = addresses.into_iter().zip(targets);
+        Self {
+            inventory: Inventory {
+                neuron: None,
+                nvml: NvmlState::Ready(Driver {
+                    version: "570.133.20".parse().unwrap(),
+                    cuda: None,
+                }),
+                ..node(devices)
+            },
+            targets: Targets {
+                devices: targets
+                    .map(|(pci, mig)| DeviceTarget {
+                        pci,
+                        rule: SourcePosition::default(),
+                        mig: Some(mig),
+                        time_slicing: None,
+                    })
+                    .collect(),
+                ..Targets::default()
+            },
+            drift: DriftPolicy::Repair,
+            unfinished: BTreeSet::new(),
+            untold: None,
+            node: NodeReconciler::default(),
+        }
+    }
+
+    fn look(&mut self, now: Duration) -> Decision {
+        let policy = Policy::default();
+        self.node.reconcile(
+            now,
+            &View {
+                inventory: &self.inventory,
+                targets: &self.targets,
+                holders: &[],
+                holders_unknown: self.untold,
+                policy: &policy,
+                drift: self.drift,
+                unfinished: &self.unfinished,
+                absent: &BTreeSet::new(),
+            },
+        )
+    }
+
+    fn ended(&mut self, now: Duration, pci: PciAddress, ending: ChangeOutcome) {
+        let after = (&self.inventory, &[][..]);
+        self.node.ended(now, after, pci, ending);
+    }
+
+    /// Replaces the instances of the first device.
+    fn becomes(&mut self, instances: &[(u32, u32, &[u32])]) {
+        self.inventory.devices[0] = A100_40.with(0, instances);
+    }
+
+    fn state(&self) -> &ApplyState {
+        self.node.states().next().unwrap().1
+    }
+}
+
+fn at(number: usize) -> PciAddress {
+    A100_40.gpu(u8::try_from(number).unwrap()).pci
+}
+
+#[test]
+fn device_at_target_is_applied_and_unchanged() {
+    let mut case = Case::new(vec![A100_40.with(0, &[(9, 0, &[3])])], vec![wants(&[9])]);
+    assert_eq!(case.look(SECOND), Decision::default());
+    assert_eq!(case.state(), &ApplyState::Applied);
+    assert_eq!(case.node.worst(), Some(&ApplyState::Applied));
+}
+
+#[test]
+fn i4_infeasible_device_prevents_all_changes() {
+    let mut case = Case::new(vec![A100_40.gpu(0), t4(1)], vec![wants(&[9]), wants(&[9])]);
+    assert_eq!(case.look(SECOND), Decision::default());
+    let states: Vec<&str> = case
+        .node
+        .states()
+        .map(|(_, state)| state.as_str())
+        .collect();
+    assert_eq!(states, ["pending", "infeasible"]);
+    assert_eq!(case.node.worst().unwrap().as_str(), "infeasible");
+}
+
+#[test]
+fn unknown_holders_block_destroying_but_not_creating() {
+    let full = A100_40.with(0, &[(9, 0, &[3])]);
+    let mut case = Case::new(
+        vec![full, A100_40.with(1, &[])],
+        vec![wants(&[0]), wants(&[9])],
+    );
+    case.untold = Some("kubelet was started just now");
+    let decision = case.look(SECOND);
+    assert_eq!(decision.change, [at(1)]);
+    assert_eq!(decision.again, Some(SECOND + HOLDER_QUERY_INTERVAL));
+    let message = case
+        .state()
+        .message(&PlanFormatter::new(&case.inventory, at(0)));
+    assert_eq!(case.state().as_str(), "blocked");
+    assert!(
+        message.contains("kubelet was started just now"),
+        "{message}"
+    );
+    case.ended(SECOND, at(1), ChangeOutcome::Applied);
+    // While holders are unknown, no attempt is made, so no backoff is due afterwards.
+    for second in 2..60 {
+        assert_eq!(case.look(SECOND * second).change, [at(1)]);
+    }
+    case.untold = None;
+    assert_eq!(case.look(SECOND * 60).change, [at(0), at(1)]);
+}
+
+#[test]
+fn device_in_use_does_not_block_others() {
+    let busy = Hardware::new(&[(9, 0, &[3])]).used_by(1, 0).device;
+    let mut case = Case::new(vec![busy, A100_40.gpu(1)], vec![wants(&[0]), wants(&[0])]);
+    assert_eq!(case.look(SECOND).change, [at(1)]);
+    assert_eq!(case.state().as_str(), "blocked");
+    // No event reports that a holder is gone; the next reconciliation finds out.
+    case.inventory.devices[0].processes.clear();
+    assert_eq!(case.look(SECOND * 2).change, [at(0), at(1)]);
+}
+
+#[test]
+fn i5_failed_change_is_retried_with_backoff_or_after_device_change() {
+    let failed = || ChangeOutcome::RolledBack {
+        reason: "no".to_owned(),
+    };
+    let mut case = Case::new(vec![A100_40.gpu(0)], vec![wants(&[9])]);
+    let mut now = SECOND;
+    for wait in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300] {
+        assert_eq!(case.look(now).change, [at(0)], "after {wait}");
+        case.node.change_started(at(0));
+        assert_eq!(case.state(), &ApplyState::Applying);
+        case.ended(now, at(0), failed());
+        assert_eq!(case.state().as_str(), "rolled-back");
+        let soon = case.look(now + SECOND / 2);
+        assert!(soon.change.is_empty());
+        let again = now + SECOND * wait;
+        assert_eq!(soon.again, Some(again));
+        assert_eq!(
+            case.state().as_str(),
+            "rolled-back",
+            "it goes on saying why"
+        );
+        now = again;
+    }
+    // The end of a process or a manual change justifies another attempt.
+    case.becomes(&[(19, 0, &[1])]);
+    assert_eq!(case.look(now + SECOND / 100).change, [at(0)]);
+    case.ended(now, at(0), failed());
+    assert!(case.look(now + SECOND).change.is_empty());
+    case.inventory.devices[0].processes.push(Process {
+        pid: 5,
+        kind: ProcessKind::Compute,
+        gpu_instance: Some(7),
+        compute_instance: Some(0),
+        memory: None,
+    });
+    case.becomes(&[]);
+    assert!(case.look(now).change.is_empty(), "not within a second");
+    assert_eq!(case.look(now + SECOND).change, [at(0)]);
+    // A new selection justifies an immediate attempt.
+    case.ended(now, at(0), failed());
+    case.node.select(&BTreeSet::from([at(0)]));
+    assert_eq!(case.look(now).change, [at(0)]);
+    // A successful change resets the failure count.
+    case.becomes(&[(9, 0, &[3])]);
+    case.ended(now, at(0), ChangeOutcome::Applied);
+    case.becomes(&[]);
+    assert_eq!(case.look(now).change, [at(0)]);
+    case.ended(now, at(0), failed());
+    assert_eq!(case.look(now).again, Some(now + SECOND));
+}
+
+#[test]
+fn drift_is_repaired_or_reported_by_policy() {
+    for (drift, change) in [
+        (DriftPolicy::Repair, vec![at(0)]),
+        (DriftPolicy::Report, vec![]),
+    ] {
+        let mut case = Case::new(vec![A100_40.with(0, &[(9, 0, &[3])])], vec![wants(&[9])]);
+        case.drift = drift;
+        assert_eq!(case.look(SECOND), Decision::default());
+        case.becomes(&[(9, 0, &[3]), (19, 4, &[1])]);
+        let decision = case.look(SECOND * 2);
+        assert_eq!(decision.change, change);
+        assert_eq!(decision.drifted, change);
+        if drift == DriftPolicy::Report {
+            assert_eq!(case.state(), &ApplyState::Drifted);
+        }
+    }
+}
+
+#[test]
+fn drift_in_use_is_reported_under_both_policies() {
+    let mut case = Case::new(vec![A100_40.with(0, &[(9, 0, &[3])])], vec![wants(&[9])]);
+    assert_eq!(case.look(SECOND), Decision::default());
+    case.inventory.devices[0] = Hardware::new(&[(0, 0, &[7])]).used_by(1, 0).device;
+    assert_eq!(case.look(SECOND * 2), Decision::default());
+    assert_eq!(case.state().as_str(), "blocked");
+}
+
+#[test]
+fn instances_lost_by_reset_are_recreated_and_are_not_drift() {
+    let mut lost = A100_40.gpu(0);
+    if let Mig::Capable(state) = &mut lost.mig {
+        state.current = MigMode::Disabled;
+        state.pending = MigMode::Disabled;
+    }
+    for after in [A100_40.gpu(0), lost] {
+        let mut case = Case::new(vec![A100_40.with(0, &[(9, 0, &[3])])], vec![wants(&[9])]);
+        case.drift = DriftPolicy::Report;
+        assert_eq!(case.look(SECOND), Decision::default());
+        case.inventory.devices[0] = after;
+        let decision = case.look(SECOND * 2);
+        assert_eq!((decision.change, decision.drifted), (vec![at(0)], vec![]));
+    }
+}
+
+#[test]
+fn i2_device_without_target_is_forgotten() {
+    let mut case = Case::new(vec![A100_40.gpu(0)], vec![wants(&[9])]);
+    assert_eq!(case.look(SECOND).change, [at(0)]);
+    case.targets.devices.clear();
+    assert_eq!(case.look(SECOND), Decision::default());
+    assert_eq!(case.node.states().count(), 0);
+    assert_eq!(case.node.worst(), None);
+}
+
+#[test]
+fn device_lost_during_change_is_failed_with_cause() {
+    let mut case = Case::new(vec![A100_40.gpu(0)], vec![wants(&[9])]);
+    assert_eq!(case.look(SECOND).change, [at(0)]);
+    let failed = ChangeOutcome::Failed {
+        reason: "driver not loaded (9)".to_owned(),
+        rollback: None,
+    };
+    case.ended(SECOND, at(0), failed.clone());
+    case.inventory.devices.clear();
+    let policy = Policy::default();
+    let (nothing, absent) = (BTreeSet::new(), BTreeSet::from([at(0)]));
+    let view = View {
+        inventory: &case.inventory,
+        targets: &case.targets,
+        holders: &[],
+        policy: &policy,
+        drift: DriftPolicy::Repair,
+        unfinished: &nothing,
+        absent: &absent,
+        holders_unknown: None,
+    };
+    case.node.reconcile(SECOND * 9, &view);
+    assert_eq!(case.node.worst(), Some(&ApplyState::from(failed)));
+    // A new process knows that the change is unfinished, but not why.
+    let mut node = NodeReconciler::default();
+    node.reconcile(SECOND, &view);
+    assert_eq!(node.worst().map(ApplyState::as_str), Some("failed"));
+}
+
+#[test]
+fn i3_blocked_interrupted_change_is_rolled_back() {
+    let hardware = Hardware::new(&[(19, 0, &[1]), (19, 1, &[])]).used_by(1, 0);
+    let job = hardware.job(wants(&[5, 14]));
+    let targets = Targets {
+        devices: vec![job.target.clone()],
+        ..Targets::default()
+    };
+    let policy = Policy::default();
+    let (nothing, begun) = (BTreeSet::new(), BTreeSet::from([job.target.pci]));
+    let nothing_absent = BTreeSet::new();
+    let view = |unfinished| View {
+        inventory: &job.inventory,
+        targets: &targets,
+        holders: &[],
+        holders_unknown: None,
+        policy: &policy,
+        drift: DriftPolicy::Repair,
+        unfinished,
+        absent: &nothing_absent,
+    };
+    let mut node = NodeReconciler::default();
+    let decision = node.reconcile(Duration::ZERO, &view(&nothing));
+    assert!(decision.change.is_empty(), "it has what it had");
+    let blocked = node.worst().cloned();
+    assert!(
+        matches!(blocked, Some(ApplyState::Blocked { .. })),
+        "{blocked:?}"
+    );
+    let decision = node.reconcile(Duration::ZERO, &view(&begun));
+    assert_eq!(decision.change, [job.target.pci]);
+    assert_eq!(
+        decision.finish,
+        [job.target.pci],
+        "as it was begun, or back"
+    );
+    // If the rollback failed too, it is retried, but not immediately.
+    let failed = ChangeOutcome::Failed {
+        reason: "it is in use".to_owned(),
+        rollback: Some("and it is stuck".to_owned()),
+    };
+    let after = (&*job.inventory, &[][..]);
+    node.ended(Duration::ZERO, after, job.target.pci, failed);
+    let decision = node.reconcile(Duration::ZERO, &view(&begun));
+    assert!(decision.change.is_empty());
+    let again = decision.again.unwrap();
+    assert!(again > Duration::ZERO);
+    assert_eq!(node.worst().map(ApplyState::as_str), Some("failed"));
+    let decision = node.reconcile(again, &view(&begun));
+    assert_eq!(decision.change, [job.target.pci]);
+}
+
+#[test]
+fn i5_memory_growth_or_monitor_does_not_trigger_retry() {
+    let mut busy = Hardware::new(&[(9, 0, &[3])]).used_by(1, 0).device;
+    busy.processes[0].memory = None;
+    let mut case = Case::new(vec![busy], vec![wants(&[9, 9])]);
+    assert_eq!(case.look(SECOND).change, [at(0)]);
+    let reason = "no".to_owned();
+    case.ended(SECOND, at(0), ChangeOutcome::RolledBack { reason });
+    let memory = octavo_model::quantity::Mebibytes::new(7);
+    case.inventory.devices[0].processes[0].memory = Some(memory);
+    assert!(case.look(SECOND + SECOND / 2).change.is_empty());
+}
+
+#[test]
+fn reset_device_is_retried_immediately_but_only_once() {
+    let mut case = Case::new(vec![A100_40.gpu(0)], vec![wants(&[9])]);
+    for again in [vec![at(0)], vec![]] {
+        let _decided = case.look(SECOND);
+        let reason = "no".to_owned();
+        case.ended(SECOND, at(0), ChangeOutcome::RolledBack { reason });
+        case.node.was_reset(at(0));
+        assert_eq!(case.look(SECOND).change, again);
+    }
+}
+
+#[test]
+fn lost_selected_device_is_failed_and_others_are_changed() {
+    let mut case = Case::new(vec![A100_40.gpu(0), failing(1)], vec![wants(&[0])]);
+    let lost = case.inventory.devices[1].pci;
+    case.targets.unverified.push(UnverifiedDevice {
+        pci: lost,
+        rule: SourcePosition::default(),
+        reason: "failing: GPU is lost".to_owned(),
+    });
+    let here = case.inventory.devices[0].pci;
+    assert_eq!(case.look(SECOND).change, [here]);
+    case.becomes(&[(0, 0, &[7])]);
+    assert!(case.look(SECOND).change.is_empty());
+    let states: Vec<(PciAddress, &str)> = case
+        .node
+        .states()
+        .map(|(pci, state)| (pci, state.as_str()))
+        .collect();
+    assert_eq!(states, [(here, "applied"), (lost, "failed")]);
+    assert_eq!(case.node.worst().map(ApplyState::as_str), Some("failed"));
+    // The driver responds again, but the device's state is not known yet.
+    case.inventory.devices[1].condition = Condition::Working;
+    case.look(SECOND);
+    assert_eq!(case.node.worst().map(ApplyState::as_str), Some("blocked"));
+}

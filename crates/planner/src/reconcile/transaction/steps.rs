@@ -1,0 +1,275 @@
+//! Execution of a plan's steps, one call after the other.
+
+use std::time::Duration;
+
+use octavo_model::call::{CallFailure, CallResult, DriverCall, FailureKind};
+use octavo_model::catalog::Placement;
+
+use super::stop::StopReason;
+use super::{Goal, Transaction};
+use crate::plan::{Cause, InstanceRef, RefusedPlacement, Step, blocking_cause};
+use crate::reconcile::outcome::ChangeOutcome;
+use crate::reconcile::request::NextAction;
+
+/// First delay for a device in use; doubled for each retry.
+const INITIAL_RETRY_DELAY: Duration = Duration::from_millis(20);
+/// Number of "in use" failures after which the device is read again, in case its state differs from the reports.
+const REREAD_AFTER_FAILURES: u32 = 3;
+pub(super) const MAX_RETRY_DELAY: Duration = Duration::from_millis(500);
+
+impl Transaction {
+    /// Starts the current step.
+    pub(super) fn step(&mut self, now: Duration) -> NextAction {
+        if now >= self.deadline() {
+            let whole = self.job.limits.change_timeout.as_secs_f32();
+            let why = self.last_failure.as_deref().unwrap_or("it takes too long");
+            return self.stop(StopReason::Failed(format!(
+                "not done within {whole} s: {why}"
+            )));
+        }
+        match self.pass.steps.get(self.pass.at) {
+            None => NextAction::Read,
+            Some(Step::Reset { scope }) => {
+                let scope = scope.clone();
+                let causes = Vec::new();
+                NextAction::End(ChangeOutcome::NeedsReset { scope, causes })
+            }
+            Some(step) => match self.call(step) {
+                None => NextAction::Read,
+                Some(call) if call.destroys() || matches!(call, DriverCall::SetMigMode { .. }) => {
+                    NextAction::FindUsers
+                }
+                Some(_) => self.attempt(),
+            },
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Duration {
+        match self.aim {
+            Goal::Target => self.job.limits.change_timeout,
+            // A rollback has the same limit, counted from its start.
+            Goal::Previous(_) => {
+                let began = self.back_since.unwrap_or_default();
+                began.saturating_add(self.job.limits.change_timeout)
+            }
+        }
+    }
+
+    /// The driver call of a step; `None` if it depends on a step that did not happen.
+    fn call(&self, step: &Step) -> Option<DriverCall> {
+        Some(match step {
+            Step::DestroyComputeInstance {
+                gpu_instance,
+                compute_instance,
+            } => DriverCall::DestroyComputeInstance {
+                gpu_instance: *gpu_instance,
+                compute_instance: *compute_instance,
+            },
+            Step::DestroyGpuInstance { gpu_instance, .. } => DriverCall::DestroyGpuInstance {
+                gpu_instance: *gpu_instance,
+            },
+            Step::SetMigMode { to } => DriverCall::SetMigMode { to: *to },
+            Step::CreateGpuInstance {
+                profile_id,
+                placement,
+                ..
+            } => DriverCall::CreateGpuInstance {
+                profile_id: *profile_id,
+                placement: *placement,
+            },
+            Step::CreateComputeInstance {
+                gpu_instance,
+                slices,
+            } => DriverCall::CreateComputeInstance {
+                gpu_instance: match gpu_instance {
+                    InstanceRef::Existing(id) => *id,
+                    InstanceRef::Planned(at) => *self.pass.created_ids.get(at)?,
+                },
+                slices: *slices,
+            },
+            Step::Reset { .. } => return None,
+        })
+    }
+
+    fn current_call(&self) -> Option<DriverCall> {
+        let step = self.pass.steps.get(self.pass.at)?;
+        self.call(step)
+    }
+
+    /// Handles unknown users, which count as in use. The query is retried because its source may recover.
+    pub(super) fn user_query_failed(&mut self, now: Duration, reason: String) -> NextAction {
+        let (_, since, times) = self.postponement(now);
+        if now.saturating_sub(since) >= self.job.limits.in_use_timeout {
+            return self.stop(StopReason::Blocked(vec![Cause::StateUnknown { reason }]));
+        }
+        self.retry_after(since, times)
+    }
+
+    /// Makes the current call, unless it would destroy a partition in use.
+    pub(super) fn attempt(&mut self) -> NextAction {
+        let Some(call) = self.current_call() else {
+            return NextAction::Read;
+        };
+        if let Some(cause) = blocking_cause(&self.expected.device, &self.holders, call) {
+            // Another plan may avoid the holder that was just discovered.
+            self.obstacle = Some(cause);
+            return NextAction::Read;
+        }
+        self.has_changed_device = true;
+        self.expected.record_attempt(call);
+        NextAction::Call(call)
+    }
+
+    pub(super) fn call_succeeded(&mut self, now: Duration, done: &CallResult) -> NextAction {
+        let Some(call) = self.current_call() else {
+            return NextAction::Read;
+        };
+        self.expected.record_result(call, done);
+        if let DriverCall::SetMigMode { .. } = call {
+            return self.mode_set(now, done);
+        }
+        self.count(call);
+        self.postponed_call = None;
+        if let (
+            CallResult::Created { id, placement },
+            Some(Step::CreateGpuInstance {
+                instance,
+                placement: wanted,
+                profile_id,
+            }),
+        ) = (done, self.pass.steps.get(self.pass.at))
+        {
+            self.pass.created_ids.insert(*instance, *id);
+            if placement != wanted {
+                let (profile_id, placement) = (*profile_id, *wanted);
+                self.last_failure =
+                    Some("the driver created an instance in another place".to_owned());
+                self.refuse(profile_id, placement);
+                return NextAction::Read;
+            }
+        }
+        self.pass.at = self.pass.at.saturating_add(1);
+        self.step(now)
+    }
+
+    fn count(&mut self, call: DriverCall) {
+        match call {
+            DriverCall::DestroyGpuInstance { .. } => {
+                self.work.destroyed = self.work.destroyed.saturating_add(1);
+            }
+            DriverCall::CreateGpuInstance { .. } => {
+                self.work.created = self.work.created.saturating_add(1);
+            }
+            DriverCall::DestroyComputeInstance { .. }
+            | DriverCall::CreateComputeInstance { .. }
+            | DriverCall::SetMigMode { .. } => {}
+        }
+    }
+
+    /// Continues after a change of MIG mode. The rest of the plan may differ in the new mode: older drivers report no
+    /// profiles before.
+    fn mode_set(&mut self, now: Duration, done: &CallResult) -> NextAction {
+        let next = self.pass.steps.get(self.pass.at.saturating_add(1));
+        match done {
+            CallResult::Pending(reason) if !matches!(next, Some(Step::Reset { .. })) => {
+                // No reset was planned, so a process has the device open.
+                self.postpone(now, &format!("MIG mode is not in force: {reason}"))
+            }
+            CallResult::Pending(_) => {
+                self.postponed_call = None;
+                self.pass.at = self.pass.at.saturating_add(1);
+                self.step(now)
+            }
+            // If the driver resets an idle device itself, the step is complete.
+            CallResult::Completed | CallResult::Created { .. } => NextAction::Read,
+        }
+    }
+
+    /// Excludes the placement from further plans. This explains why the plan did not reach its target.
+    pub(super) fn refuse(&mut self, profile_id: u32, placement: Placement) {
+        let new = self.refused.insert(RefusedPlacement {
+            device: self.pci(),
+            profile_id,
+            placement,
+        });
+        if new {
+            self.idle_passes = 0;
+        }
+    }
+
+    pub(super) fn call_failed(&mut self, now: Duration, failure: CallFailure) -> NextAction {
+        let call = self.current_call();
+        self.last_failure = Some(failure.what.clone());
+        match (failure.kind, call) {
+            (FailureKind::InUse | FailureKind::Temporary, _) => self.postpone(now, &failure.what),
+            (
+                FailureKind::InsufficientResources,
+                Some(DriverCall::CreateGpuInstance {
+                    profile_id,
+                    placement,
+                }),
+            ) => {
+                self.suspect_placement = Some(RefusedPlacement {
+                    device: self.pci(),
+                    profile_id,
+                    placement,
+                });
+                NextAction::Read
+            }
+            (FailureKind::NotFound, _) => NextAction::Read,
+            (FailureKind::DeviceLost | FailureKind::DriverLost, _) => {
+                self.end_device_lost(failure.what)
+            }
+            (FailureKind::InsufficientResources | FailureKind::Rejected, _) => {
+                self.stop(StopReason::Failed(failure.what))
+            }
+        }
+    }
+
+    /// Retries the current call after a delay, until the time limit for "in use".
+    fn postpone(&mut self, now: Duration, why: &str) -> NextAction {
+        let Some(call) = self.current_call() else {
+            return NextAction::Read;
+        };
+        let (_, since, times) = self.postponement(now);
+        if now.saturating_sub(since) >= self.job.limits.in_use_timeout {
+            return self.stop(self.unknown_holder(why));
+        }
+        let wait = self.retry_after(since, times);
+        if times == REREAD_AFTER_FAILURES && call.destroys() {
+            // A compute instance that was reported destroyed may still exist.
+            return NextAction::Read;
+        }
+        wait
+    }
+
+    /// The current call, the time of its first failure, and the number of retries.
+    fn postponement(&self, now: Duration) -> (Option<DriverCall>, Duration, u32) {
+        let call = self.current_call();
+        let known = self.postponed_call.filter(|(of, _, _)| Some(*of) == call);
+        let (since, times) = known.map_or((now, 0), |(_, since, times)| (since, times));
+        (call, since, times)
+    }
+
+    fn retry_after(&mut self, since: Duration, times: u32) -> NextAction {
+        self.work.retries = self.work.retries.saturating_add(1);
+        let next = times.saturating_add(1);
+        self.postponed_call = self.current_call().map(|call| (call, since, next));
+        let wait = INITIAL_RETRY_DELAY.saturating_mul(1 << times.min(5));
+        NextAction::Wait(wait.min(MAX_RETRY_DELAY))
+    }
+
+    /// The reason to stop when the driver reports a user but none is visible.
+    fn unknown_holder(&self, why: &str) -> StopReason {
+        match self.current_call() {
+            Some(call) if call.destroys() || matches!(call, DriverCall::SetMigMode { .. }) => {
+                let reason = format!(
+                    "{why}, and no process, pod or open device node is seen: a monitor such as DCGM may have leaked a handle; \
+                     restart those that have the GPU open, or reset it"
+                );
+                StopReason::Blocked(vec![Cause::StateUnknown { reason }])
+            }
+            Some(_) | None => StopReason::Failed(why.to_owned()),
+        }
+    }
+}

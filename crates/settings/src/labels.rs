@@ -1,0 +1,130 @@
+//! Settings of labels: the flags of the agent and of `octavo labels`, so that both produce the same labels for a
+//! machine.
+
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use octavo_node::labels::{self, Options, Publication};
+
+use super::Switch;
+
+/// Raw arguments.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Labels")]
+pub struct LabelArgs {
+    /// How NVIDIA's labels and resources present partitions, as in NVIDIA's device plugin [default: none; of an agent with --sharing
+    /// embedded: mixed]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "STRATEGY",
+        env = "OCTAVO_MIG_STRATEGY",
+        hide_env_values = true
+    )]
+    mig_strategy: Option<MigStrategy>,
+
+    /// Write NVIDIA's labels (nvidia.com/*) beside our own
+    ///
+    /// Turn it off where gpu-feature-discovery runs: a label has one writer.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "on|off",
+        env = "OCTAVO_NVIDIA_LABELS",
+        hide_env_values = true,
+        hide_possible_values = true,
+        default_value = "on"
+    )]
+    nvidia_labels: Switch,
+
+    /// Write nvidia.com/gfd.timestamp
+    ///
+    /// Off by default, because it changes at every start: the only label that would be written when nothing about the
+    /// hardware has changed.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "on|off",
+        env = "OCTAVO_TIMESTAMP",
+        hide_env_values = true,
+        hide_possible_values = true,
+        default_value = "off"
+    )]
+    timestamp: Switch,
+
+    /// Write nvidia.com/gpu.machine
+    #[arg(
+        long,
+        value_enum,
+        value_name = "on|off",
+        env = "OCTAVO_MACHINE_TYPE",
+        hide_env_values = true,
+        hide_possible_values = true,
+        default_value = "on"
+    )]
+    machine_type: Switch,
+}
+
+/// How NVIDIA's labels present partitions, as it is typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum MigStrategy {
+    /// As if there were no partitions; --sharing embedded offers nothing of a GPU with MIG mode enabled
+    None,
+    /// As whole GPUs, where all partitions are alike
+    Single,
+    /// Each profile as a resource of its own
+    Mixed,
+}
+
+/// Settings of labels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LabelSettings {
+    mig_strategy: MigStrategy,
+    nvidia_labels: Switch,
+    timestamp: Switch,
+    machine_type: Switch,
+}
+
+impl LabelSettings {
+    /// Returns the options of the label compiler; `started` is the program's start time.
+    pub fn options(self, started: Timestamp) -> Options {
+        Options {
+            mig_strategy: match self.mig_strategy {
+                MigStrategy::None => labels::MigStrategy::None,
+                MigStrategy::Single => labels::MigStrategy::Single,
+                MigStrategy::Mixed => labels::MigStrategy::Mixed,
+            },
+            timestamp: match self.timestamp {
+                Switch::On => Some(started.as_second()),
+                Switch::Off => None,
+            },
+            machine_type: publication(self.machine_type),
+            nvidia: publication(self.nvidia_labels),
+            layout: None,
+        }
+    }
+}
+
+fn publication(switch: Switch) -> Publication {
+    match switch {
+        Switch::On => Publication::Publish,
+        Switch::Off => Publication::Withhold,
+    }
+}
+
+impl From<LabelArgs> for LabelSettings {
+    fn from(args: LabelArgs) -> Self {
+        args.resolve(MigStrategy::None)
+    }
+}
+
+impl LabelArgs {
+    /// Resolves the settings; `strategy` is the default MIG strategy.
+    pub fn resolve(self, strategy: MigStrategy) -> LabelSettings {
+        LabelSettings {
+            mig_strategy: self.mig_strategy.unwrap_or(strategy),
+            nvidia_labels: self.nvidia_labels,
+            timestamp: self.timestamp,
+            machine_type: self.machine_type,
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Capacity per type, counted on demand and cached until agents or the cluster report a change.
+//!
+//! A count visits all nodes and pods, so it runs on a blocking thread, one at a time. Concurrent requests receive the
+//! previous count or, if that one is too old, wait. Agents' reports are never delayed. Used by the REST API, the pages
+//! and the metrics.
+
+mod holders;
+mod query;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use octavo_documents::api::API_VERSION;
+use octavo_documents::availability::{AvailabilityList, AvailabilityRow};
+use octavo_fleet::availability::{
+    AgentNode, AgentReport, AgentUnits, Availability, HoldingEvent, HoldingHistory, HoldingTimes,
+    PotentialCache, TypeResolver, count,
+};
+use octavo_kube::cluster::Followed;
+use octavo_model::accelerators::Catalog;
+use octavo_model::id::NodeName;
+use octavo_model::reason::Reason;
+use octavo_stream::protocol::PartKey;
+use octavo_stream::status;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+pub use self::query::{AvailabilityQuery, AvailabilityQueryError};
+use super::clock::{Clock, Moment};
+use super::fleet::{Fleet, Node};
+use super::stale_while_revalidate::{Cached, Freshness, StaleWhileRevalidate};
+use super::view::View;
+
+/// Age from which a count is marked as stale; the bound is set by the requirements.
+pub const STALE_AFTER: Duration = Duration::from_mins(1);
+
+/// Message for callers who are not allowed to see why the cluster cannot be read.
+pub const CLUSTER_UNREADABLE: &str = "its nodes and pods cannot be read now";
+
+/// Minimum interval between counts while the fleet changes all the time; requests within it receive the previous count.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Maximum age of a count that is returned while a new one runs.
+const MEANWHILE: Duration = Duration::from_secs(3);
+
+/// Counts capacity for all callers. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Counter {
+    view: View,
+    cluster: Option<watch::Receiver<Arc<Followed>>>,
+    cache: StaleWhileRevalidate<AvailabilityCount, CountState>,
+    /// Completed holding intervals, which the next count adds to the history.
+    completed_intervals: mpsc::Sender<Vec<HoldingEvent>>,
+    /// The time of day.
+    today: fn(&Clock) -> Timestamp,
+}
+
+/// Result of one count, of one fleet and one snapshot of the cluster.
+#[derive(Debug, Clone)]
+pub struct AvailabilityCount {
+    /// Capacity per type.
+    pub availability: Arc<Availability>,
+    /// Revision of the counted fleet.
+    pub revision: u64,
+    /// The counted cluster; `None` without a watched cluster.
+    followed: Option<Arc<Followed>>,
+    at: Instant,
+}
+
+/// Age of a count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Age {
+    /// Time since the counted state was last known to be current.
+    pub age: Duration,
+    /// Whether `age` exceeds the bound.
+    pub is_stale: bool,
+    /// Why the cluster is not watched at the moment.
+    pub trouble: Option<String>,
+}
+
+/// State retained between counts.
+#[derive(Debug)]
+struct CountState {
+    names: TypeResolver,
+    known: PotentialCache,
+    fleet: Fleet,
+    seen: BTreeMap<NodeName, AgentUnits>,
+    history: HoldingHistory,
+    completed_intervals: mpsc::Receiver<Vec<HoldingEvent>>,
+}
+
+impl Counter {
+    /// Creates a counter of this fleet and, if given, of this watched cluster.
+    pub fn new(view: View, cluster: Option<watch::Receiver<Arc<Followed>>>) -> Self {
+        let (completed_intervals, to_learn) = holders::channel();
+        let work = CountState {
+            names: TypeResolver::new(Catalog::built_in()),
+            known: PotentialCache::default(),
+            fleet: Fleet::default(),
+            seen: BTreeMap::new(),
+            history: HoldingHistory::default(),
+            completed_intervals: to_learn,
+        };
+        Self {
+            view,
+            cluster,
+            cache: StaleWhileRevalidate::new(work),
+            completed_intervals,
+            today: |_| Timestamp::now(),
+        }
+    }
+
+    /// The counted fleet.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// Returns whether a cluster is watched, so that its nodes and pods are counted.
+    pub fn has_cluster(&self) -> bool {
+        self.cluster.is_some()
+    }
+
+    /// Returns the current count or a recent one; `None` only if counting panics.
+    pub async fn current(&self) -> Option<AvailabilityCount> {
+        self.count_if(|last| self.freshness(last)).await
+    }
+
+    /// Like [`current`](Self::current), but waits for a fresh count instead of returning a recent one; for reactions to
+    /// a change.
+    pub async fn latest(&self) -> Option<AvailabilityCount> {
+        self.count_if(|last| self.freshness(last).require_fresh())
+            .await
+    }
+
+    async fn count_if(
+        &self,
+        fit: impl Fn(&Cached<AvailabilityCount>) -> Freshness,
+    ) -> Option<AvailabilityCount> {
+        let counter = self.clone();
+        let counting = move |work: &mut CountState, _| counter.count(work);
+        self.cache.current(fit, counting).await.ok()
+    }
+
+    /// Returns the last count, if any, without counting.
+    pub fn last(&self) -> Option<AvailabilityCount> {
+        self.cache.last(|_| true)
+    }
+
+    /// Returns the age of a count.
+    pub fn age(&self, counted: &AvailabilityCount) -> Age {
+        let Some(cluster) = &self.cluster else {
+            // Without a cluster, each node's own staleness is part of the count.
+            return Age {
+                age: counted.at.elapsed(),
+                is_stale: counted.at.elapsed() > STALE_AFTER,
+                trouble: None,
+            };
+        };
+        // No event means no change, so an old count of a quiet cluster can still be current.
+        let now = Arc::clone(&cluster.borrow());
+        let is_same = counted
+            .followed
+            .as_ref()
+            .is_some_and(|then| Arc::ptr_eq(&then.sights, &now.sights));
+        let then = counted.followed.as_ref().and_then(|then| then.current_at);
+        let heard = if is_same { now.current_at } else { then };
+        let age = heard.map(|heard| heard.elapsed());
+        Age {
+            age: age.unwrap_or_else(|| Moment::default().age(self.view.clock().now())),
+            is_stale: age.is_none_or(|age| age > STALE_AFTER),
+            trouble: now.trouble.clone(),
+        }
+    }
+
+    /// Builds the document that answers `query`.
+    pub fn document(
+        &self,
+        counted: &AvailabilityCount,
+        query: &AvailabilityQuery,
+    ) -> AvailabilityList {
+        let clock = self.view.clock();
+        let Age {
+            age,
+            is_stale,
+            trouble,
+        } = self.age(counted);
+        let now = clock.wall(clock.now());
+        let as_of = now.checked_sub(age).unwrap_or(now);
+        let all = &counted.availability;
+        let rows = all.rows.iter().filter(|row| query.matches(row));
+        AvailabilityList {
+            api_version: API_VERSION.to_owned(),
+            kind: "AvailabilityList".to_owned(),
+            revision: counted.revision,
+            basis: all.basis.as_str().to_owned(),
+            as_of: as_of.to_string(),
+            age_seconds: age.as_secs(),
+            stale: is_stale,
+            trouble,
+            starting: None,
+            left_out: all.omitted_rows,
+            items: rows
+                .map(|row| AvailabilityRow::from_row(row, all.basis))
+                .collect(),
+        }
+    }
+
+    /// Counts the current state.
+    fn count(&self, work: &mut CountState) -> AvailabilityCount {
+        let (fleet, followed) = (self.view.fleet(), self.followed());
+        let now = (self.view.clock().now(), self.seconds());
+        let (revision, at) = (fleet.revision, Instant::now());
+        let availability = work.count(fleet, now, followed.as_deref());
+        AvailabilityCount {
+            availability: Arc::new(availability),
+            revision,
+            followed,
+            at,
+        }
+    }
+
+    fn followed(&self) -> Option<Arc<Followed>> {
+        let cluster = self.cluster.as_ref()?;
+        Some(Arc::clone(&cluster.borrow()))
+    }
+
+    /// Classifies a count: fresh if it is current or younger than `PAUSE`.
+    fn freshness(&self, last: &Cached<AvailabilityCount>) -> Freshness {
+        let age = last.done.elapsed();
+        if self.is_current(&last.value) || age < PAUSE {
+            Freshness::Fresh
+        } else if age < MEANWHILE {
+            Freshness::Stale
+        } else {
+            Freshness::Expired
+        }
+    }
+
+    /// Returns whether the count describes the current state.
+    fn is_current(&self, counted: &AvailabilityCount) -> bool {
+        let now = self.followed();
+        let is_same_cluster = match (&counted.followed, &now) {
+            (Some(then), Some(now)) => {
+                Arc::ptr_eq(&then.sights, &now.sights)
+                    && then.current_at.is_some() == now.current_at.is_some()
+            }
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        let is_same = is_same_cluster && counted.revision == self.view.fleet().revision;
+        // A count of agents alone is repeated regularly because their staleness depends on time. The same holds for the
+        // probability that a long-running pod ends soon.
+        let is_timeless = now.is_some() && !counted.availability.depends_on_time();
+        is_same && (is_timeless || counted.at.elapsed() < STALE_AFTER / 4)
+    }
+}
+
+impl CountState {
+    /// Counts at `now`, with `seconds` as Unix time.
+    fn count(
+        &mut self,
+        fleet: Fleet,
+        (now, seconds): (Moment, i64),
+        followed: Option<&Followed>,
+    ) -> Availability {
+        self.decode_changes(fleet);
+        while let Ok(look) = self.completed_intervals.try_recv() {
+            for shown in look {
+                self.history.record(shown);
+            }
+        }
+        let nodes = self.fleet.nodes.iter();
+        let agents: Vec<AgentNode<'_>> = nodes
+            .filter_map(|node| {
+                Some(AgentNode {
+                    name: node.name.as_str(),
+                    seen: self.seen.get(&node.name)?,
+                    is_stale: node.freshness.is_stale(now),
+                    is_changing: is_applying_layout(node),
+                })
+            })
+            .collect();
+        // An empty snapshot of a cluster that was never read does not mean an empty cluster.
+        let sights = followed.filter(|followed| followed.current_at.is_some());
+        let sights = sights.map(|followed| followed.sights.as_ref());
+        let past = HoldingTimes {
+            history: &mut self.history,
+            now: seconds,
+        };
+        count(&agents, sights, &mut self.names, Some(past))
+    }
+
+    /// Decodes what agents reported since the previous count.
+    fn decode_changes(&mut self, fleet: Fleet) {
+        let news = fleet.since(&self.fleet);
+        for node in news.removed {
+            self.seen.remove(&node.name);
+        }
+        for node in news.changed {
+            let before = self.fleet.nodes.get(&node.name);
+            if before.is_some_and(|before| before.parts == node.parts) {
+                continue;
+            }
+            // The store decoded the parts before it accepted them.
+            if let Ok(inventory) = status::decode(&node.parts).map(|status| status.inventory) {
+                let usage = node.parts.get(PartKey::usage().as_str());
+                let usage = usage.and_then(|part| status::decode_usage(part).ok());
+                let sharing = node.parts.get(PartKey::sharing().as_str());
+                let sharing = sharing.and_then(|part| status::decode_sharing(part).ok());
+                let reported = AgentReport {
+                    usage: usage.as_ref(),
+                    sharing: sharing.as_ref(),
+                };
+                let seen = AgentUnits::from_inventory(&inventory, reported, &mut self.known);
+                self.seen.insert(node.name.clone(), seen);
+            }
+        }
+        self.fleet = fleet;
+    }
+}
+
+/// Returns whether the agent is applying a layout now.
+fn is_applying_layout(node: &Node) -> bool {
+    let layout = node.summary.layout.as_ref();
+    let state = layout.and_then(|layout| layout.state.as_deref());
+    state.and_then(Reason::parse) == Some(Reason::Applying)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,271 @@
+//! When capacity is counted, and the reported age of a count.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicI64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use octavo_fleet::availability::{CountBasis, Unknown, Wait};
+use octavo_fleet::cluster::{
+    Amounts, ClusterNode, ClusterPod, PODS, Phase, PodKey, PodRequirements, Readiness, Sights,
+};
+use tokio::time::{advance, timeout};
+
+use super::*;
+
+/// A cluster of one node with this many devices.
+fn sights(devices: u64) -> Arc<Sights> {
+    let amounts = Amounts::default()
+        .with("nvidia.com/gpu", devices)
+        .with(PODS, 110);
+    let node = ClusterNode {
+        name: "node-a".to_owned(),
+        readiness: Readiness::Ready,
+        capacity: amounts.clone(),
+        allocatable: amounts,
+        ..ClusterNode::default()
+    };
+    Arc::new(Sights {
+        nodes: BTreeMap::from([(node.name.clone(), Arc::new(node))]),
+        pods: BTreeMap::new(),
+    })
+}
+
+fn followed(sights: &Arc<Sights>, heard: Option<Instant>) -> Arc<Followed> {
+    Arc::new(Followed {
+        sights: Arc::clone(sights),
+        current_at: heard,
+        trouble: heard.is_none().then(|| "not read yet".to_owned()),
+        invalid_objects: 0,
+    })
+}
+
+/// A counter of a cluster without agents, with the senders for the cluster and the fleet.
+fn counter(first: Arc<Followed>) -> (Counter, watch::Sender<Arc<Followed>>, watch::Sender<Fleet>) {
+    let (fleet, readers) = watch::channel(Fleet::default());
+    let (cluster, followed) = watch::channel(first);
+    let view = View::new(readers, Clock::start());
+    let mut counter = Counter::new(view, Some(followed));
+    // Wall-clock time follows the paused test time.
+    counter.today = |clock| clock.wall(clock.now());
+    (counter, cluster, fleet)
+}
+
+#[tokio::test(start_paused = true)]
+async fn nfr_001_unconfirmed_cluster_is_stale_after_a_minute_and_a_quiet_one_is_not() {
+    let cluster = sights(8);
+    let (counter, says, _fleet) = counter(followed(&cluster, Some(Instant::now())));
+    let made = counter.current().await.unwrap();
+    assert_eq!(made.availability.rows[0].free, 8);
+    advance(STALE_AFTER).await;
+    assert!(!counter.age(&made).is_stale);
+    advance(Duration::from_secs(1)).await;
+    let age = counter.age(&made);
+    assert_eq!((age.is_stale, age.age.as_secs()), (true, 61));
+    // The same objects, confirmed just now.
+    says.send_replace(followed(&cluster, Some(Instant::now())));
+    let age = counter.age(&made);
+    assert_eq!((age.is_stale, age.age.as_secs()), (false, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn unread_cluster_is_not_treated_as_empty() {
+    let cluster = sights(8);
+    let (counter, says, _fleet) = counter(followed(&Arc::default(), None));
+    let made = counter.current().await.unwrap();
+    assert_eq!(made.availability.basis, CountBasis::Agents);
+    let age = counter.age(&made);
+    assert_eq!(
+        (age.is_stale, age.trouble.as_deref()),
+        (true, Some("not read yet"))
+    );
+    says.send_replace(followed(&cluster, Some(Instant::now())));
+    advance(MEANWHILE).await;
+    let made = counter.current().await.unwrap();
+    assert_eq!(made.availability.basis, CountBasis::Cluster);
+    assert!(!counter.age(&made).is_stale);
+}
+
+#[tokio::test(start_paused = true)]
+async fn recount_happens_only_after_a_change() {
+    let cluster = sights(8);
+    let now = Some(Instant::now());
+    let (counter, says, fleet) = counter(followed(&cluster, now));
+    let first = counter.current().await.unwrap();
+    let is_first =
+        |counted: &AvailabilityCount| Arc::ptr_eq(&counted.availability, &first.availability);
+    advance(PAUSE * 2).await;
+    assert!(is_first(&counter.current().await.unwrap()));
+
+    says.send_replace(followed(&sights(4), now));
+    // Requests during the count receive the previous one; later requests receive the new one.
+    assert!(is_first(&counter.current().await.unwrap()));
+    drop(counter.cache.state.lock().await);
+    let second = counter.current().await.unwrap();
+    assert_eq!(second.availability.rows[0].free, 4);
+    // Within `PAUSE`, the last count is reused.
+    says.send_replace(followed(&sights(2), now));
+    let same = async || {
+        let told = counter.current().await.unwrap();
+        drop(counter.cache.state.lock().await);
+        Arc::ptr_eq(&told.availability, &second.availability)
+    };
+    assert!(same().await && same().await);
+    // A count older than that is not returned.
+    advance(MEANWHILE).await;
+    let third = counter.current().await.unwrap();
+    assert_eq!((third.availability.rows[0].free, third.revision), (2, 0));
+
+    fleet.send_modify(|fleet| fleet.revision = 7);
+    advance(MEANWHILE).await;
+    assert_eq!(counter.current().await.unwrap().revision, 7);
+}
+
+/// A cluster of one device, which a pod has held since the Unix time `started_at`.
+fn held(by: &str, began: i64) -> Arc<Sights> {
+    let mut all = Sights::clone(&sights(1));
+    let pod = ClusterPod {
+        key: PodKey {
+            namespace: "team".to_owned(),
+            name: by.to_owned(),
+        },
+        node: Some("node-a".to_owned()),
+        phase: Phase::Bound,
+        requirements: PodRequirements {
+            amounts: Amounts::default().with("nvidia.com/gpu", 1),
+            ..PodRequirements::default()
+        },
+        started_at: Some(began),
+        ..ClusterPod::default()
+    };
+    all.pods.insert(Arc::new(pod.key.clone()), Arc::new(pod));
+    Arc::new(all)
+}
+
+#[tokio::test(start_paused = true)]
+async fn ac_008_wait_is_estimated_from_observed_holding_intervals() {
+    let free = sights(1);
+    let (counter, says, _fleet) = counter(followed(&free, Some(Instant::now())));
+    let _watching = tokio::spawn(counter.clone().watch_holders());
+    let clock = counter.view().clock();
+    let seconds = || clock.wall(clock.now()).as_second();
+    // Let the observing task run before time advances.
+    let say = async |sights: &Arc<Sights>| {
+        says.send_replace(followed(sights, Some(Instant::now())));
+        tokio::task::yield_now().await;
+    };
+    let since = seconds();
+    let wait = async |by: &str| {
+        say(&held(by, seconds())).await;
+        advance(PAUSE).await;
+        counter.current().await.unwrap().availability.rows[0].wait
+    };
+    say(&free).await;
+    let few = Unknown::TooFew { ended: 0, since };
+    assert_eq!(wait("first").await, Wait::Unknown(few));
+    for number in 0..20 {
+        advance(Duration::from_mins(10)).await;
+        say(&held(&format!("next-{number}"), seconds())).await;
+    }
+    let Wait::Likely { from, samples, .. } = wait("last").await else {
+        panic!("nothing is said")
+    };
+    let ahead = from - seconds();
+    assert_eq!(
+        (samples, (590..=600).contains(&ahead)),
+        (20, true),
+        "{ahead}"
+    );
+
+    // The probability of an end depends on the time already waited, even if nothing changes.
+    let first = counter.current().await.unwrap();
+    advance(STALE_AFTER / 4 + PAUSE).await;
+    let later = counter.current().await.unwrap();
+    assert!(!Arc::ptr_eq(&first.availability, &later.availability));
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_simultaneous_ends_are_learned() {
+    let (counter, says, _fleet) = counter(followed(&sights(1), Some(Instant::now())));
+    let _watching = tokio::spawn(counter.clone().watch_holders());
+    tokio::task::yield_now().await;
+    let clock = counter.view().clock();
+    let since = clock.wall(clock.now()).as_second();
+    let mut all = Sights::default();
+    for number in 0..5000 {
+        let one = Sights::clone(&held(&format!("pod-{number}"), since));
+        all.nodes.extend(one.nodes);
+        all.pods.extend(one.pods);
+    }
+    for now in [Arc::new(all), held("last", since)] {
+        advance(Duration::from_mins(10)).await;
+        says.send_replace(followed(&now, Some(Instant::now())));
+        tokio::task::yield_now().await;
+    }
+    advance(PAUSE).await;
+    let made = counter.current().await.unwrap();
+    // All pods of the snapshot are one piece of work.
+    assert_eq!(
+        made.availability.rows[0].wait,
+        Wait::Unknown(Unknown::TooFew { ended: 1, since })
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_end_is_observed_while_the_watch_is_broken_or_the_clock_is_set_back() {
+    /// Correction of this machine's clock, in seconds.
+    static SET: AtomicI64 = AtomicI64::new(0);
+    let since = 1_700_000_000;
+    let (mut counter, says, _fleet) = counter(followed(&sights(1), Some(Instant::now())));
+    counter.today = |_| Timestamp::from_second(1_700_000_000 + SET.load(Relaxed)).unwrap();
+    let _watching = tokio::spawn(counter.clone().watch_holders());
+    let wait = async |pods: &Arc<Sights>, trouble: Option<&str>| {
+        let mut now = Followed::clone(&followed(pods, Some(Instant::now())));
+        now.trouble = trouble.map(str::to_owned);
+        says.send_replace(Arc::new(now));
+        tokio::task::yield_now().await;
+        advance(MEANWHILE).await;
+        counter.current().await.unwrap().availability.rows[0].wait
+    };
+    tokio::task::yield_now().await;
+    let few = |ended| Wait::Unknown(Unknown::TooFew { ended, since });
+    assert_eq!(wait(&held("a", since), None).await, few(0));
+    SET.store(1000, Relaxed);
+    let next = || held("b", since + 900);
+    assert_eq!(wait(&next(), Some("nodes: gone")).await, few(0));
+    // The corrected clock applies to a pod that starts after the correction.
+    SET.store(1500, Relaxed);
+    assert_eq!(wait(&next(), None).await, few(1));
+    SET.store(1499, Relaxed);
+    assert_eq!(wait(&held("c", since + 1490), None).await, few(1));
+    SET.store(1510, Relaxed);
+    assert_eq!(wait(&held("c", since + 1490), None).await, few(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn stale_count_is_returned_while_recounting_and_an_expired_one_is_awaited() {
+    let now = Some(Instant::now());
+    let (counter, says, _fleet) = counter(followed(&sights(8), now));
+    let first = counter.current().await.unwrap();
+    says.send_replace(followed(&sights(4), now));
+    advance(PAUSE).await;
+    let work = Arc::clone(&counter.cache.state).lock_owned().await;
+    let same = counter.current().await.unwrap();
+    assert!(Arc::ptr_eq(&same.availability, &first.availability));
+    advance(MEANWHILE).await;
+    let mut waits = Box::pin(counter.current());
+    assert!(timeout(MEANWHILE, &mut waits).await.is_err());
+    drop(work);
+    let second = waits.await.unwrap();
+    assert_eq!(second.availability.rows[0].free, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn latest_waits_for_a_fresh_count() {
+    let now = Some(Instant::now());
+    let (counter, says, _fleet) = counter(followed(&sights(8), now));
+    counter.latest().await.unwrap();
+    says.send_replace(followed(&sights(4), now));
+    advance(PAUSE).await;
+    let latest = counter.latest().await.unwrap();
+    assert_eq!(latest.availability.rows[0].free, 4);
+}

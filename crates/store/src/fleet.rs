@@ -1,0 +1,327 @@
+//! Read-only model of the fleet.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use octavo_fleet::availability::TypeSource;
+use octavo_fleet::fleet::{
+    Counts, DeviceSummary, LayoutStatus, LayoutSummary, NodeState, NodeSummary, SharingSummary,
+    TypeCounts, UsageRank,
+};
+use octavo_model::id::{NodeName, TypeName};
+use octavo_model::inventory::Inventory;
+use octavo_node::labels::LabelSet;
+use octavo_node::sharing::usage::Usage;
+use octavo_stream::protocol::{Parts, Run};
+
+use super::clock::Moment;
+use super::persistent_map::{Difference, Keyed, PersistentMap};
+
+/// Immutable snapshot of all nodes. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Fleet {
+    /// Increases with each change.
+    pub revision: u64,
+    /// Nodes ordered by name.
+    pub nodes: PersistentMap<Node>,
+    /// Whether an agent connected that had reported to an earlier run of the aggregator; shows that the aggregator was
+    /// restarted.
+    pub saw_returning_agent: bool,
+}
+
+/// Last reported state of a node.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// Name of the node.
+    pub name: NodeName,
+    /// Its agent, or the label that names its type if no agent reports it.
+    pub source: TypeSource,
+    /// Run of the agent that reports the node.
+    pub run: Run,
+    /// Version of that agent.
+    pub agent_version: String,
+    /// Reported parts, from which the other fields are derived.
+    pub parts: Parts,
+    /// Labels of the node; shared between nodes with equal labels.
+    pub labels: Arc<LabelSet>,
+    /// Devices ordered by PCI address.
+    pub devices: Vec<DeviceSummary>,
+    /// Summary of all devices.
+    pub summary: NodeSummary,
+    /// Summary of the usage by pod.
+    pub usage: UsageRank,
+    /// Whether the agent is connected.
+    pub connected: bool,
+    /// Time of the last change of the status.
+    pub changed: Moment,
+    /// Time of the agent's last confirmation, and whether the writer last found it too old.
+    pub freshness: Freshness,
+}
+
+/// Agent that reports a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReportingAgent {
+    /// Name of the node.
+    pub name: NodeName,
+    /// Run of the agent.
+    pub run: Run,
+    /// Version of the agent.
+    pub agent_version: String,
+}
+
+/// Digest of a status, stored with its parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatusDigest {
+    /// Labels of the node.
+    pub labels: Arc<LabelSet>,
+    /// Devices ordered by PCI address.
+    pub devices: Vec<DeviceSummary>,
+    /// Summary of all devices.
+    pub summary: NodeSummary,
+    /// Summary of the usage by pod.
+    pub usage: UsageRank,
+}
+
+/// Age of a node's status and its bound. The time is shared by all versions of a node, so a heartbeat creates no new
+/// version.
+#[derive(Debug, Clone)]
+pub struct Freshness {
+    confirmed_ms: Arc<AtomicU64>,
+    bound: Duration,
+    /// Set by the writer, so that becoming stale is a change like any other.
+    found_stale: bool,
+}
+
+impl Fleet {
+    /// Devices of all nodes by type, ordered by the type's name with untyped devices last, and the number of nodes that
+    /// have each. Devices of stale nodes count as unknown.
+    pub fn types(&self, now: Moment) -> Vec<TypeTotals> {
+        // A tree, because peers choose the type names: invented names must not slow this down.
+        let mut all: BTreeMap<Option<TypeName>, TypeTotals> = BTreeMap::new();
+        for node in self.nodes.iter() {
+            let without_agent = u32::from(!node.has_agent());
+            for counts in node.types(now) {
+                if let Some(known) = all.get_mut(&counts.type_name) {
+                    known.counts.merge(&counts);
+                    known.nodes = known.nodes.saturating_add(1);
+                    known.without_agent = known.without_agent.saturating_add(without_agent);
+                } else {
+                    let counts = counts.into_owned();
+                    let one = TypeTotals {
+                        counts,
+                        nodes: 1,
+                        without_agent,
+                    };
+                    all.insert(one.counts.type_name.clone(), one);
+                }
+            }
+        }
+        let nameless = all.remove(&None);
+        all.into_values().chain(nameless).collect()
+    }
+
+    /// Changes since `old`.
+    pub fn since<'a>(&'a self, old: &'a Self) -> Difference<'a, Node> {
+        self.nodes.since(&old.nodes)
+    }
+}
+
+/// Devices of one type in the whole fleet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TypeTotals {
+    /// Device counts.
+    pub counts: TypeCounts,
+    /// Number of nodes with at least one device of the type.
+    pub nodes: u32,
+    /// Number of these nodes without an agent.
+    pub without_agent: u32,
+}
+
+impl StatusDigest {
+    /// Summarizes a node with this inventory, labels and layout status.
+    pub fn new(
+        inventory: &Inventory,
+        labels: Arc<LabelSet>,
+        layout: Option<&LayoutStatus>,
+    ) -> Self {
+        let nvml = &inventory.nvml;
+        let devices = DeviceSummary::all(inventory);
+        let summary = NodeSummary::new(&devices, nvml, layout.map(LayoutSummary::of));
+        Self {
+            labels,
+            summary: summary.with_neuron(inventory.neuron.as_ref()),
+            devices,
+            usage: UsageRank::default(),
+        }
+    }
+
+    /// Adds the sharing status.
+    #[must_use]
+    pub fn with_sharing(self, given: Option<SharingSummary>) -> Self {
+        Self {
+            summary: self.summary.with_sharing(given),
+            ..self
+        }
+    }
+
+    /// Adds the usage by pod.
+    #[must_use]
+    pub fn with_usage(self, usage: Option<&Usage>) -> Self {
+        let usage = usage.map(UsageRank::from_usage).unwrap_or_default();
+        Self { usage, ..self }
+    }
+}
+
+impl Node {
+    /// Creates a node whose connected agent has just confirmed its state.
+    pub fn new(
+        origin: ReportingAgent,
+        parts: Parts,
+        gist: StatusDigest,
+        freshness: Freshness,
+    ) -> Self {
+        Self {
+            name: origin.name,
+            source: TypeSource::Agent,
+            run: origin.run,
+            agent_version: origin.agent_version,
+            parts,
+            labels: gist.labels,
+            summary: gist.summary,
+            usage: gist.usage,
+            devices: gist.devices,
+            connected: true,
+            changed: freshness.confirmed(),
+            freshness,
+        }
+    }
+
+    /// Creates a node of the cluster without an agent, as described by its labels.
+    pub fn without_agent(
+        name: NodeName,
+        (summary, source): (NodeSummary, TypeSource),
+        labels: Arc<LabelSet>,
+        freshness: Freshness,
+    ) -> Self {
+        Self {
+            name,
+            source,
+            run: Run {
+                epoch: 0,
+                boot_id: String::new(),
+            },
+            agent_version: String::new(),
+            parts: Parts::default(),
+            labels,
+            devices: Vec::new(),
+            summary,
+            usage: UsageRank::default(),
+            connected: false,
+            changed: freshness.confirmed(),
+            freshness,
+        }
+    }
+
+    /// Returns whether an agent reports the node, or has reported it.
+    pub fn has_agent(&self) -> bool {
+        self.source == TypeSource::Agent
+    }
+
+    /// State of the node at `now`.
+    pub fn state(&self, now: Moment) -> NodeState {
+        if self.freshness.is_stale(now) {
+            NodeState::Stale
+        } else {
+            self.summary.state
+        }
+    }
+
+    /// Reason why the node needs attention at `now`; unknown for a stale node.
+    pub fn reason(&self, now: Moment) -> Option<&str> {
+        let fresh = !self.freshness.is_stale(now);
+        self.summary.reason.as_deref().filter(|_| fresh)
+    }
+
+    /// Device counts at `now`; unknown for a stale node.
+    pub fn counts(&self, now: Moment) -> Counts {
+        let counts = self.summary.counts();
+        if self.freshness.is_stale(now) {
+            counts.as_stale()
+        } else {
+            counts
+        }
+    }
+
+    /// Device counts by type at `now`; unknown for a stale node.
+    pub fn types(&self, now: Moment) -> impl Iterator<Item = Cow<'_, TypeCounts>> {
+        let is_stale = self.freshness.is_stale(now);
+        self.summary.types.iter().map(move |one| {
+            let mut one = Cow::Borrowed(one);
+            if is_stale {
+                one.to_mut().counts = one.counts.as_stale();
+            }
+            one
+        })
+    }
+}
+
+impl Keyed for Node {
+    type Key = NodeName;
+
+    fn key(&self) -> &NodeName {
+        &self.name
+    }
+}
+
+impl Freshness {
+    /// Creates a status confirmed at `now`, which becomes stale after `bound`.
+    pub fn new(now: Moment, bound: Duration) -> Self {
+        Self {
+            confirmed_ms: Arc::new(AtomicU64::new(now.as_millis())),
+            bound,
+            found_stale: false,
+        }
+    }
+
+    /// Records that the agent confirmed its state, for every version of the node.
+    pub fn confirm(&self, now: Moment) {
+        self.confirmed_ms.store(now.as_millis(), Ordering::Relaxed);
+    }
+
+    /// Time of the last confirmation.
+    pub fn confirmed(&self) -> Moment {
+        Moment::from_millis(self.confirmed_ms.load(Ordering::Relaxed))
+    }
+
+    /// Time since the last confirmation.
+    pub fn age(&self, now: Moment) -> Duration {
+        self.confirmed().age(now)
+    }
+
+    /// Returns whether the last confirmation is older than the bound.
+    pub fn is_stale(&self, now: Moment) -> bool {
+        self.age(now) > self.bound
+    }
+
+    /// Age from which the status is stale.
+    pub fn bound(&self) -> Duration {
+        self.bound
+    }
+
+    /// Staleness as last found by the writer.
+    pub fn found_stale(&self) -> bool {
+        self.found_stale
+    }
+
+    /// Sets the staleness as found by the writer.
+    #[must_use]
+    pub fn with_found_stale(&self, stale: bool) -> Self {
+        Self {
+            found_stale: stale,
+            ..self.clone()
+        }
+    }
+}

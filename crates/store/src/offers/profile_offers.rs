@@ -1,0 +1,178 @@
+//! Hardware profiles as paths to devices: the offers that each leads to, with the totals of the nodes it reaches.
+
+use std::collections::BTreeMap;
+
+use octavo_fleet::availability::{NodeShare, Row, RowKey, Shape as Counted, UnitType};
+use octavo_fleet::hardware_profile::{NodeCapacity, PlacementTarget, ProfilePlacement};
+use octavo_fleet::matching::{FreeUnits, Offer, ProfileInfo, ProfileOffer, Shape};
+use octavo_model::id::TypeName;
+
+use super::cluster_offers::{ClusterOffers, OfferFigures};
+use crate::profiles::ProfileTargets;
+
+/// Capacity, from the cluster or from agents.
+#[derive(Debug)]
+pub enum OfferSource<'a> {
+    /// Rows of a watched cluster's count, and their offers.
+    Cluster(&'a [Row], &'a ClusterOffers),
+    /// Offers from agents' reports, without a watched cluster.
+    Agents(&'a [Offer]),
+}
+
+/// Rows and counts by node and resource.
+type UnitIndex<'a> = BTreeMap<(&'a str, &'a str), Vec<(&'a RowKey, &'a NodeShare)>>;
+
+impl OfferSource<'_> {
+    /// Offers that these profiles lead to.
+    pub fn resolve_profiles(&self, profiles: &[ProfileTargets]) -> Vec<ProfileOffer> {
+        let mut index: UnitIndex<'_> = BTreeMap::new();
+        if let Self::Cluster(rows, _) = self {
+            let all = rows.iter();
+            let all = all.flat_map(|row| row.by_node.iter().map(move |on| (&row.key, on)));
+            for (key, on) in all {
+                let place = index.entry((&*on.node, key.resource.as_str())).or_default();
+                place.push((key, on));
+            }
+        }
+        let mut found = Vec::new();
+        for led in profiles {
+            let is_one = led.targets.len() == 1;
+            for way in &led.targets {
+                let mut one = self.resolve_target(led, way, &index);
+                if !is_one {
+                    one.name = format!("{} ({})", one.name, way.resource);
+                }
+                found.push(one);
+            }
+        }
+        found
+    }
+
+    fn resolve_target(
+        &self,
+        led: &ProfileTargets,
+        way: &ProfilePlacement,
+        index: &UnitIndex<'_>,
+    ) -> ProfileOffer {
+        let mut through = ProfileOffer {
+            name: format!("{}/{}", led.key.namespace, led.key.name),
+            picked: ProfileInfo {
+                namespace: led.key.namespace.clone(),
+                name: led.key.name.clone(),
+                shown: led.shown.clone(),
+                min: way.min,
+                max: way.max,
+            },
+            resource: way.resource.clone(),
+            offers: Vec::new(),
+            rejections: led.objections.clone(),
+            notes: Vec::new(),
+        };
+        match &way.to {
+            PlacementTarget::Nodes(places) => self.add_node_offers(&mut through, places, index),
+            PlacementTarget::Queue(queue) => {
+                let note =
+                    format!("its queue {queue} decides where its work goes, and when it may begin");
+                self.add_declared_offers(&mut through, led, &note);
+                for offer in &mut through.offers {
+                    offer.free = FreeUnits::Unknown;
+                    offer.after_change = None;
+                }
+            }
+            PlacementTarget::Unknown => {
+                let note = "no cluster is followed: that it reaches these devices is its own word";
+                self.add_declared_offers(&mut through, led, note);
+            }
+        }
+        through
+    }
+
+    /// Adds the offers of the reachable nodes.
+    fn add_node_offers(
+        &self,
+        through: &mut ProfileOffer,
+        places: &[NodeCapacity],
+        index: &UnitIndex<'_>,
+    ) {
+        let Self::Cluster(_, counts) = self else {
+            return;
+        };
+        let mut found: BTreeMap<&RowKey, OfferFigures> = BTreeMap::new();
+        let (mut mixed, mut unknown) = (0_u32, 0_u32);
+        for place in places {
+            let key = (place.node.as_str(), through.resource.as_str());
+            for (key, on) in index.get(&key).into_iter().flatten() {
+                match key.kind {
+                    UnitType::Known(_) => found.entry(key).or_default().add(on, place.free),
+                    UnitType::Mixed => mixed = mixed.saturating_add(1),
+                    UnitType::Unknown => unknown = unknown.saturating_add(1),
+                }
+            }
+        }
+        let picked = &through.picked;
+        let offers = found.into_iter().filter_map(|(key, figures)| {
+            let base = counts.get(key)?;
+            // Unavailability on other nodes is not relevant here.
+            let base = Offer {
+                notes: Vec::new(),
+                profile: Some(picked.clone()),
+                ..base.clone()
+            };
+            Some(figures.apply_to(base))
+        });
+        through.offers = offers.collect::<Vec<Offer>>();
+        if mixed > 0 {
+            through.rejections.push(format!(
+                "{mixed} of the nodes that it reaches have several types, and a pod there gets either"
+            ));
+        }
+        if unknown > 0 {
+            through.rejections.push(format!(
+                "of {unknown} of the nodes that it reaches nobody knows the type"
+            ));
+        }
+    }
+
+    /// Adds offers by the types that the profile declares, if its nodes cannot be determined.
+    fn add_declared_offers(&self, through: &mut ProfileOffer, led: &ProfileTargets, note: &str) {
+        if led.types.is_empty() {
+            through.rejections.push(format!(
+                "{note}; and it does not say for which type it is: the annotation octavo.dev/type can"
+            ));
+            return;
+        }
+        for type_name in &led.types {
+            let offers = self.of_type(type_name, &through.resource);
+            if offers.is_empty() {
+                through.rejections.push(format!(
+                    "it is for {type_name}, of which nothing is here as {}",
+                    through.resource
+                ));
+            }
+            through.offers.extend(offers);
+        }
+        through.notes.push(note.to_owned());
+    }
+
+    fn of_type(&self, type_name: &TypeName, resource: &str) -> Vec<Offer> {
+        match self {
+            Self::Cluster(_, counts) => {
+                let found = counts.of_type(type_name, resource).into_iter();
+                found.cloned().collect()
+            }
+            Self::Agents(offers) => {
+                let asked = Counted::from_resource(resource, None);
+                let is_it = |offer: &&Offer| {
+                    offer.type_name == *type_name
+                        && match (&offer.shape, &asked) {
+                            (Shape::Whole, Counted::Device)
+                            | (Shape::Shared, Counted::TimeSlice | Counted::Device) => true,
+                            (Shape::Mig(one), Counted::Mig(other)) => one == other,
+                            (_, _) => false,
+                        }
+                };
+                offers.iter().filter(is_it).cloned().collect()
+            }
+        }
+    }
+}

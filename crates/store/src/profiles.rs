@@ -1,0 +1,485 @@
+//! Hardware profiles, checked against the fleet and its cluster.
+//!
+//! ```text
+//!  cluster's objects, or a file --+
+//!  watched nodes and pods --------+--> checked, at most once a second --> rest, command line
+//!  agents: types of nodes --------+
+//! ```
+//!
+//! Checking some hundred profiles against some thousand nodes takes a while, so it runs on a blocking thread.
+//! Concurrent requests receive the previous result or, if that one is too old, wait for the new one. Agents are never
+//! delayed.
+
+mod targets;
+mod types;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use octavo_documents::hardware_profiles::document::ProfileRow;
+use octavo_files::config_files::profiles::HardwareProfileFile;
+use octavo_fleet::access::{Sight, Types};
+use octavo_fleet::cluster::Sights;
+use octavo_fleet::hardware_profile::{
+    ClusterContext, Draft, DraftError, DraftRequest, HardwareProfile, LocalQueues,
+    ProfileAnnotations, ProfileKey, ProfileKind, Specs, check_profile, draft,
+};
+use octavo_kube::cluster::Followed;
+use octavo_kube::hardware_profiles::{Presence, Profiles as Known};
+use octavo_model::accelerators::Catalog;
+use octavo_model::id::TypeName;
+use tokio::sync::watch;
+use tokio::task::{JoinError, spawn_blocking};
+
+pub use self::targets::ProfileTargets;
+use self::types::{min_memory_by_type, types};
+use super::fleet::Fleet;
+use super::stale_while_revalidate::{Cached, Freshness, StaleWhileRevalidate};
+
+/// Minimum interval between checks, because a cluster changes all the time.
+pub const AGAIN: Duration = Duration::from_secs(1);
+/// Maximum age of a result that is returned while a new one is computed, unless profiles themselves have changed.
+const MEANWHILE: Duration = Duration::from_secs(3);
+/// Age from which the state of the cluster is reported as old.
+const OUTDATED_AFTER: Duration = Duration::from_mins(1);
+
+/// Sources of profiles and the state they are checked against. Without any source, there are no profiles.
+#[derive(Debug, Default)]
+pub struct Profiles {
+    sources: Arc<Sources>,
+    judged: StaleWhileRevalidate<WithInputs<ProfileReport>>,
+    targets: StaleWhileRevalidate<WithInputs<Vec<ProfileTargets>>>,
+}
+
+#[derive(Debug, Default)]
+struct Sources {
+    known: Option<watch::Receiver<Arc<Known>>>,
+    followed: Option<watch::Receiver<Arc<Followed>>>,
+    book: Option<HardwareProfileFile>,
+}
+
+/// Result with its inputs.
+type WithInputs<T> = (ProfileInputs, Arc<T>);
+
+/// Inputs of a check.
+#[derive(Debug, Clone)]
+struct ProfileInputs {
+    fleet: Fleet,
+    known: Option<Arc<Known>>,
+    sights: Option<Arc<Sights>>,
+    file: Option<Arc<Vec<HardwareProfile>>>,
+}
+
+/// Profiles with their reachable nodes and findings.
+#[derive(Debug, Default, PartialEq)]
+pub struct ProfileReport {
+    /// Increases when the result changes.
+    pub revision: u64,
+    /// Sources: `cluster`, `file`, `both` or `nowhere`.
+    pub source: &'static str,
+    /// Profiles by namespace and name.
+    pub profiles: Vec<(ProfileRow, ProfileAnnotations)>,
+}
+
+/// The destinations of profiles are not available because computing them failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TargetsUnavailable;
+
+/// Reason why no draft was created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProfileDraftError {
+    /// No cluster is watched, or it was not read yet; contains the reason.
+    NoCluster(String),
+    /// The wish cannot be satisfied.
+    Refused(DraftError),
+}
+
+impl Profiles {
+    /// Creates a view of profiles from a cluster, a file, or both, checked against the watched cluster.
+    pub fn new(
+        known: Option<watch::Receiver<Arc<Known>>>,
+        followed: Option<watch::Receiver<Arc<Followed>>>,
+        book: Option<HardwareProfileFile>,
+    ) -> Self {
+        Self {
+            sources: Arc::new(Sources {
+                known,
+                followed,
+                book,
+            }),
+            judged: StaleWhileRevalidate::default(),
+            targets: StaleWhileRevalidate::default(),
+        }
+    }
+
+    /// Returns all profiles as checked now or a moment ago.
+    pub async fn judged(&self, fleet: Fleet) -> Arc<ProfileReport> {
+        self.report_if(fleet, |fit| fit).await
+    }
+
+    /// Like [`judged`](Self::judged), but waits for a fresh result instead of returning a recent one; for reactions to
+    /// a change.
+    pub async fn latest_report(&self, fleet: Fleet) -> Arc<ProfileReport> {
+        self.report_if(fleet, Freshness::require_fresh).await
+    }
+
+    async fn report_if(
+        &self,
+        fleet: Fleet,
+        patience: fn(Freshness) -> Freshness,
+    ) -> Arc<ProfileReport> {
+        let of = (&self.sources, fleet, patience);
+        let judged = get_or_compute(&self.judged, of, ProfileInputs::report_after).await;
+        // An older result is better than none.
+        let before = || Some(self.judged.last(|_| true)?.1);
+        judged.ok().or_else(before).unwrap_or_default()
+    }
+
+    /// Destinations of profiles for accelerators; `None` without a source of profiles.
+    pub async fn targets(
+        &self,
+        fleet: Fleet,
+    ) -> Result<Option<Arc<Vec<ProfileTargets>>>, TargetsUnavailable> {
+        let grounds = self.sources.inputs(fleet.clone());
+        if grounds.source() == "nowhere" {
+            return Ok(None);
+        }
+        let of = (
+            &self.sources,
+            fleet,
+            (|fit| fit) as fn(Freshness) -> Freshness,
+        );
+        let led = get_or_compute(&self.targets, of, |of, _| Arc::new(of.led()));
+        led.await.map(Some).map_err(|_ended| TargetsUnavailable)
+    }
+
+    /// Why the profiles may be out of date, limited by the reader's visibility; `None` if they are current.
+    pub fn notice(&self, sight: &Sight) -> Option<String> {
+        let mut notices: Vec<String> = Vec::new();
+        if let Some(known) = &self.sources.known {
+            let known = known.borrow();
+            let troubles = known.errors.iter();
+            notices.extend(troubles.map(|(what, why)| {
+                let ours = format!("what is known of {what} may be old");
+                sight.told(format!("{what}: {why}"), &ours)
+            }));
+            if !known.is_read() && known.errors.is_empty() {
+                notices.push("the cluster's profiles have not been read yet".to_owned());
+            }
+        }
+        if let Some(followed) = &self.sources.followed {
+            let followed = followed.borrow();
+            let is_old = followed
+                .current_at
+                .is_some_and(|heard| heard.elapsed() > OUTDATED_AFTER);
+            match (&followed.trouble, is_old) {
+                (Some(why), _) => notices.push(sight.told(
+                    why.clone(),
+                    "the nodes and pods of the cluster cannot be read now",
+                )),
+                (None, true) => notices.push(
+                    "nothing was heard of the cluster for more than a minute: what is available may be old".to_owned(),
+                ),
+                (None, false) => {}
+            }
+        }
+        let book = self.sources.book.as_ref();
+        let of_file = book.and_then(|book| book.current().1);
+        let of_file = of_file.map(|why| sight.told(why, "the file of profiles cannot be used now"));
+        notices.extend(of_file);
+        (!notices.is_empty()).then(|| notices.join("; "))
+    }
+
+    /// Profile in the cluster with the name of a new one.
+    pub fn known(&self, key: &ProfileKey) -> Option<Arc<HardwareProfile>> {
+        let known = self.sources.known.as_ref()?.borrow();
+        let found = known.all.get(&(ProfileKind::Hardware, key.clone()));
+        found.map(Arc::clone)
+    }
+
+    /// Drafts a new profile that satisfies `wish`.
+    pub async fn draft(
+        &self,
+        fleet: Fleet,
+        mut wish: DraftRequest,
+    ) -> Result<Draft, ProfileDraftError> {
+        let grounds = self.sources.inputs(fleet);
+        let Some(sights) = grounds.sights.clone() else {
+            // Drafts require permission to list nodes.
+            let why = self
+                .notice(&Sight::everything())
+                .filter(|_| self.sources.followed.is_some());
+            return Err(ProfileDraftError::NoCluster(why.unwrap_or_else(|| {
+                "no cluster is followed: start the aggregator with --follow-cluster".to_owned()
+            })));
+        };
+        if wish.key.namespace.is_empty() {
+            wish.key.namespace = grounds.namespace().unwrap_or_default();
+        }
+        let drafted = spawn_blocking(move || {
+            let catalogue = Catalog::built_in();
+            let types = types(&grounds.fleet, &sights, &catalogue);
+            draft(&wish, &sights, &types, &catalogue)
+        });
+        let drafted = drafted.await.map_err(|_| {
+            ProfileDraftError::NoCluster("something is wrong on this side; try again".to_owned())
+        })?;
+        drafted.map_err(ProfileDraftError::Refused)
+    }
+}
+
+impl Sources {
+    fn inputs(&self, fleet: Fleet) -> ProfileInputs {
+        let followed = self
+            .followed
+            .as_ref()
+            .map(|followed| followed.borrow().clone());
+        ProfileInputs {
+            fleet,
+            known: self.known.as_ref().map(|known| Arc::clone(&known.borrow())),
+            sights: followed
+                .filter(|followed| followed.current_at.is_some())
+                .map(|followed| Arc::clone(&followed.sights)),
+            file: self.book.as_ref().map(|book| book.current().0),
+        }
+    }
+}
+
+/// Returns the cached result if its inputs are current or it is recent; otherwise computes a new one with `maker`,
+/// which receives the inputs and the previous result.
+async fn get_or_compute<T: Send + Sync + 'static>(
+    kept: &StaleWhileRevalidate<WithInputs<T>>,
+    (sources, fleet, patience): (&Arc<Sources>, Fleet, fn(Freshness) -> Freshness),
+    maker: impl FnOnce(&ProfileInputs, Option<Arc<T>>) -> Arc<T> + Send + 'static,
+) -> Result<Arc<T>, JoinError> {
+    let fit = |last: &Cached<WithInputs<T>>| {
+        let (then, age) = (&last.value.0, last.done.elapsed());
+        let now = sources.inputs(fleet.clone());
+        patience(if then.is_same_as(&now) || age < AGAIN {
+            Freshness::Fresh
+        } else if then.have_same_profiles(&now) && age < MEANWHILE {
+            Freshness::Stale
+        } else {
+            Freshness::Expired
+        })
+    };
+    let (sources, fleet) = (Arc::clone(sources), fleet.clone());
+    let making = move |(): &mut (), before: Option<WithInputs<T>>| {
+        let of = sources.inputs(fleet);
+        let made = maker(&of, before.map(|(_, made)| made));
+        (of, made)
+    };
+    let (_, made) = kept.current(fit, making).await?;
+    Ok(made)
+}
+
+impl ProfileReport {
+    /// Profiles that the reader is allowed to see. A reader of single types sees the profiles that are for those types
+    /// and reach no others.
+    pub fn visible_to<'a>(
+        &'a self,
+        sight: &'a Sight,
+    ) -> impl Iterator<Item = &'a (ProfileRow, ProfileAnnotations)> + Clone {
+        let all = self.profiles.iter();
+        all.filter(|(row, _)| {
+            // The declared types may differ from the reached ones. Devices of unknown type are visible to readers of
+            // all types only.
+            let mut reached = row.reach.iter().flat_map(|reach| &reach.types);
+            let shows_reached = sight.types == Types::All
+                || reached.all(|one| {
+                    one.type_name
+                        .as_ref()
+                        .is_some_and(|name| sight.shows_type(name))
+                });
+            sight.shows_all_types(&row.types) && shows_reached
+        })
+    }
+}
+
+impl ProfileInputs {
+    /// Returns whether the inputs are unchanged.
+    fn is_same_as(&self, other: &Self) -> bool {
+        self.fleet.revision == other.fleet.revision
+            && same(self.sights.as_ref(), other.sights.as_ref())
+            && self.have_same_profiles(other)
+    }
+
+    /// Returns whether the profiles are unchanged. A user who has just created a profile expects to see it, and waits.
+    fn have_same_profiles(&self, other: &Self) -> bool {
+        same(self.known.as_ref(), other.known.as_ref())
+            && same(self.file.as_ref(), other.file.as_ref())
+    }
+
+    /// Profiles of the cluster, and those of the file whose name the cluster does not have.
+    fn profiles(&self) -> Vec<&HardwareProfile> {
+        let known = self.known.iter().flat_map(|known| known.all.values());
+        let mut all: Vec<&HardwareProfile> = known.map(AsRef::as_ref).collect();
+        let of_file = self.file.iter().flat_map(|file| file.iter());
+        let hidden = |one: &HardwareProfile| {
+            let known = self.known.as_ref();
+            known.is_some_and(|known| known.all.contains_key(&(one.kind, one.key.clone())))
+        };
+        all.extend(of_file.filter(|one| !hidden(one)));
+        all.sort_by_key(|one| (&one.key, one.kind));
+        all
+    }
+
+    /// Checks the profiles. Returns `before` if the result is the same, so that its revision does not change.
+    fn report_after(&self, before: Option<Arc<ProfileReport>>) -> Arc<ProfileReport> {
+        let mut judged = self.report();
+        match before {
+            Some(before) => {
+                judged.revision = before.revision;
+                if judged == *before {
+                    return before;
+                }
+                judged.revision = before.revision.saturating_add(1);
+            }
+            None => judged.revision = 1,
+        }
+        Arc::new(judged)
+    }
+
+    fn report(&self) -> ProfileReport {
+        let catalogue = Catalog::built_in();
+        let memories = min_memory_by_type(&self.fleet);
+        let nothing = LocalQueues::Unknown;
+        let queues = self.known.as_ref().map_or(&nothing, |known| &known.queues);
+        let sights = self.sights.as_deref();
+        let of_nodes = sights.map(|sights| types(&self.fleet, sights, &catalogue));
+        let holds = sights.map(Sights::held);
+        let around = match (sights, &holds, &of_nodes) {
+            (Some(sights), Some(holds), Some(types)) => Some(ClusterContext {
+                sights,
+                holds,
+                types,
+            }),
+            _ => None,
+        };
+        let profiles = self.profiles().into_iter().map(|profile| {
+            let (reach, findings) = check_profile(profile, around, queues);
+            // Memory reported by drivers takes precedence over the catalog's.
+            let specs = |name: &TypeName| {
+                let specs = Specs::for_type(name, &catalogue);
+                let shown = memories.get(name).copied();
+                Specs {
+                    memory_mib: shown.or(specs.memory_mib),
+                    ..specs
+                }
+            };
+            let row = ProfileRow::new(profile, (reach.as_ref(), &findings), specs);
+            (row, profile.said.clone())
+        });
+        ProfileReport {
+            revision: 0,
+            source: self.source(),
+            profiles: profiles.collect(),
+        }
+    }
+
+    fn source(&self) -> &'static str {
+        let kind = ProfileKind::Hardware;
+        let known = self.known.as_ref();
+        let presence = known.and_then(|known| known.kinds.get(&kind));
+        match (presence, &self.file) {
+            (Some(Presence::Present), Some(_)) => "both",
+            (Some(Presence::Present), None) => "cluster",
+            (Some(Presence::Absent) | None, Some(_)) => "file",
+            (Some(Presence::Absent) | None, None) => "nowhere",
+        }
+    }
+
+    /// Common namespace of all profiles of the current kind.
+    fn namespace(&self) -> Option<String> {
+        let mut all = self
+            .profiles()
+            .into_iter()
+            .filter(|one| one.kind.is_current());
+        let first = all.next()?.key.namespace.clone();
+        all.all(|one| one.key.namespace == first).then_some(first)
+    }
+}
+
+/// Returns whether both are the same object or both are absent.
+fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use octavo_fleet::cluster::ClusterNode;
+    use tokio::time::{Instant, advance, timeout};
+
+    use super::*;
+
+    fn followed(name: &str) -> Arc<Followed> {
+        let node = ClusterNode {
+            name: name.to_owned(),
+            ..ClusterNode::default()
+        };
+        Arc::new(Followed {
+            sights: Arc::new(Sights::new([node], [])),
+            current_at: Some(Instant::now()),
+            trouble: None,
+            invalid_objects: 0,
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn profiles_are_checked_at_most_once_a_second_and_only_after_a_change() {
+        let (says, hears) = watch::channel(followed("node-a"));
+        let profiles = Profiles::new(None, Some(hears), None);
+        let judge_of = async |now: &Arc<Followed>| {
+            says.send_replace(Arc::clone(now));
+            profiles.judged(Fleet::default()).await;
+            let (of, _) = profiles.judged.last(|_| true).unwrap();
+            of.sights.unwrap()
+        };
+        let (first, second) = (followed("node-a"), followed("node-b"));
+        assert!(Arc::ptr_eq(&judge_of(&first).await, &first.sights));
+        assert!(Arc::ptr_eq(&judge_of(&second).await, &first.sights));
+        advance(MEANWHILE).await;
+        assert!(Arc::ptr_eq(&judge_of(&second).await, &second.sights));
+        let is_new = || profiles.judged.last(|last| last.done.elapsed() < AGAIN);
+        advance(MEANWHILE).await;
+        judge_of(&second).await;
+        assert!(is_new().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stale_report_is_returned_unless_a_profile_changed() {
+        let (known, of_profiles) = watch::channel(Arc::new(Known::default()));
+        let (says, of_nodes) = watch::channel(followed("node-a"));
+        let profiles = Profiles::new(Some(of_profiles), Some(of_nodes), None);
+        profiles.judged(Fleet::default()).await;
+        let work = Arc::clone(&profiles.judged.state).lock_owned().await;
+        says.send_replace(followed("node-b"));
+        advance(AGAIN).await;
+        profiles.judged(Fleet::default()).await;
+        known.send_replace(Arc::default());
+        let mut waits = Box::pin(profiles.judged(Fleet::default()));
+        assert!(timeout(AGAIN, &mut waits).await.is_err());
+        drop(work);
+        waits.await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn targets_are_computed_once_and_only_with_profiles() {
+        let nowhere = Profiles::new(None, None, None);
+        assert_eq!(nowhere.targets(Fleet::default()).await, Ok(None));
+        let known = Known {
+            kinds: [(ProfileKind::Hardware, Presence::Present)].into(),
+            ..Known::default()
+        };
+        let (_says, hears) = watch::channel(Arc::new(known));
+        let profiles = Profiles::new(Some(hears), None, None);
+        let one = profiles.targets(Fleet::default()).await.unwrap().unwrap();
+        advance(MEANWHILE).await;
+        let other = profiles.targets(Fleet::default()).await.unwrap().unwrap();
+        assert!(Arc::ptr_eq(&one, &other));
+    }
+}

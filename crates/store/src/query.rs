@@ -1,0 +1,328 @@
+//! Queries of the fleet's nodes: filter, order and pagination. Pure.
+//!
+//! A page ends with a [`ContinueToken`] that contains the last node and its sort key. The next page continues after that
+//! position whatever has changed, so a node whose position did not change is neither repeated nor skipped. Used by the
+//! REST API and the pages, with the same parameters.
+
+mod error;
+mod group;
+mod parse;
+mod selector;
+mod token;
+
+use std::fmt;
+use std::sync::Arc;
+
+use octavo_fleet::fleet::{NodeState, Sharing};
+use octavo_model::id::TypeName;
+use octavo_node::labels::LabelSet;
+
+use super::clock::Moment;
+use super::fleet::{Fleet, Node};
+pub use error::{Parameter, QueryError};
+pub use group::{GroupedNodes, group_nodes};
+pub use parse::NO_STATE;
+pub use selector::{Selector, SelectorError};
+pub use token::{ContinueToken, TokenError};
+use token::{LastNode, Rank};
+
+/// Default number of nodes per page.
+pub const DEFAULT_LIMIT: usize = 500;
+
+/// Maximum number of nodes per page.
+pub const MAX_LIMIT: usize = 1000;
+
+/// Filters, order and page size. A node must satisfy all filters; within one filter, any value suffices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Query {
+    /// Substring of the name, in lower case.
+    pub search: Option<String>,
+    /// Types of which the node has at least one device; `None` is a device of unknown type. Empty accepts all.
+    pub types: Vec<Option<TypeName>>,
+    /// States of the node. Empty accepts all.
+    pub states: Vec<NodeState>,
+    /// Sharing modes of the node. Empty accepts all.
+    pub sharing: Vec<Sharing>,
+    /// Layout names. Empty accepts all.
+    pub layouts: Vec<String>,
+    /// Layout states; `None` is a node whose layout does not affect any device. Empty accepts all.
+    pub layout_states: Vec<Option<&'static str>>,
+    /// Label selector.
+    pub selector: Selector,
+    /// Order.
+    pub sort: Sort,
+    /// Number of nodes per page, 1 to [`MAX_LIMIT`].
+    pub limit: usize,
+    /// Position where the page begins; `None` for the first page.
+    pub after: Option<ContinueToken>,
+}
+
+/// Order of nodes. Ties are ordered by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sort {
+    /// Sort key.
+    pub key: SortKey,
+    /// Whether the order is descending.
+    pub descending: bool,
+}
+
+/// Sort key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SortKey {
+    /// Name.
+    #[default]
+    Name,
+    /// State, by severity.
+    State,
+    /// Number of devices.
+    Devices,
+    /// Number of free devices.
+    Free,
+    /// Memory of all devices.
+    Memory,
+    /// Time since the agent's last confirmation. A node that is confirmed between two pages moves in this order.
+    Age,
+    /// First of its types; unknown ones last.
+    Type,
+    /// Sharing mode.
+    Sharing,
+}
+
+/// Page of nodes.
+#[derive(Debug, Clone)]
+pub struct Page {
+    /// Nodes in order.
+    pub items: Vec<Arc<Node>>,
+    /// Number of matching nodes on all pages.
+    pub total: usize,
+    /// Position of the next page; `None` on the last page.
+    pub next: Option<ContinueToken>,
+}
+
+/// Returns the page of `fleet` that `query` requests.
+pub fn find(fleet: &Fleet, query: &Query, now: Moment) -> Page {
+    let mut matching: Vec<RankedNode<'_>> = Vec::new();
+    let mut total: usize = 0;
+    let mut filter = Filter::new(query, now);
+    let after = query.after.as_ref().map(ContinueToken::last);
+    for node in fleet.nodes.iter() {
+        if !filter.matches(node) {
+            continue;
+        }
+        total = total.saturating_add(1);
+        // Agents may confirm nodes concurrently, so each sort key is read once.
+        let placed = RankedNode::new(node, query.sort.key, now);
+        let comes = after.is_none_or(|last| placed.is_after(last, query.sort.descending));
+        // Nodes are stored by name, so nodes past the page only need to be counted.
+        let wanted = !query.sort.is_natural() || matching.len() <= query.limit;
+        if comes && wanted {
+            matching.push(placed);
+        }
+    }
+    let more = matching.len() > query.limit;
+    order(&mut matching, query);
+    let next = matching.last().filter(|_| more);
+    Page {
+        next: next.map(|last| ContinueToken::new(query, last.rank.owned(), last.node.name.clone())),
+        items: matching
+            .into_iter()
+            .map(|placed| Arc::clone(placed.node))
+            .collect(),
+        total,
+    }
+}
+
+/// Sorts `nodes` and keeps the first `limit`.
+fn order(nodes: &mut Vec<RankedNode<'_>>, query: &Query) {
+    let descending = query.sort.descending;
+    if !query.sort.is_natural() {
+        if query.limit < nodes.len() {
+            nodes.select_nth_unstable_by(query.limit, |a, b| a.compare(b, descending));
+            nodes.truncate(query.limit);
+        }
+        nodes.sort_unstable_by(|a, b| a.compare(b, descending));
+    }
+    nodes.truncate(query.limit);
+}
+
+/// Node with its sort key.
+#[derive(Debug)]
+struct RankedNode<'a> {
+    rank: Rank<'a>,
+    node: &'a Arc<Node>,
+}
+
+impl<'a> RankedNode<'a> {
+    fn new(node: &'a Arc<Node>, key: SortKey, now: Moment) -> Self {
+        let rank = match key {
+            SortKey::Name => Rank::Text(node.name.as_str().into()),
+            SortKey::State => {
+                let state = node.state(now);
+                let gravity = NodeState::ALL.iter().position(|one| *one == state);
+                Rank::number(gravity.unwrap_or_default())
+            }
+            SortKey::Devices => Rank::Number(node.counts(now).total().into()),
+            SortKey::Free => Rank::Number(node.counts(now).free.into()),
+            SortKey::Memory => Rank::Number(node.summary.memory.get()),
+            // An older confirmation has a greater rank.
+            SortKey::Age => {
+                Rank::Number(u64::MAX.saturating_sub(node.freshness.confirmed().as_millis()))
+            }
+            SortKey::Type => {
+                let first = node.summary.types.first();
+                let name = first.and_then(|one| one.type_name.as_ref());
+                name.map_or(Rank::Untyped, |name| Rank::Text(name.as_str().into()))
+            }
+            SortKey::Sharing => {
+                let sharing = node.summary.sharing;
+                let place = Sharing::ALL.iter().position(|one| *one == sharing);
+                Rank::number(place.unwrap_or_default())
+            }
+        };
+        Self { rank, node }
+    }
+
+    fn compare(&self, other: &Self, descending: bool) -> std::cmp::Ordering {
+        directed(self.rank.cmp(&other.rank), descending)
+            .then_with(|| self.node.name.cmp(&other.node.name))
+    }
+
+    fn is_after(&self, last: &LastNode, descending: bool) -> bool {
+        directed(self.rank.cmp(&last.rank), descending)
+            .then_with(|| self.node.name.cmp(&last.name))
+            .is_gt()
+    }
+}
+
+fn directed(ordering: std::cmp::Ordering, descending: bool) -> std::cmp::Ordering {
+    if descending {
+        ordering.reverse()
+    } else {
+        ordering
+    }
+}
+
+/// Filters of a query at one point in time.
+struct Filter<'a> {
+    query: &'a Query,
+    now: Moment,
+    /// Result for the last label set, because nodes share label sets.
+    labels: Option<(*const LabelSet, bool)>,
+}
+
+impl<'a> Filter<'a> {
+    fn new(query: &'a Query, now: Moment) -> Self {
+        Self {
+            query,
+            now,
+            labels: None,
+        }
+    }
+
+    /// Evaluates the cheap filters first.
+    fn matches(&mut self, node: &Node) -> bool {
+        let Query {
+            search,
+            types,
+            states,
+            sharing,
+            layouts,
+            layout_states,
+            ..
+        } = self.query;
+        let layout = node.summary.layout.as_ref();
+        let name = layout.and_then(|layout| layout.layout.as_deref());
+        let stands = layout.and_then(|layout| layout.state.as_deref());
+        let has_type = |wanted: &Option<TypeName>| {
+            let mut all = node.summary.types.iter();
+            all.any(|one| one.type_name == *wanted)
+        };
+        (sharing.is_empty() || sharing.contains(&node.summary.sharing))
+            && (layout_states.is_empty() || layout_states.contains(&stands))
+            && (layouts.is_empty() || layouts.iter().any(|wanted| Some(wanted.as_str()) == name))
+            && (states.is_empty() || states.contains(&node.state(self.now)))
+            && (types.is_empty() || types.iter().any(has_type))
+            && search
+                .as_ref()
+                .is_none_or(|part| node.name.as_str().contains(part.as_str()))
+            && self.selects(&node.labels)
+    }
+
+    fn selects(&mut self, labels: &Arc<LabelSet>) -> bool {
+        if self.query.selector.is_empty() {
+            return true;
+        }
+        let here = Arc::as_ptr(labels);
+        if let Some((seen, selected)) = self.labels
+            && std::ptr::eq(seen, here)
+        {
+            return selected;
+        }
+        let selected = self.query.selector.matches(labels);
+        self.labels = Some((here, selected));
+        selected
+    }
+}
+
+impl Default for Query {
+    fn default() -> Self {
+        Self {
+            search: None,
+            types: Vec::new(),
+            states: Vec::new(),
+            sharing: Vec::new(),
+            layouts: Vec::new(),
+            layout_states: Vec::new(),
+            selector: Selector::default(),
+            sort: Sort::default(),
+            limit: DEFAULT_LIMIT,
+            after: None,
+        }
+    }
+}
+
+impl SortKey {
+    /// All sort keys.
+    pub const ALL: [Self; 8] = [
+        Self::Name,
+        Self::State,
+        Self::Devices,
+        Self::Free,
+        Self::Memory,
+        Self::Age,
+        Self::Type,
+        Self::Sharing,
+    ];
+
+    /// Value in the parameter.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Name => "name",
+            Self::State => "state",
+            Self::Devices => "devices",
+            Self::Free => "free",
+            Self::Memory => "memory",
+            Self::Age => "age",
+            Self::Type => "type",
+            Self::Sharing => "sharing",
+        }
+    }
+}
+
+impl Sort {
+    /// Returns whether this is the order in which the fleet stores its nodes.
+    fn is_natural(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// Formats the parameter's value: `free`, and `-free` for descending order.
+impl fmt::Display for Sort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.descending { "-" } else { "" };
+        write!(f, "{sign}{}", self.key.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests;

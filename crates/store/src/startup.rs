@@ -1,0 +1,319 @@
+//! State of the fleet after a start of the aggregator.
+//!
+//! Nothing is stored on disk, so right after a restart only some agents have reported again, and their nodes must not
+//! be shown as the whole fleet. A watched cluster determines how many nodes to expect: those with Octavo's labels.
+//! Without it, an agent that has reported to an aggregator before shows that others may still reconnect. In either case
+//! the state ends after a while: agents retry within half a minute, and an installation without agents must become
+//! ready.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use octavo_documents::startup::StartingJson;
+use octavo_fleet::access::Sight;
+use octavo_fleet::cluster::{ClusterNode, Readiness};
+use octavo_kube::cluster::Followed;
+use octavo_model::id::NodeName;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::clock::Moment;
+use super::fleet::Fleet;
+use super::view::View;
+
+/// Number of nodes that have reported since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StartupProgress {
+    /// Nodes that have reported, among the expected ones if they are known.
+    pub nodes: usize,
+    /// Expected nodes; `None` without a watched cluster.
+    pub expected: Option<usize>,
+}
+
+/// Tracks the start until all nodes have reported or a timeout expires.
+#[derive(Debug)]
+pub struct Startup {
+    view: View,
+    cluster: Option<watch::Receiver<Arc<Followed>>>,
+    progress: watch::Sender<Option<StartupProgress>>,
+}
+
+/// End of the start without a cluster: the maximum backoff of agents, and time to connect.
+const SETTLED_AFTER: Duration = Duration::from_secs(35);
+/// Maximum time to wait for nodes of the cluster, whose agents may be broken.
+const TIMEOUT: Duration = Duration::from_mins(1);
+/// Label of every node with accelerators and an agent.
+const TYPE_LABEL: &str = "octavo.dev/type";
+
+impl Startup {
+    /// Reports the state of the fleet in `view` to `progress`, with expectations from the cluster if one is watched.
+    pub fn new(
+        view: View,
+        cluster: Option<watch::Receiver<Arc<Followed>>>,
+        progress: watch::Sender<Option<StartupProgress>>,
+    ) -> Self {
+        Self {
+            view,
+            cluster,
+            progress,
+        }
+    }
+
+    /// Runs until the start is over.
+    pub async fn run(mut self) {
+        let since = Moment::default().age(self.view.clock().now());
+        let mut settled = pin!(sleep(SETTLED_AFTER.saturating_sub(since)));
+        let mut timeout = pin!(sleep(TIMEOUT.saturating_sub(since)));
+        let mut is_settled = false;
+        loop {
+            let expected = self.expected();
+            let fleet = self.view.fleet();
+            let now = progress(&fleet, expected.as_deref(), is_settled);
+            self.report(now);
+            // Without a cluster, agents that reconnect later can still show that this is a restart.
+            if now.is_none() && (expected.is_some() || is_settled) {
+                return;
+            }
+            tokio::select! {
+                () = timeout.as_mut() => break,
+                () = settled.as_mut(), if !is_settled => is_settled = true,
+                changed = self.view.changed() => if changed.is_none() { break },
+                () = changed(&mut self.cluster) => {}
+            }
+        }
+        self.report(None);
+    }
+
+    fn report(&self, now: Option<StartupProgress>) {
+        self.progress.send_if_modified(|before| {
+            let is_other = *before != now;
+            *before = now;
+            is_other
+        });
+    }
+
+    /// Ready nodes with Octavo's labels; `None` without a watched cluster.
+    fn expected(&self) -> Option<Vec<NodeName>> {
+        let followed = self.cluster.as_ref()?.borrow();
+        followed.current_at?;
+        let nodes = followed.sights.nodes.values();
+        let expected: Vec<NodeName> = nodes
+            .filter(|node| is_expected(node))
+            .filter_map(|node| node.name.parse().ok())
+            .collect();
+        // Nodes of agents that do not write labels cannot be recognized.
+        (!expected.is_empty()).then_some(expected)
+    }
+}
+
+fn is_expected(node: &ClusterNode) -> bool {
+    node.readiness == Readiness::Ready && node.label(TYPE_LABEL).is_some()
+}
+
+/// Progress of the start; `None` once it is over.
+fn progress(
+    fleet: &Fleet,
+    expected: Option<&[NodeName]>,
+    is_settled: bool,
+) -> Option<StartupProgress> {
+    let (nodes, is_over) = if let Some(expected) = expected {
+        let reported = |name: &&NodeName| fleet.nodes.get(name).is_some();
+        let nodes = expected.iter().filter(reported).count();
+        (nodes, nodes == expected.len())
+    } else {
+        let nodes = fleet.nodes.len();
+        let is_over = is_settled || (nodes > 0 && !fleet.saw_returning_agent);
+        (nodes, is_over)
+    };
+    let expected = expected.map(<[NodeName]>::len);
+    (!is_over).then_some(StartupProgress { nodes, expected })
+}
+
+/// Waits for a change of the cluster; never returns without a watched cluster.
+async fn changed(cluster: &mut Option<watch::Receiver<Arc<Followed>>>) {
+    if let Some(followed) = cluster
+        && followed.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending::<()>().await;
+}
+
+impl fmt::Display for StartupProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes = self.nodes;
+        match self.expected {
+            Some(expected) => write!(
+                f,
+                "the aggregator is starting: {nodes} of about {expected} nodes have reported"
+            ),
+            None => write!(
+                f,
+                "the aggregator is starting: nodes that have reported so far: {nodes}"
+            ),
+        }
+    }
+}
+
+impl StartupProgress {
+    /// Converts the progress to a document; includes counts only for readers who are allowed to list nodes.
+    pub fn document(self, sight: &Sight) -> StartingJson {
+        StartingJson {
+            nodes: sight.nodes.then_some(self.nodes),
+            expected: self.expected.filter(|_| sight.nodes),
+        }
+    }
+
+    /// Describes the progress; includes counts only for readers who are allowed to list nodes.
+    pub fn told(self, sight: &Sight) -> String {
+        if sight.nodes {
+            self.to_string()
+        } else {
+            "the aggregator is starting: not all nodes have reported".to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use octavo_fleet::cluster::Sights;
+    use octavo_model::inventory::{Inventory, Machine, NvmlState};
+    use octavo_stream::protocol::{Parts, Run};
+    use tokio::time::{Instant, timeout};
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::fleet::{Freshness, Node, ReportingAgent, StatusDigest};
+
+    fn fleet(names: &[&str], has_returned: bool) -> Fleet {
+        let mut fleet = Fleet {
+            saw_returning_agent: has_returned,
+            ..Fleet::default()
+        };
+        for name in names {
+            let origin = ReportingAgent {
+                name: name.parse().unwrap(),
+                run: Run {
+                    epoch: 1,
+                    boot_id: "b".to_owned(),
+                },
+                agent_version: String::new(),
+            };
+            let inventory = Inventory {
+                neuron: None,
+                machine: Machine::default(),
+                nvml: NvmlState::Loading,
+                devices: Vec::new(),
+            };
+            let gist = StatusDigest::new(&inventory, Arc::default(), None);
+            let fresh = Freshness::new(Moment::default(), Duration::from_hours(1));
+            let node = Node::new(origin, Parts::default(), gist, fresh);
+            fleet.nodes.insert(Arc::new(node));
+        }
+        fleet
+    }
+
+    fn cluster(names: &[&str]) -> Arc<Followed> {
+        let node = |name: &&str| ClusterNode {
+            name: (*name).to_owned(),
+            labels: [(TYPE_LABEL.to_owned(), "nvidia-l4-24gb".to_owned())].into(),
+            readiness: Readiness::Ready,
+            ..ClusterNode::default()
+        };
+        let plain = ClusterNode {
+            name: "without-agent".to_owned(),
+            readiness: Readiness::Ready,
+            ..ClusterNode::default()
+        };
+        let nodes = names.iter().map(node).chain([plain]);
+        Arc::new(Followed {
+            sights: Arc::new(Sights::new(nodes, [])),
+            current_at: Some(Instant::now()),
+            trouble: None,
+            invalid_objects: 0,
+        })
+    }
+
+    fn seen(nodes: usize, expected: Option<usize>) -> StartupProgress {
+        StartupProgress { nodes, expected }
+    }
+
+    struct Site {
+        fleet: watch::Sender<Fleet>,
+        cluster: watch::Sender<Arc<Followed>>,
+        progress: watch::Receiver<Option<StartupProgress>>,
+    }
+
+    impl Site {
+        /// Creates the site and a `Startup` that runs within the test's own future.
+        fn new(is_followed: bool) -> (Self, Startup) {
+            let (fleet, receiver) = watch::channel(Fleet::default());
+            let (cluster, followed) = watch::channel(Arc::default());
+            let (sender, progress) = watch::channel(Some(StartupProgress::default()));
+            let view = View::new(receiver, Clock::start());
+            let startup = Startup::new(view, is_followed.then_some(followed), sender);
+            let site = Self {
+                fleet,
+                cluster,
+                progress,
+            };
+            (site, startup)
+        }
+
+        async fn reports(&mut self, wanted: Option<StartupProgress>) {
+            let seen = self.progress.wait_for(|seen| *seen == wanted);
+            timeout(Duration::from_secs(30), seen)
+                .await
+                .unwrap()
+                .unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn start_ends_when_all_expected_nodes_have_reported() {
+        let (mut site, startup) = Site::new(true);
+        let check = async {
+            site.cluster.send_replace(cluster(&["a", "b"]));
+            site.reports(Some(seen(0, Some(2)))).await;
+            // A node that is not expected does not count.
+            site.fleet.send_replace(fleet(&["a", "x", "y"], true));
+            site.reports(Some(seen(1, Some(2)))).await;
+            site.fleet.send_replace(fleet(&["a", "b", "x"], true));
+            site.reports(None).await;
+        };
+        tokio::join!(startup.run(), check);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn returning_agent_indicates_a_restart() {
+        let (mut site, startup) = Site::new(false);
+        let begun = Instant::now();
+        let check = async {
+            // Only an agent that has reported before is a sign of a restart.
+            site.fleet.send_replace(fleet(&["a"], false));
+            site.reports(None).await;
+            site.fleet.send_replace(fleet(&["a", "b"], true));
+            site.reports(Some(seen(2, None))).await;
+        };
+        tokio::join!(startup.run(), check);
+        assert_eq!(*site.progress.borrow(), None);
+        assert_eq!(begun.elapsed().as_secs(), SETTLED_AFTER.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn start_ends_after_its_timeout() {
+        let begun = Instant::now();
+        let (site, startup) = Site::new(false);
+        startup.run().await;
+        assert_eq!(begun.elapsed().as_secs(), SETTLED_AFTER.as_secs());
+        assert_eq!(*site.progress.borrow(), None);
+        let begun = Instant::now();
+        let (site, startup) = Site::new(true);
+        site.cluster.send_replace(cluster(&["a"]));
+        startup.run().await;
+        assert_eq!(begun.elapsed().as_secs(), TIMEOUT.as_secs());
+        assert_eq!(*site.progress.borrow(), None);
+    }
+}

@@ -1,0 +1,416 @@
+//! The single writer of the fleet.
+//!
+//! All reports of agents are processed here, in one place and one order. The store determines which agent reports a
+//! node, validates each status, and publishes the fleet to readers. A status is decoded completely before it is
+//! accepted, so a refusal changes nothing. No message can make a node or the fleet exceed its limits.
+//!
+//! Used through [`shared_store::SharedStore`] by `ingest`, on its single thread. Time is an argument.
+
+mod decode;
+mod intern;
+mod maintenance;
+mod refusal;
+pub mod shared_store;
+
+use std::collections::btree_map;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use octavo_model::id::NodeName;
+use octavo_settings::aggregator::FleetSettings;
+use octavo_stream::messages::{Identity, MAX_PARTS, ReceivedMessage};
+use octavo_stream::protocol::{
+    AggregatorMessage, Greeting, Hello, OfferedStatus, Parts, Receiver, StatusOffer,
+};
+use tokio::sync::{oneshot, watch};
+
+use self::intern::ContentInterner;
+pub use self::refusal::StoreError;
+use super::clock::Moment;
+use super::fleet::{Fleet, Freshness, Node, ReportingAgent};
+use super::peer::Peer;
+use super::stats::Stats;
+
+/// The fleet, and the state of each agent's protocol.
+#[derive(Debug)]
+pub struct Store {
+    settings: FleetSettings,
+    fleet: Fleet,
+    entries: BTreeMap<NodeName, AgentEntry>,
+    /// Nodes without a connection, by last confirmation: a full fleet evicts the first one if it is stale.
+    disconnected: BTreeSet<(Moment, NodeName)>,
+    interned: ContentInterner,
+    /// Streams that were asked to end, and when.
+    closing: Vec<(Moment, Weak<Peer>)>,
+    last_stream_id: u64,
+    readers: watch::Sender<Fleet>,
+    /// Time of the last publication, and whether the fleet has changed since.
+    published: Option<Moment>,
+    unpublished: bool,
+    stats: Stats,
+}
+
+#[derive(Debug)]
+struct AgentEntry {
+    receiver: Receiver,
+    agent_version: String,
+    /// Freshness of the node; `None` before its first status.
+    freshness: Option<Freshness>,
+    /// Time of the last message of any kind.
+    last_message: Moment,
+    stream: Option<ReportStream>,
+}
+
+/// The store's end of the stream that reports a node.
+#[derive(Debug)]
+struct ReportStream {
+    id: u64,
+    superseded: oneshot::Sender<()>,
+    /// Dropped with the stream.
+    peer: Weak<Peer>,
+}
+
+/// Permission to report a node; its holder returns it with [`Store::disconnected`].
+#[derive(Debug)]
+pub struct Reporter {
+    node: NodeName,
+    id: u64,
+    /// Resolves when another stream reports the node.
+    pub superseded: oneshot::Receiver<()>,
+}
+
+/// Response to a hello.
+#[derive(Debug)]
+pub enum HelloOutcome {
+    /// The agent may report.
+    Accepted(Reporter, AggregatorMessage),
+    /// The agent must disconnect; the answer contains the time until it may reconnect.
+    HoldOff(AggregatorMessage),
+}
+
+/// Maximum size of a status in bytes, over all contents and keys.
+pub const MAX_STATUS_BYTES: usize = 256 * 1024;
+/// Minimum interval between publications.
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(20);
+/// Time after which a superseded agent may reconnect.
+const SUPERSEDED_RETRY: Duration = Duration::from_secs(30);
+
+impl Store {
+    /// Creates an empty fleet and the receiver for readers.
+    pub fn new(settings: FleetSettings, stats: Stats) -> (Self, watch::Receiver<Fleet>) {
+        let (readers, fleet) = watch::channel(Fleet::default());
+        let store = Self {
+            settings,
+            fleet: Fleet::default(),
+            entries: BTreeMap::new(),
+            disconnected: BTreeSet::new(),
+            interned: ContentInterner::default(),
+            closing: Vec::new(),
+            last_stream_id: 0,
+            readers,
+            published: None,
+            unpublished: false,
+            stats,
+        };
+        (store, fleet)
+    }
+
+    /// Handles a hello on a stream of `peer`. The last accepted agent reports its node.
+    pub fn accept_hello(
+        &mut self,
+        identity: Identity,
+        hello: &Hello,
+        peer: &Arc<Peer>,
+        now: Moment,
+    ) -> Result<HelloOutcome, StoreError> {
+        let Identity {
+            node,
+            agent_version,
+        } = identity;
+        self.stats.count_message("hello");
+        let (entry, greeting) = self.admit_hello(&node, hello, now)?;
+        let answer = match greeting {
+            Greeting::Welcome(answer) => answer,
+            Greeting::Refused(answer) => {
+                self.stats.refused("claimed");
+                return Ok(HelloOutcome::HoldOff(answer));
+            }
+        };
+        entry.last_message = now;
+        entry.agent_version = agent_version;
+        let older = entry.stream.take();
+        let (id, on_superseded) = self.open_stream(&node, peer);
+        if let Some(older) = older {
+            // An error means that the stream has already ended.
+            let _gone = older.superseded.send(());
+            self.closing.push((now, older.peer));
+        }
+        // A hello with the current state confirms it.
+        let confirmed = matches!(answer, AggregatorMessage::Ack { .. });
+        self.count_resync("hello", &answer);
+        self.refresh(&node, now, confirmed);
+        let speaker = Reporter {
+            node,
+            id,
+            superseded: on_superseded,
+        };
+        Ok(HelloOutcome::Accepted(speaker, answer))
+    }
+
+    /// Handles a message of an accepted agent. Returns `None` if another agent reports its node by now.
+    pub fn handle_message(
+        &mut self,
+        speaker: &Reporter,
+        message: ReceivedMessage,
+        now: Moment,
+    ) -> Result<Option<AggregatorMessage>, StoreError> {
+        let Some(entry) = self.entries.get_mut(&speaker.node) else {
+            return Ok(None);
+        };
+        if entry
+            .stream
+            .as_ref()
+            .is_none_or(|line| line.id != speaker.id)
+        {
+            return Ok(None);
+        }
+        entry.last_message = now;
+        let kind = kind(&message);
+        self.stats.count_message(kind);
+        let offer = match message {
+            ReceivedMessage::Hello { .. } => return Err(StoreError::SecondHello),
+            ReceivedMessage::Snapshot { seq, parts } => entry
+                .receiver
+                .snapshot(seq, self.interned.deduplicated(parts)),
+            ReceivedMessage::Delta {
+                seq,
+                mut change,
+                hash,
+            } => {
+                self.interned.deduplicate(&mut change);
+                entry.receiver.delta(seq, &change, hash)
+            }
+            ReceivedMessage::Heartbeat { seq, hash } => entry.receiver.heartbeat(seq, hash),
+        };
+        let answer = match offer {
+            StatusOffer::Nothing(answer) => answer,
+            StatusOffer::Confirmed(answer) => {
+                self.refresh(&speaker.node, now, true);
+                answer
+            }
+            StatusOffer::Status(status) => self.accept_status(&speaker.node, status, now)?,
+        };
+        self.count_resync(kind, &answer);
+        Ok(Some(answer))
+    }
+
+    /// Handles the end of a stream. The node's status is retained.
+    pub fn disconnected(&mut self, speaker: &Reporter, now: Moment) {
+        let Some(entry) = self.entries.get_mut(&speaker.node) else {
+            return;
+        };
+        if entry
+            .stream
+            .as_ref()
+            .is_none_or(|line| line.id != speaker.id)
+        {
+            return;
+        }
+        entry.stream = None;
+        if let Some(freshness) = &entry.freshness {
+            let left = (freshness.confirmed(), speaker.node.clone());
+            self.disconnected.insert(left);
+            self.refresh(&speaker.node, now, false);
+        } else {
+            self.entries.remove(&speaker.node);
+        }
+    }
+
+    /// Publishes the fleet if it has changed.
+    pub fn publish(&mut self, now: Moment) {
+        if !self.unpublished {
+            return;
+        }
+        self.unpublished = false;
+        self.published = Some(now);
+        self.readers.send_replace(self.fleet.clone());
+        self.stats.publications.inc();
+    }
+
+    /// Time until [`Store::publish`] is due; `None` if there is nothing to publish.
+    pub fn due(&self, now: Moment) -> Option<Duration> {
+        let since = self
+            .published
+            .map_or(PUBLISH_INTERVAL, |published| published.age(now));
+        self.unpublished
+            .then(|| PUBLISH_INTERVAL.saturating_sub(since))
+    }
+
+    /// Answer to a superseded agent.
+    pub fn superseded() -> AggregatorMessage {
+        AggregatorMessage::HoldOff {
+            retry_after: SUPERSEDED_RETRY,
+            reason: "superseded: another connection speaks for this node".to_owned(),
+        }
+    }
+
+    /// Returns the entry of a node, creating it if there is room, with the response to this hello.
+    fn admit_hello(
+        &mut self,
+        node: &NodeName,
+        hello: &Hello,
+        now: Moment,
+    ) -> Result<(&mut AgentEntry, Greeting), StoreError> {
+        self.make_room(node, now)?;
+        let is_unknown = !self.entries.contains_key(node);
+        self.fleet.saw_returning_agent |= is_unknown && hello.seq > 0;
+        match self.entries.entry(node.clone()) {
+            btree_map::Entry::Occupied(known) => {
+                let entry = known.into_mut();
+                let alive = entry.last_message.age(now) <= self.settings.stale_after();
+                let greeting = entry.receiver.handle_hello(hello, alive);
+                Ok((entry, greeting))
+            }
+            btree_map::Entry::Vacant(place) => {
+                let (receiver, answer) = Receiver::new(hello);
+                let entry = place.insert(AgentEntry {
+                    receiver,
+                    agent_version: String::new(),
+                    freshness: None,
+                    last_message: now,
+                    stream: None,
+                });
+                Ok((entry, Greeting::Welcome(answer)))
+            }
+        }
+    }
+
+    fn open_stream(&mut self, node: &NodeName, peer: &Arc<Peer>) -> (u64, oneshot::Receiver<()>) {
+        self.last_stream_id = self.last_stream_id.saturating_add(1);
+        let (superseded, on_superseded) = oneshot::channel();
+        if let Some(entry) = self.entries.get_mut(node) {
+            if let Some(freshness) = &entry.freshness {
+                self.disconnected
+                    .remove(&(freshness.confirmed(), node.clone()));
+            }
+            entry.stream = Some(ReportStream {
+                id: self.last_stream_id,
+                superseded,
+                peer: Arc::downgrade(peer),
+            });
+        }
+        (self.last_stream_id, on_superseded)
+    }
+
+    fn accept_status(
+        &mut self,
+        name: &NodeName,
+        status: OfferedStatus,
+        now: Moment,
+    ) -> Result<AggregatorMessage, StoreError> {
+        let parts = status.parts();
+        check_size(name, parts)?;
+        let known = self.fleet.nodes.get(name).map(Arc::as_ref);
+        let gist = decode::decode(parts, known, &mut self.interned);
+        let gist = gist.map_err(|source| StoreError::Status {
+            node: name.clone(),
+            source: Box::new(source),
+        })?;
+        let parts = parts.clone();
+        let Some(entry) = self.entries.get_mut(name) else {
+            return Err(StoreError::SecondHello);
+        };
+        let answer = entry.receiver.take(status);
+        let freshness = match &entry.freshness {
+            Some(known) => known.with_found_stale(false),
+            None => Freshness::new(now, self.settings.stale_after()),
+        };
+        freshness.confirm(now);
+        entry.freshness = Some(freshness.clone());
+        let origin = ReportingAgent {
+            name: name.clone(),
+            run: entry.receiver.run().clone(),
+            agent_version: entry.agent_version.clone(),
+        };
+        let node = Node::new(origin, parts, gist, freshness);
+        self.fleet.nodes.insert(Arc::new(node));
+        self.changed(now);
+        Ok(answer)
+    }
+
+    /// Updates the node's state besides its status: whether it is connected and stale.
+    fn refresh(&mut self, name: &NodeName, now: Moment, confirmed: bool) {
+        let Some(entry) = self.entries.get_mut(name) else {
+            return;
+        };
+        let Some(freshness) = &mut entry.freshness else {
+            return;
+        };
+        if confirmed {
+            freshness.confirm(now);
+        }
+        let (connected, stale) = (entry.stream.is_some(), freshness.is_stale(now));
+        // A timely heartbeat, the usual case, does not change the freshness.
+        if freshness.found_stale() != stale {
+            *freshness = freshness.with_found_stale(stale);
+        }
+        let Some(node) = self.fleet.nodes.get(name) else {
+            self.stats.count_invariant_violation("I9");
+            return;
+        };
+        if node.connected == connected && node.freshness.found_stale() == stale {
+            return;
+        }
+        let node = Node {
+            connected,
+            freshness: freshness.clone(),
+            ..Node::clone(node)
+        };
+        self.fleet.nodes.insert(Arc::new(node));
+        self.changed(now);
+    }
+
+    fn changed(&mut self, now: Moment) {
+        self.fleet.revision = self.fleet.revision.saturating_add(1);
+        self.unpublished = true;
+        if self.due(now) == Some(Duration::ZERO) {
+            self.publish(now);
+        }
+    }
+
+    fn count_resync(&self, after: &'static str, answer: &AggregatorMessage) {
+        if matches!(answer, AggregatorMessage::Resync { .. }) {
+            self.stats.count_resync(after);
+        }
+    }
+}
+
+fn kind(message: &ReceivedMessage) -> &'static str {
+    match message {
+        ReceivedMessage::Hello { .. } => "hello",
+        ReceivedMessage::Snapshot { .. } => "snapshot",
+        ReceivedMessage::Delta { .. } => "delta",
+        ReceivedMessage::Heartbeat { .. } => "heartbeat",
+    }
+}
+
+fn check_size(node: &NodeName, parts: &Parts) -> Result<(), StoreError> {
+    for (what, found, most) in [
+        ("parts", parts.len(), MAX_PARTS),
+        ("bytes", parts.size(), MAX_STATUS_BYTES),
+    ] {
+        if found > most {
+            return Err(StoreError::TooBig {
+                node: node.clone(),
+                what,
+                found,
+                most,
+            });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

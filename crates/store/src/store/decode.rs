@@ -1,0 +1,347 @@
+//! Decoding of a status. An update of a known status decodes only what changed, with the same result as a complete
+//! decoding.
+//!
+//! Most changes affect one device, and a peer can send small changes of a large status at any rate.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use octavo_fleet::fleet::{DeviceSummary, LayoutSummary, NodeSummary, SharingSummary, UsageRank};
+use octavo_model::id::PciAddress;
+use octavo_node::labels::LabelSet;
+use octavo_stream::protocol::{Content, PartKey, Parts};
+use octavo_stream::status::{self, Catalogs, StatusError};
+
+use super::intern::ContentInterner;
+use crate::fleet::{Node, StatusDigest};
+
+/// Decodes `parts` to a digest, using the previous state of the node if there is one.
+pub(super) fn decode(
+    parts: &Parts,
+    known: Option<&Node>,
+    interned: &mut ContentInterner,
+) -> Result<StatusDigest, StatusError> {
+    let node = parts.get(PartKey::node().as_str());
+    match (node, known) {
+        (Some(node), Some(known)) if has_same_context(parts, &known.parts) => {
+            decode_changes(parts, node, known, interned)
+        }
+        _ => {
+            let status = status::decode(parts)?;
+            let labels = interned.insert(parts, status.labels);
+            let gist = StatusDigest::new(&status.inventory, labels, status.layout.as_ref());
+            let gist = gist.with_sharing(status.sharing.as_ref().map(SharingSummary::of));
+            Ok(gist.with_usage(status.usage.as_ref()))
+        }
+    }
+}
+
+/// Returns whether device parts have the same meaning in both: it depends on the node's part and on the profile
+/// catalogs. Neuron parts affect the meaning of other parts, so statuses with them, which are small, are decoded
+/// completely.
+fn has_same_context(one: &Parts, other: &Parts) -> bool {
+    let node = PartKey::node();
+    let has_neuron = |parts| status::neuron_parts(parts).next().is_some();
+    one.get(node.as_str()) == other.get(node.as_str())
+        && !has_neuron(one)
+        && !has_neuron(other)
+        && status::profile_parts(one).eq(status::profile_parts(other))
+}
+
+fn decode_changes(
+    parts: &Parts,
+    node: &Content,
+    known: &Node,
+    interned: &mut ContentInterner,
+) -> Result<StatusDigest, StatusError> {
+    let (_, nvml) = status::decode_node(node)?;
+    let summaries = summaries(known);
+    let mut catalogs = None;
+    let mut devices = BTreeMap::new();
+    for (key, content) in status::device_parts(parts) {
+        let same = known.parts.get(key.as_str()) == Some(content);
+        let (pci, summary) = if let Some((pci, summary)) = summaries.get(key).filter(|_| same) {
+            (*pci, DeviceSummary::clone(summary))
+        } else {
+            let catalogs = match &catalogs {
+                Some(catalogs) => catalogs,
+                None => catalogs.insert(Catalogs::decode(parts)?),
+            };
+            let device = status::decode_device(key, content, catalogs)?;
+            (device.pci, DeviceSummary::new(&device, &nvml))
+        };
+        devices.insert(pci, summary);
+    }
+    let devices: Vec<DeviceSummary> = devices.into_values().collect();
+    let gist = StatusDigest {
+        labels: labels(parts, known, interned)?,
+        summary: NodeSummary::new(&devices, &nvml, layout(parts, known)?),
+        devices,
+        usage: UsageRank::default(),
+    };
+    let gist = gist.with_sharing(sharing_summary(parts, known)?);
+    let usage = usage(parts, known)?;
+    Ok(StatusDigest { usage, ..gist })
+}
+
+fn layout(parts: &Parts, known: &Node) -> Result<Option<LayoutSummary>, StatusError> {
+    let key = PartKey::layout();
+    let content = parts.get(key.as_str());
+    if content == known.parts.get(key.as_str()) {
+        return Ok(known.summary.layout.clone());
+    }
+    let layout = content.map(status::decode_layout).transpose()?;
+    Ok(layout.as_ref().map(LayoutSummary::of))
+}
+
+fn sharing_summary(parts: &Parts, known: &Node) -> Result<Option<SharingSummary>, StatusError> {
+    let key = PartKey::sharing();
+    let content = parts.get(key.as_str());
+    if content == known.parts.get(key.as_str()) {
+        return Ok(known.summary.allocation.clone());
+    }
+    let report = content.map(status::decode_sharing).transpose()?;
+    Ok(report.as_ref().map(SharingSummary::of))
+}
+
+/// Usage changes often and is decoded on request, so only its sort keys are stored beside the part. An invalid part is
+/// refused.
+fn usage(parts: &Parts, known: &Node) -> Result<UsageRank, StatusError> {
+    let key = PartKey::usage();
+    let content = parts.get(key.as_str());
+    if content == known.parts.get(key.as_str()) {
+        return Ok(known.usage.clone());
+    }
+    let usage = content.map(status::decode_usage).transpose()?;
+    Ok(usage
+        .as_ref()
+        .map(UsageRank::from_usage)
+        .unwrap_or_default())
+}
+
+fn labels(
+    parts: &Parts,
+    known: &Node,
+    interned: &mut ContentInterner,
+) -> Result<Arc<LabelSet>, StatusError> {
+    let key = PartKey::labels();
+    let content = parts.get(key.as_str());
+    if content == known.parts.get(key.as_str()) {
+        return Ok(Arc::clone(&known.labels));
+    }
+    let labels = content.map(status::decode_labels).transpose()?;
+    Ok(interned.insert(parts, labels.unwrap_or_default()))
+}
+
+/// Known summary of each device, by the key of its part.
+fn summaries(known: &Node) -> BTreeMap<&PartKey, (PciAddress, &DeviceSummary)> {
+    let mut keys: Vec<(PciAddress, &PartKey)> = status::device_parts(&known.parts)
+        .filter_map(|(key, _)| Some((status::device_address(key).ok()?, key)))
+        .collect();
+    keys.sort_unstable();
+    let known = keys.into_iter().zip(&known.devices);
+    known
+        .map(|((pci, key), summary)| (key, (pci, summary)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use octavo_stream::proto::v1;
+    use octavo_stream::protocol::Run;
+    use proptest::prelude::*;
+    use prost::Message;
+
+    use super::*;
+    use crate::clock::Moment;
+    use crate::fleet::{Freshness, ReportingAgent};
+
+    fn bytes(message: &impl Message) -> Vec<u8> {
+        message.encode_to_vec()
+    }
+
+    fn node(state: v1::nvml::State) -> Vec<u8> {
+        bytes(&v1::Node {
+            nvml: Some(v1::Nvml {
+                state: state.into(),
+                driver_version: Some("570.133.20".to_owned()),
+                ..v1::Nvml::default()
+            }),
+            ..v1::Node::default()
+        })
+    }
+
+    fn device(memory: u64, profiles: &str) -> Vec<u8> {
+        bytes(&v1::Device {
+            pci_ids: Some(v1::PciIds::default()),
+            condition: Some(v1::Condition {
+                state: v1::condition::State::Working.into(),
+                ..v1::Condition::default()
+            }),
+            memory_mib: Some(memory),
+            mig: Some(v1::Mig {
+                capability: v1::mig::Capability::Capable.into(),
+                profiles: profiles.to_owned(),
+                ..v1::Mig::default()
+            }),
+            ..v1::Device::default()
+        })
+    }
+
+    fn label(value: &str) -> Vec<u8> {
+        let labels = [("octavo.dev/type".to_owned(), value.to_owned())];
+        bytes(&v1::Labels {
+            labels: labels.into(),
+        })
+    }
+
+    fn layout(state: &str) -> Vec<u8> {
+        bytes(&v1::Layout {
+            layout: Some("serving".to_owned()),
+            state: Some(state.to_owned()),
+            ..v1::Layout::default()
+        })
+    }
+
+    fn sharing(state: &str) -> Vec<u8> {
+        bytes(&v1::Sharing {
+            mode: "embedded".to_owned(),
+            state: state.to_owned(),
+            ..v1::Sharing::default()
+        })
+    }
+
+    fn usage(utilization: u32) -> Vec<u8> {
+        let device = v1::DeviceUsage {
+            pci: "0000:07:00.0".to_owned(),
+            utilization: Some(utilization),
+            units: vec![v1::UnitUsage {
+                tenants: vec![v1::Tenant {
+                    memory_mib: Some(utilization.into()),
+                    ..v1::Tenant::default()
+                }],
+                ..v1::UnitUsage::default()
+            }],
+            ..v1::DeviceUsage::default()
+        };
+        bytes(&v1::Usage {
+            devices: vec![device],
+            missing: Vec::new(),
+        })
+    }
+
+    fn neuron(version: &str) -> Vec<u8> {
+        bytes(&v1::Neuron {
+            driver_version: Some(version.to_owned()),
+            ..v1::Neuron::default()
+        })
+    }
+
+    fn neuron_device(memory: u64) -> Vec<u8> {
+        bytes(&v1::NeuronDevice {
+            memory_used_mib: Some(memory),
+            ..v1::NeuronDevice::default()
+        })
+    }
+
+    /// Possible contents of a part; the last one is invalid.
+    fn choices(key: &str) -> Vec<Vec<u8>> {
+        let garbage = b"\xff\xff\xff".to_vec();
+        match key {
+            "node" => vec![
+                node(v1::nvml::State::Ready),
+                node(v1::nvml::State::Lost),
+                garbage,
+            ],
+            "labels" => vec![label("one"), label("two"), label("not a value")],
+            "layout" => vec![layout("applied"), layout("blocked"), garbage],
+            "sharing" => vec![
+                sharing("sharing-in-force"),
+                sharing("sharing-refused"),
+                garbage,
+            ],
+            "usage" => vec![usage(5), usage(100), usage(101)],
+            "neuron" => vec![neuron("2.26"), neuron("2.30"), garbage],
+            "neuron/0" => vec![neuron_device(0), neuron_device(7), garbage],
+            "profiles/a" | "profiles/b" => vec![Vec::new(), garbage],
+            _ => vec![
+                device(1, ""),
+                device(2, "profiles/a"),
+                device(3, "profiles/b"),
+                garbage,
+            ],
+        }
+    }
+
+    const KEYS: [&str; 14] = [
+        "node",
+        "labels",
+        "layout",
+        "sharing",
+        "usage",
+        "neuron",
+        "neuron/0",
+        "profiles/a",
+        "profiles/b",
+        "device/0000:07:00.0",
+        "device/0000:08:00.0",
+        // Text and number sort differently.
+        "device/10000:01:00.0",
+        "device/00000000:07:00.0",
+        "another/part",
+    ];
+
+    fn statuses() -> impl Strategy<Value = (Parts, Parts)> {
+        let part = (
+            prop::option::weighted(0.9, 0_usize..30),
+            prop::option::weighted(0.2, prop::option::weighted(0.7, 0_usize..30)),
+        );
+        prop::collection::vec(part, KEYS.len()).prop_map(|drawn| {
+            let (mut before, mut after) = (Vec::new(), Vec::new());
+            for (key, (was, change)) in KEYS.into_iter().zip(drawn) {
+                let choices = choices(key);
+                let part = |drawn: usize| {
+                    let good = choices.len() - 1;
+                    let at = if drawn == 0 { good } else { drawn % good };
+                    (key.parse().unwrap(), Content::new(choices[at].clone()))
+                };
+                // A noncanonical key makes the whole status invalid, so it is generated rarely.
+                let odd = key.starts_with("device/00000000");
+                let was = was.filter(|drawn| !odd || *drawn == 0);
+                let is = change.unwrap_or(was).filter(|drawn| !odd || *drawn == 0);
+                before.extend(was.map(part));
+                after.extend(is.map(part));
+            }
+            (before.into_iter().collect(), after.into_iter().collect())
+        })
+    }
+
+    fn known(parts: Parts) -> Option<Node> {
+        let gist = decode(&parts, None, &mut ContentInterner::default()).ok()?;
+        let origin = ReportingAgent {
+            name: "gpu-1".parse().unwrap(),
+            run: Run {
+                epoch: 1,
+                boot_id: String::new(),
+            },
+            agent_version: String::new(),
+        };
+        let fresh = Freshness::new(Moment::default(), Duration::from_secs(1));
+        Some(Node::new(origin, parts, gist, fresh))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn incremental_decoding_equals_full_decoding((before, after) in statuses()) {
+            let text = |error: StatusError| octavo_toolkit::error::chain(&error);
+            let known = known(before);
+            let part = decode(&after, known.as_ref(), &mut ContentInterner::default()).map_err(text);
+            let whole = decode(&after, None, &mut ContentInterner::default()).map_err(text);
+            prop_assert_eq!(part, whole);
+        }
+    }
+}

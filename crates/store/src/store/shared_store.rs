@@ -1,0 +1,77 @@
+//! The store as shared by the tasks of the ingest thread.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use octavo_settings::aggregator::FleetSettings;
+use tokio::sync::{Notify, watch};
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use super::Store;
+use crate::clock::{Clock, Moment};
+use crate::fleet::Fleet;
+use crate::stats::Stats;
+use crate::view::View;
+
+/// A [`Store`] with a clock. It is locked for the duration of a call, and never across an await.
+#[derive(Debug)]
+pub struct SharedStore {
+    store: Mutex<Store>,
+    readers: watch::Receiver<Fleet>,
+    clock: Clock,
+    sweep_interval: Duration,
+    /// Signals that a publication is due.
+    due: Notify,
+}
+
+/// Bounds of the interval between sweeps, which is a tenth of the staleness bound.
+const SWEEP_INTERVAL_BOUNDS: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
+
+impl SharedStore {
+    /// Creates a desk with an empty fleet.
+    pub fn new(settings: FleetSettings, stats: Stats) -> Self {
+        let (store, readers) = Store::new(settings, stats);
+        let [shortest, longest] = SWEEP_INTERVAL_BOUNDS;
+        Self {
+            store: Mutex::new(store),
+            readers,
+            clock: Clock::start(),
+            sweep_interval: (settings.stale_after() / 10).clamp(shortest, longest),
+            due: Notify::new(),
+        }
+    }
+
+    /// Returns a view for readers.
+    pub fn view(&self) -> View {
+        View::new(self.readers.clone(), self.clock)
+    }
+
+    /// Runs `act` with the store and the current time.
+    pub fn with<T>(&self, act: impl FnOnce(&mut Store, Moment) -> T) -> T {
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.now();
+        let done = act(&mut store, now);
+        if store.due(now).is_some() {
+            self.due.notify_one();
+        }
+        done
+    }
+
+    /// Publishes delayed changes and sweeps regularly. Never returns.
+    pub async fn run_maintenance(&self) {
+        let mut sweeps = interval(self.sweep_interval);
+        sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = sweeps.tick() => self.with(Store::sweep),
+                () = self.due.notified() => {
+                    if let Some(wait) = self.with(|store, now| store.due(now)) {
+                        // Changes during the delay are published together.
+                        sleep(wait).await;
+                        self.with(Store::publish);
+                    }
+                }
+            }
+        }
+    }
+}

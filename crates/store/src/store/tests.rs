@@ -1,0 +1,388 @@
+//! For any messages in any order, readers see the last valid status, and a refusal changes nothing.
+
+mod full;
+mod model;
+
+use octavo_model::inventory::{Inventory, Machine, NvmlState};
+use octavo_stream::messages::{encode_from_agent, parse_from_agent};
+use octavo_stream::protocol::{Change, Content, FromAgent, PartKey, Run, Sender};
+use octavo_stream::status;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use tokio::time::timeout;
+
+use super::*;
+
+const STALE: Duration = Duration::from_secs(10);
+const FORGET: Duration = Duration::from_secs(100);
+
+/// A store with its readers and time.
+struct World {
+    store: Store,
+    readers: watch::Receiver<Fleet>,
+    now: Moment,
+}
+
+/// An agent with its connection.
+struct Agent {
+    sender: Sender,
+    identity: Identity,
+    peer: Arc<Peer>,
+    speaker: Option<Reporter>,
+}
+
+impl World {
+    fn new(max_nodes: usize) -> Self {
+        let settings = FleetSettings::new(STALE, FORGET, max_nodes);
+        let (store, readers) = Store::new(settings, Stats::default());
+        Self {
+            store,
+            readers,
+            now: Moment::from_millis(0),
+        }
+    }
+
+    fn pass(&mut self, millis: u64) {
+        self.now = Moment::from_millis(self.now.as_millis() + millis);
+    }
+
+    fn fleet(&mut self) -> Fleet {
+        self.store.publish(self.now);
+        self.readers.borrow().clone()
+    }
+
+    fn node(&mut self, name: &str) -> Option<Arc<Node>> {
+        let name: NodeName = name.parse().unwrap();
+        self.fleet().nodes.get(&name).cloned()
+    }
+
+    fn hear(
+        &mut self,
+        agent: &Agent,
+        message: &FromAgent,
+    ) -> Result<Option<AggregatorMessage>, StoreError> {
+        let message = encode_from_agent(message, &agent.identity);
+        let message = parse_from_agent(message).unwrap();
+        let speaker = agent.speaker.as_ref().unwrap();
+        self.store.handle_message(speaker, message, self.now)
+    }
+
+    /// Connects the agent and exchanges messages until both sides are in sync.
+    fn connect(&mut self, agent: &mut Agent) -> Result<(), StoreError> {
+        let FromAgent::Hello(hello) = agent.sender.connected() else {
+            panic!("an agent begins with a hello");
+        };
+        let identity = agent.identity.clone();
+        match self
+            .store
+            .accept_hello(identity, &hello, &agent.peer, self.now)?
+        {
+            HelloOutcome::HoldOff(_) => agent.sender.disconnected(),
+            HelloOutcome::Accepted(speaker, answer) => {
+                agent.speaker = Some(speaker);
+                if let Some(message) = agent.sender.handle_message(&answer) {
+                    self.exchange_messages(agent, message)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn exchange_messages(
+        &mut self,
+        agent: &mut Agent,
+        message: FromAgent,
+    ) -> Result<(), StoreError> {
+        let mut next = Some(message);
+        while let Some(message) = next {
+            next = if let Some(answer) = self.hear(agent, &message)? {
+                agent.sender.handle_message(&answer)
+            } else {
+                agent.drop_connection();
+                None
+            };
+        }
+        Ok(())
+    }
+
+    fn disconnect(&mut self, agent: &mut Agent) {
+        agent.sender.disconnected();
+        if let Some(speaker) = agent.speaker.take() {
+            self.store.disconnected(&speaker, self.now);
+        }
+    }
+}
+
+impl Agent {
+    fn new(node: &str, epoch: u64) -> Self {
+        let boot_id = "b".to_owned();
+        Self {
+            sender: Sender::new(Run { epoch, boot_id }),
+            identity: Identity {
+                node: node.parse().unwrap(),
+                agent_version: "1.2.3".to_owned(),
+            },
+            peer: Arc::new(Peer::new("127.0.0.1:1".parse().unwrap())),
+            speaker: None,
+        }
+    }
+
+    /// An agent with a status to report.
+    fn with(node: &str, parts: Parts) -> Self {
+        let mut agent = Self::new(node, 1);
+        assert_eq!(agent.sender.set_status(parts), None);
+        agent
+    }
+
+    fn drop_connection(&mut self) {
+        self.sender.disconnected();
+        self.speaker = None;
+    }
+}
+
+fn parts(number: u64) -> Parts {
+    let inventory = Inventory {
+        neuron: None,
+        machine: Machine::default(),
+        nvml: NvmlState::Absent {
+            reason: format!("reason {number}"),
+        },
+        devices: Vec::new(),
+    };
+    let labels = [("octavo.dev/count".parse().unwrap(), "8".parse().unwrap())];
+    status::encode(&inventory, &labels.into_iter().collect(), None)
+}
+
+fn changed(key: &str, bytes: &[u8]) -> Change {
+    Change {
+        changed: vec![(key.parse().unwrap(), Content::new(bytes))],
+        removed: Vec::new(),
+    }
+}
+
+/// A connected agent that is in sync.
+fn synced_agent(world: &mut World, node: &str) -> Agent {
+    let mut agent = Agent::with(node, parts(1));
+    world.connect(&mut agent).unwrap();
+    assert!(agent.sender.is_in_sync());
+    agent
+}
+
+/// Asserts that a change is refused with this text and does not change the node.
+fn assert_refused(world: &mut World, agent: &Agent, change: &Change, text: &str) {
+    let before = world.node("n").unwrap();
+    let message = FromAgent::Delta {
+        seq: 2,
+        change: change.clone(),
+        hash: before.parts.apply(change).hash(),
+    };
+    let refusal = world.hear(agent, &message).unwrap_err();
+    let said = octavo_toolkit::error::chain(&refusal);
+    assert!(said.contains(text), "{said}");
+    assert!(Arc::ptr_eq(&before, &world.node("n").unwrap()));
+    // The agent can still send valid messages.
+    let heartbeat = agent.sender.heartbeat().unwrap();
+    let answer = world.hear(agent, &heartbeat).unwrap();
+    assert_eq!(answer, Some(AggregatorMessage::Ack { seq: 1 }));
+}
+
+#[test]
+fn a_node_appears_with_its_first_status_and_not_before() {
+    let mut world = World::new(9);
+    let mut agent = Agent::new("n", 1);
+    // The agent answers the resync with an empty status, which is invalid without the part `node`.
+    let refusal = world.connect(&mut agent).unwrap_err();
+    assert_eq!(refusal.label(), "bad_status");
+    assert_eq!(
+        (world.store.entries.len(), world.fleet().nodes.len()),
+        (1, 0)
+    );
+    world.disconnect(&mut agent);
+    assert_eq!(world.store.entries.len(), 0, "there was nothing to keep");
+    assert_eq!(agent.sender.set_status(parts(1)), None);
+    world.connect(&mut agent).unwrap();
+    let node = world.node("n").unwrap();
+    assert_eq!((node.connected, &node.parts), (true, &parts(1)));
+    assert_eq!(node.agent_version, "1.2.3");
+}
+
+#[test]
+fn invalid_part_is_refused_with_its_key() {
+    let mut world = World::new(9);
+    let agent = synced_agent(&mut world, "n");
+    assert_refused(&mut world, &agent, &changed("node", &[0xff]), "part node");
+    let device = changed("device/0000:07:00.0", &[0xff]);
+    assert_refused(&mut world, &agent, &device, "device/0000:07:00.0");
+}
+
+#[test]
+fn status_size_is_bounded() {
+    let mut world = World::new(9);
+    let agent = synced_agent(&mut world, "n");
+    let all = (0..MAX_PARTS).map(|number| {
+        let key: PartKey = format!("x/{number}").parse().unwrap();
+        (key, Content::new(&b""[..]))
+    });
+    let many = Change {
+        changed: all.collect(),
+        removed: Vec::new(),
+    };
+    assert_refused(&mut world, &agent, &many, "has 1026 parts, 1024 is");
+    let big = changed("x/1", &vec![0; MAX_STATUS_BYTES]);
+    assert_refused(&mut world, &agent, &big, "bytes, 262144 is the limit");
+}
+
+#[test]
+fn second_hello_and_excess_node_are_refused() {
+    let mut world = World::new(1);
+    let agent = synced_agent(&mut world, "n");
+    let hello = agent.sender.clone().connected();
+    let refusal = world.hear(&agent, &hello).unwrap_err();
+    assert!(matches!(refusal, StoreError::SecondHello));
+    let refusal = world.connect(&mut Agent::new("m", 1)).unwrap_err();
+    assert_eq!(
+        refusal.to_string(),
+        "node m: this aggregator keeps 1 nodes and has as many"
+    );
+    assert!(refusal.is_limit_exceeded());
+    assert_eq!(world.fleet().nodes.len(), 1);
+}
+
+#[test]
+fn last_accepted_connection_supersedes_earlier_ones() {
+    let mut world = World::new(9);
+    let mut older = synced_agent(&mut world, "n");
+    let mut newer = Agent::with("n", parts(2));
+    newer.sender = Sender::new(Run {
+        epoch: 2,
+        boot_id: "b".to_owned(),
+    });
+    assert_eq!(newer.sender.set_status(parts(2)), None);
+    world.connect(&mut newer).unwrap();
+    let heartbeat = older.sender.heartbeat().unwrap();
+    assert_eq!(world.hear(&older, &heartbeat).unwrap(), None);
+    let told = older.speaker.as_mut().unwrap().superseded.try_recv();
+    assert_eq!(told, Ok(()));
+    // The end of the older stream does not affect the newer one.
+    world.disconnect(&mut older);
+    let node = world.node("n").unwrap();
+    assert_eq!((node.connected, &node.parts), (true, &parts(2)));
+    // While the newer one is alive, the older one is refused.
+    world.connect(&mut older).unwrap();
+    assert!(older.speaker.is_none());
+}
+
+#[test]
+fn reconnected_agent_does_not_resend_its_status() {
+    let mut world = World::new(9);
+    let mut agent = synced_agent(&mut world, "n");
+    world.disconnect(&mut agent);
+    let gone = world.node("n").unwrap();
+    assert!(!gone.connected);
+    world.pass(5000);
+    world.connect(&mut agent).unwrap();
+    let back = world.node("n").unwrap();
+    assert!(back.connected && agent.sender.is_in_sync());
+    assert_eq!(back.freshness.age(world.now), Duration::ZERO);
+    assert_eq!(back.changed, gone.changed);
+}
+
+#[test]
+fn heartbeat_creates_no_new_version_of_a_fresh_node() {
+    let mut world = World::new(9);
+    let agent = synced_agent(&mut world, "n");
+    let first = world.node("n").unwrap();
+    let heartbeat = agent.sender.heartbeat().unwrap();
+    world.pass(9000);
+    world.hear(&agent, &heartbeat).unwrap();
+    world.pass(9000);
+    world.store.sweep(world.now);
+    assert!(Arc::ptr_eq(&first, &world.node("n").unwrap()));
+    world.pass(1001);
+    world.store.sweep(world.now);
+    let stale = world.node("n").unwrap();
+    assert!(stale.freshness.found_stale() && stale.freshness.is_stale(world.now));
+    world.hear(&agent, &heartbeat).unwrap();
+    let live = world.node("n").unwrap();
+    assert!(!live.freshness.found_stale() && !live.freshness.is_stale(world.now));
+}
+
+#[tokio::test]
+async fn silent_agent_is_disconnected_and_later_removed() {
+    let mut world = World::new(9);
+    let agent = synced_agent(&mut world, "n");
+    world.pass(30_000);
+    world.store.sweep(world.now);
+    assert!(world.node("n").unwrap().connected);
+    world.pass(1);
+    world.store.sweep(world.now);
+    assert!(!world.node("n").unwrap().connected);
+    timeout(Duration::ZERO, agent.peer.ended()).await.unwrap();
+    world.pass(80_000);
+    world.store.sweep(world.now);
+    assert_eq!(world.fleet().nodes.len(), 0);
+    assert_eq!(world.store.entries.len(), 0);
+}
+
+#[tokio::test]
+async fn superseded_stream_is_closed_after_a_timeout() {
+    let mut world = World::new(9);
+    let older = synced_agent(&mut world, "n");
+    let newer = synced_agent(&mut world, "n");
+    world.pass(10_000);
+    world.store.sweep(world.now);
+    assert_eq!(world.store.closing.len(), 1);
+    world.pass(1);
+    world.store.sweep(world.now);
+    assert_eq!(world.store.closing.len(), 0);
+    timeout(Duration::ZERO, older.peer.ended()).await.unwrap();
+    assert!(timeout(Duration::ZERO, newer.peer.ended()).await.is_err());
+}
+
+#[test]
+fn equal_contents_are_shared_and_purged_with_their_last_node() {
+    let mut world = World::new(9);
+    let mut agents: Vec<Agent> = ["a", "b", "c"]
+        .iter()
+        .map(|name| synced_agent(&mut world, name))
+        .collect();
+    let fleet = world.fleet();
+    let nodes: Vec<&Arc<Node>> = fleet.nodes.iter().collect();
+    let content = |node: &Arc<Node>| Arc::clone(node.parts.get("labels").unwrap().shared());
+    for node in &nodes {
+        assert!(Arc::ptr_eq(&node.labels, &nodes[0].labels));
+        assert!(Arc::ptr_eq(&content(node), &content(nodes[0])));
+    }
+    // A delta with known contents adds nothing.
+    let mut more = parts(7);
+    more = more.apply(&changed("profiles/x", b""));
+    for agent in &mut agents {
+        let message = agent.sender.set_status(more.clone()).unwrap();
+        world.exchange_messages(agent, message).unwrap();
+    }
+    assert_eq!(world.store.interned.len(), 2);
+    drop(fleet);
+    world.pass(200_000);
+    world.store.sweep(world.now);
+    let _published = world.fleet();
+    world.store.sweep(world.now);
+    assert_eq!(world.store.interned.len(), 0);
+}
+
+#[test]
+fn first_change_is_published_immediately_and_later_ones_are_batched() {
+    let mut world = World::new(9);
+    let mut agent = Agent::with("n", parts(1));
+    world.connect(&mut agent).unwrap();
+    assert_eq!(world.readers.borrow().revision, 1);
+    for number in 2..5 {
+        let message = agent.sender.set_status(parts(number)).unwrap();
+        world.exchange_messages(&mut agent, message).unwrap();
+        assert_eq!(world.readers.borrow().revision, 1);
+        assert_eq!(world.store.due(world.now), Some(PUBLISH_INTERVAL));
+    }
+    world.pass(20);
+    assert_eq!(world.store.due(world.now), Some(Duration::ZERO));
+    assert_eq!(world.fleet().revision, 4);
+    assert_eq!(world.store.due(world.now), None);
+}

@@ -1,0 +1,114 @@
+//! Allocations by namespace and type over the whole fleet, decoded on request in small steps.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use octavo_model::id::{PciAddress, TypeName};
+use octavo_node::workload::{Holdings, holdings};
+use octavo_stream::protocol::PartKey;
+use octavo_stream::status;
+
+use super::search::{BYTES_PER_STEP, MAX_BYTES_READ};
+use crate::clock::Moment;
+use crate::fleet::{Fleet, Node};
+
+/// Maximum number of groups, because peers choose the namespaces and types.
+const MAX_GROUPS: usize = 10_000;
+
+/// Summary in progress. Pure: the caller yields between the steps.
+#[derive(Debug)]
+pub struct Summary<'a> {
+    nodes: Vec<&'a Arc<Node>>,
+    next: usize,
+    read: usize,
+    most: usize,
+    now: Moment,
+    told: UsageTotals,
+}
+
+/// Result of a summary.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UsageTotals {
+    /// Allocations by namespace and type.
+    pub holdings: Holdings,
+    /// Number of stale nodes, whose pods are not counted.
+    pub stale_nodes: u64,
+    /// Whether the limit of bytes or groups was exceeded.
+    pub is_truncated: bool,
+}
+
+impl<'a> Summary<'a> {
+    /// Prepares a summary of all nodes of `fleet`, without reading.
+    pub fn new(fleet: &'a Fleet, now: Moment) -> Self {
+        Self::within(fleet, now, MAX_BYTES_READ)
+    }
+
+    /// Like [`new`](Self::new), with a limit of bytes to read.
+    pub(super) fn within(fleet: &'a Fleet, now: Moment, most: usize) -> Self {
+        Self {
+            nodes: fleet.nodes.iter().collect(),
+            next: 0,
+            read: 0,
+            most,
+            now,
+            told: UsageTotals::default(),
+        }
+    }
+
+    /// Reads some nodes; returns whether more have to be read.
+    pub fn step(&mut self) -> bool {
+        let pause = self.read.saturating_add(BYTES_PER_STEP);
+        while self.read < pause {
+            let Some(node) = self.nodes.get(self.next) else {
+                return false;
+            };
+            if self.read >= self.most {
+                self.told.is_truncated = true;
+                return false;
+            }
+            self.next = self.next.saturating_add(1);
+            self.take(node);
+        }
+        true
+    }
+
+    /// Returns the result.
+    pub fn told(self) -> UsageTotals {
+        self.told
+    }
+
+    fn take(&mut self, node: &Node) {
+        let Some(part) = node.parts.get(PartKey::usage().as_str()) else {
+            return;
+        };
+        if node.freshness.is_stale(self.now) {
+            self.told.stale_nodes = self.told.stale_nodes.saturating_add(1);
+            return;
+        }
+        self.read = self.read.saturating_add(part.bytes().len());
+        // The store accepts decodable parts only.
+        let Ok(usage) = status::decode_usage(part) else {
+            return;
+        };
+        for (group, held) in holdings(&usage, &types(node)) {
+            let known = &mut self.told.holdings;
+            if known.len() >= MAX_GROUPS && !known.contains_key(&group) {
+                self.told.is_truncated = true;
+                continue;
+            }
+            known.entry(group).or_default().add(&held);
+        }
+    }
+}
+
+/// Types of the node's devices. The fleet stores devices in the order of the addresses in their parts' keys.
+pub fn types(node: &Node) -> BTreeMap<PciAddress, TypeName> {
+    let keys = status::device_parts(&node.parts);
+    let mut addresses: Vec<PciAddress> = keys
+        .filter_map(|(key, _)| status::device_address(key).ok())
+        .collect();
+    addresses.sort_unstable();
+    let both = addresses.into_iter().zip(&node.devices);
+    both.filter_map(|(pci, device)| Some((pci, device.type_name.clone()?)))
+        .collect()
+}

@@ -1,0 +1,395 @@
+//! Pages of any size together are the complete list in order; invalid queries are refused.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use octavo_model::inventory::{Inventory, Machine, NvmlState};
+use octavo_model::quantity::Mebibytes;
+use octavo_model::resource::ShareId;
+use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
+use octavo_stream::protocol::{PartKey, Parts, Run};
+use octavo_stream::status;
+use octavo_toolkit::error::chain;
+use proptest::prelude::*;
+
+use super::token::position;
+use super::*;
+use crate::clock::Moment;
+use crate::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusDigest};
+
+fn tenant(name: &str, memory: u64) -> Tenant {
+    Tenant {
+        namespace: Some(format!("team-{}", memory % 3)),
+        pod: Some(name.to_owned()),
+        memory: Some(Mebibytes::new(memory)),
+        is_over_share: memory.is_multiple_of(2),
+        ..Tenant::default()
+    }
+}
+
+fn node(name: &str, memory: &[u64]) -> Arc<Node> {
+    let tenants = memory.iter().enumerate();
+    let tenants = tenants.map(|(number, memory)| tenant(&format!("pod-{number}"), *memory));
+    let unit = UnitUsage {
+        uuid: "GPU-5fd4087b-86f3-7a43-b711-4771313afc50".to_owned(),
+        partition: None,
+        profile: None,
+        resource: None,
+        replicas: Some(4),
+        fair_share: Some(Mebibytes::new(10)),
+        memory: None,
+        tenants: tenants.collect(),
+        unattributed: None,
+        exhausted_in: None,
+        is_nearly_exhausted: false,
+    };
+    let usage = Usage {
+        devices: vec![DeviceUsage {
+            pci: "0000:07:00.0".parse().unwrap(),
+            name: "GPU 0".to_owned(),
+            memory: None,
+            utilization: None,
+            units: vec![unit],
+        }],
+        missing: Vec::new(),
+    };
+    let inventory = Inventory {
+        neuron: None,
+        machine: Machine::default(),
+        nvml: NvmlState::Loading,
+        devices: Vec::new(),
+    };
+    let origin = ReportingAgent {
+        name: name.parse().unwrap(),
+        run: Run {
+            epoch: 1,
+            boot_id: "b".to_owned(),
+        },
+        agent_version: "1".to_owned(),
+    };
+    let parts: Parts = [status::encode_usage(&usage)].into_iter().collect();
+    let gist = StatusDigest::new(&inventory, Arc::default(), None).with_usage(Some(&usage));
+    let fresh = Freshness::new(Moment::default(), Duration::from_secs(1));
+    Arc::new(Node::new(origin, parts, gist, fresh))
+}
+
+fn fleet(nodes: &[Vec<u64>]) -> Fleet {
+    let mut fleet = Fleet::default();
+    for (number, memory) in nodes.iter().enumerate() {
+        fleet
+            .nodes
+            .insert(node(&format!("gpu-{number:02}"), memory));
+    }
+    fleet
+}
+
+/// Runs the search; returns the page and the number of steps.
+fn run_search(mut search: Search<'_>) -> (Page, usize) {
+    let mut steps = 1;
+    while search.step() {
+        steps += 1;
+    }
+    (search.page(), steps)
+}
+
+fn run(fleet: &Fleet, query: &Query, now: Moment) -> Page {
+    run_search(Search::new(fleet, query, now)).0
+}
+
+fn query(text: &str) -> Result<Query, UsageQueryError> {
+    let pairs = text.split('&').filter(|pair| !pair.is_empty());
+    let pairs = pairs.map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (name.to_owned(), value.to_owned())
+    });
+    Query::parse(pairs)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn concatenated_pages_are_the_complete_list(
+        nodes in prop::collection::vec(prop::collection::vec(0..50_u64, 0..6), 0..8),
+        limit in 1..7_usize,
+        most in prop::sample::select(vec![1, 200, usize::MAX]),
+        asked in prop::sample::select(vec![
+            "", "sort=memory", "over=true", "over=false&sort=memory", "namespace=team-1", "node=gpu-01", "pod=pod-0",
+            "pod=pod-1&sort=memory",
+        ]),
+    ) {
+        let (fleet, now) = (fleet(&nodes), Moment::default());
+        let whole = run(&fleet, &query(&format!("{asked}&limit=1000")).unwrap(), now);
+        prop_assert_eq!(&whole.next, &None);
+        let matching = nodes.iter().enumerate().flat_map(|(node, all)| {
+            all.iter().enumerate().map(move |(pod, memory)| (node, pod, *memory))
+        });
+        let matching = matching.filter(|(node, pod, memory)| match asked {
+            "over=true" => memory % 2 == 0,
+            "over=false&sort=memory" => memory % 2 == 1,
+            "namespace=team-1" => memory % 3 == 1,
+            "node=gpu-01" => *node == 1,
+            "pod=pod-0" => *pod == 0,
+            "pod=pod-1&sort=memory" => *pod == 1,
+            _ => true,
+        });
+        prop_assert_eq!(whole.items.len(), matching.count());
+        if asked.contains("memory") {
+            let memory: Vec<_> = whole.items.iter().map(|row| row.tenant.memory_mib).collect();
+            prop_assert!(memory.is_sorted_by(|a, b| a >= b), "{:?}", memory);
+        }
+        let (mut paged, mut token) = (Vec::new(), String::new());
+        loop {
+            let query = query(&format!("{asked}&limit={limit}&continue={token}")).unwrap();
+            let page = run_search(Search::within(&fleet, &query, now, most)).0;
+            prop_assert!(page.items.len() <= limit);
+            paged.extend(page.items);
+            match page.next {
+                Some(next) => token = next.to_string(),
+                None => break,
+            }
+        }
+        prop_assert_eq!(paged, whole.items);
+    }
+
+    #[test]
+    fn changed_node_does_not_affect_rows_of_others(
+        nodes in prop::collection::vec(prop::collection::vec(0..4_u64, 0..5), 1..8),
+        (changed, after) in (0..8_usize, prop::option::of(prop::collection::vec(0..4_u64, 0..5))),
+        (pages, limit) in (1..4_usize, 1..6_usize),
+        most in prop::sample::select(vec![1, 200, usize::MAX]),
+        sort in prop::sample::select(vec!["node", "memory"]),
+    ) {
+        let mut fleet = fleet(&nodes);
+        let name = format!("gpu-{changed:02}");
+        let (mut told, mut token, mut page) = (Vec::new(), String::new(), 0);
+        loop {
+            let query = query(&format!("sort={sort}&limit={limit}&continue={token}")).unwrap();
+            let answer = run_search(Search::within(&fleet, &query, Moment::default(), most)).0;
+            prop_assert!(answer.items.len() <= limit);
+            told.extend(answer.items.iter().map(|row| (position(query.sort, row), row.node.clone())));
+            let Some(next) = answer.next else { break };
+            token = next.to_string();
+            page += 1;
+            if page == pages {
+                // The node's usage changes, or the node is added or removed.
+                match &after {
+                    Some(memory) => fleet.nodes.insert(node(&name, memory)),
+                    None => fleet.nodes.remove(&name.parse().unwrap()),
+                };
+            }
+        }
+        // No row is repeated at the same position, and none is out of order.
+        prop_assert!(told.is_sorted_by(|one, other| one.0 < other.0), "{:?}", told);
+        for (number, memory) in nodes.iter().enumerate().filter(|(number, _)| *number != changed) {
+            let name = format!("gpu-{number:02}");
+            let rows = told.iter().filter(|(_, node)| *node == name);
+            prop_assert_eq!(rows.count(), memory.len(), "{}: {:?}", name, told);
+        }
+    }
+
+    #[test]
+    fn arbitrary_token_does_not_panic(text in "[0-9a-f~]{0,40}|[ -~é]{0,40}") {
+        let _ = text.parse::<ContinueToken>();
+    }
+}
+
+#[test]
+fn rows_of_stale_nodes_are_marked() {
+    let fleet = fleet(&[vec![1]]);
+    let stale = |millis| {
+        let page = run(&fleet, &Query::default(), Moment::from_millis(millis));
+        page.items[0].stale
+    };
+    assert_eq!((stale(0), stale(1001)), (false, true));
+}
+
+#[test]
+fn i12_error_lists_valid_values() {
+    let fleet = fleet(&[vec![1, 2, 3]]);
+    let page = run(&fleet, &query("limit=1").unwrap(), Moment::default());
+    let token = page.next.unwrap();
+    for (asked, said) in [
+        (
+            "nodes=a".to_owned(),
+            "there is no parameter \"nodes\"; there are node, namespace, pod, over, sort, limit, continue",
+        ),
+        (
+            "over=yes".to_owned(),
+            "the parameter over cannot be \"yes\"; it can be true, false",
+        ),
+        (
+            "sort=pod".to_owned(),
+            "the parameter sort cannot be \"pod\"; it can be node, memory",
+        ),
+        (
+            "limit=0".to_owned(),
+            "the parameter limit cannot be \"0\"; it can be 1 to 1000",
+        ),
+        (
+            "node=a&node=b".to_owned(),
+            "the parameter node can be given once",
+        ),
+        (
+            "continue=x".to_owned(),
+            "the parameter continue cannot be used; begin again without it: it is not one that an answer gave as `continue`",
+        ),
+        (
+            format!("over=true&continue={token}"),
+            "the parameter continue cannot be used; begin again without it: it was given for other values of node, namespace, pod, over or sort",
+        ),
+        (
+            format!("sort=memory&continue={token}"),
+            "the parameter continue cannot be used; begin again without it: it was given for other values of node, namespace, pod, over or sort",
+        ),
+    ] {
+        assert_eq!(chain(&query(&asked).unwrap_err()), said);
+    }
+    // An empty form field counts as absent.
+    assert_eq!(query("over=&sort=&node=").unwrap(), Query::default());
+}
+
+/// Like [`fleet`], with this many nodes and tenants; the last node uses the most.
+fn large(nodes: usize, tenants: u64) -> Fleet {
+    let mut fleet = Fleet::default();
+    for number in 0..nodes {
+        let base = u64::try_from(number).unwrap();
+        let memory: Vec<u64> = (0..tenants).map(|one| 64 * (base + one) + 1).collect();
+        fleet
+            .nodes
+            .insert(node(&format!("gpu-{number:06}"), &memory));
+    }
+    fleet
+}
+
+#[test]
+fn at_most_one_node_per_row_is_read() {
+    let (fleet, now) = (large(500, 24), Moment::default());
+    let size = fleet.nodes.iter().next().unwrap().parts.size();
+    for asked in [
+        "",
+        "sort=memory",
+        "over=false",
+        "over=false&sort=memory",
+        "over=true&sort=memory",
+    ] {
+        let mut token = String::new();
+        for _ in 0..5 {
+            let query = query(&format!("{asked}&limit=50&continue={token}")).unwrap();
+            // With this limit of bytes, each page is still complete.
+            let (page, _) = run_search(Search::within(&fleet, &query, now, 51 * size * 2));
+            if asked.starts_with("over=true") {
+                assert_eq!((page.items.len(), page.next), (0, None));
+                break;
+            }
+            assert_eq!(page.items.len(), 50, "{asked}");
+            token = page.next.unwrap().to_string();
+        }
+    }
+    // Names are known only after decoding, so all nodes are read, in steps.
+    let query = query("pod=nobody").unwrap();
+    let (page, steps) = run_search(Search::new(&fleet, &query, now));
+    assert_eq!((page.items.len(), page.next), (0, None));
+    assert!(steps > 1, "{steps}");
+}
+
+#[test]
+fn ties_are_ordered_by_node() {
+    // More nodes than one step reads and than one chunk of the roster holds.
+    let mut fleet = Fleet::default();
+    for number in 0..600 {
+        fleet
+            .nodes
+            .insert(node(&format!("gpu-{number:06}"), &[7; 8]));
+    }
+    // One node uses more, and one less.
+    fleet.nodes.insert(node("gpu-000100", &[8, 7]));
+    fleet.nodes.insert(node("gpu-000003", &[6, 7]));
+    let now = Moment::default();
+    let first = query("sort=memory&pod=pod-0&limit=1000").unwrap();
+    let (page, steps) = run_search(Search::new(&fleet, &first, now));
+    assert!(steps > 1, "{steps}");
+    let name = |number: usize| format!("gpu-{number:06}");
+    let others = (0..600)
+        .filter(|number| ![3, 100].contains(number))
+        .map(name);
+    let expected = std::iter::once(name(100)).chain(others).chain([name(3)]);
+    let found = page.items.into_iter().map(|row| row.node);
+    assert!(found.eq(expected));
+    let (mut told, mut token) = (Vec::new(), String::new());
+    loop {
+        let query = query(&format!("sort=memory&limit=1000&continue={token}")).unwrap();
+        let page = run(&fleet, &query, now);
+        told.extend(page.items);
+        let Some(next) = page.next else { break };
+        token = next.to_string();
+    }
+    assert_eq!(told.len(), 598 * 8 + 4);
+    let order = |row: &UsageRow| (std::cmp::Reverse(row.tenant.memory_mib), row.node.clone());
+    assert!(told.is_sorted_by_key(order));
+    assert_eq!(told[0].node, "gpu-000100");
+    assert_eq!(told.last().unwrap().node, "gpu-000003");
+    // A page in the middle continues where the previous one ended, and reads no more than necessary.
+    let size = fleet.nodes.iter().next().unwrap().parts.size();
+    let mut token = String::new();
+    for page in told.chunks(50).take(20) {
+        let query = query(&format!("sort=memory&limit=50&continue={token}")).unwrap();
+        let found = run_search(Search::within(&fleet, &query, now, 8 * size)).0;
+        assert_eq!(found.items, page);
+        token = found.next.unwrap().to_string();
+    }
+}
+
+/// Sums up the whole fleet; returns the result and the number of steps.
+fn run_summary(fleet: &Fleet, most: usize, now: Moment) -> (summary::UsageTotals, usize) {
+    let mut summary = summary::Summary::within(fleet, now, most);
+    let mut steps = 1;
+    while summary.step() {
+        steps += 1;
+    }
+    (summary.told(), steps)
+}
+
+/// The same node, with a replica allocated to each pod.
+fn node_with_allocations(name: &str, pods: u32) -> Arc<Node> {
+    let node = node(name, &(0..u64::from(pods)).collect::<Vec<u64>>());
+    let part = node.parts.get(PartKey::usage().as_str()).unwrap();
+    let mut usage = status::decode_usage(part).unwrap();
+    let tenants = &mut usage.devices[0].units[0].tenants;
+    for (number, tenant) in (0..).zip(tenants) {
+        let uuid = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
+        tenant.ids = vec![ShareId::replica(uuid, number)];
+    }
+    let parts: Parts = [status::encode_usage(&usage)].into_iter().collect();
+    Arc::new(Node {
+        parts,
+        ..Node::clone(&node)
+    })
+}
+
+#[test]
+fn ac_010_allocations_per_namespace_are_summed_over_fresh_nodes() {
+    let mut fleet = Fleet::default();
+    for number in 0..400 {
+        fleet
+            .nodes
+            .insert(node_with_allocations(&format!("gpu-{number:03}"), 30));
+    }
+    let now = Moment::default();
+    let (told, steps) = run_summary(&fleet, usize::MAX, now);
+    assert!(steps > 1, "all of it was read at once");
+    assert!(!told.is_truncated);
+    let counts = told.holdings.iter();
+    let counts: Vec<(String, u64, u64)> = counts
+        .map(|((namespace, kind), held)| {
+            assert_eq!(*kind, None);
+            (namespace.clone(), held.pods, held.replicas)
+        })
+        .collect();
+    let expected = ["team-0", "team-1", "team-2"].map(|team| (team.to_owned(), 4000, 4000));
+    assert_eq!(counts, expected);
+    let (some, _) = run_summary(&fleet, 10_000, now);
+    assert!(some.is_truncated, "{some:?}");
+    let (late, _) = run_summary(&fleet, usize::MAX, Moment::from_millis(60_000));
+    assert_eq!((late.stale_nodes, late.holdings.len()), (400, 0));
+}

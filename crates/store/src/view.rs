@@ -1,0 +1,279 @@
+//! Access to the fleet for readers.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use octavo_files::config_files::prices::{PriceFile, PriceFileSnapshot};
+use octavo_files::config_files::{LayoutFile, LayoutFileSnapshot};
+use octavo_fleet::access::Sight;
+use octavo_kube::cluster::Followed;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::clock::{Clock, Moment};
+use super::cluster_nodes::ClusterNodes;
+use super::engine::Engine;
+use super::fleet::{Fleet, TypeTotals};
+use super::profiles::Profiles;
+use super::startup::StartupProgress;
+
+/// The current fleet and its changes. Cheap to clone; holding one delays no other task.
+#[derive(Debug, Clone)]
+pub struct View {
+    fleet: watch::Receiver<Fleet>,
+    clock: Clock,
+    book: Arc<LayoutFile>,
+    profiles: Arc<Profiles>,
+    prices: Arc<PriceFile>,
+    engine: Option<Arc<Engine>>,
+    startup: Option<watch::Receiver<Option<StartupProgress>>>,
+    types: Arc<Mutex<Option<CachedTypes>>>,
+    cluster: Option<ClusterNodes>,
+    /// Revision last returned by [`View::listed_changed`].
+    listed: Option<u64>,
+}
+
+/// Interval of checking the age of cluster nodes without an agent.
+const STALE_CHECK_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Types of one fleet within one second, because staleness depends on time.
+#[derive(Debug)]
+struct CachedTypes {
+    of: (u64, u64),
+    all: Arc<[TypeTotals]>,
+}
+
+impl View {
+    /// Creates a view of the published fleets.
+    pub fn new(fleet: watch::Receiver<Fleet>, clock: Clock) -> Self {
+        Self {
+            fleet,
+            clock,
+            book: Arc::default(),
+            profiles: Arc::default(),
+            prices: Arc::default(),
+            engine: None,
+            startup: None,
+            types: Arc::default(),
+            cluster: None,
+            listed: None,
+        }
+    }
+
+    /// Adds layouts to plan with.
+    #[must_use]
+    pub fn with_layouts(self, book: LayoutFile) -> Self {
+        Self {
+            book: Arc::new(book),
+            ..self
+        }
+    }
+
+    /// Adds hardware profiles.
+    #[must_use]
+    pub fn with_profiles(self, profiles: Profiles) -> Self {
+        Self {
+            profiles: Arc::new(profiles),
+            ..self
+        }
+    }
+
+    /// Adds prices of devices.
+    #[must_use]
+    pub fn with_prices(self, prices: PriceFile) -> Self {
+        Self {
+            prices: Arc::new(prices),
+            ..self
+        }
+    }
+
+    /// Adds the progress of the start.
+    #[must_use]
+    pub fn with_startup(self, startup: watch::Receiver<Option<StartupProgress>>) -> Self {
+        Self {
+            startup: Some(startup),
+            ..self
+        }
+    }
+
+    /// Adds the cluster's nodes without an agent to the listed nodes.
+    #[must_use]
+    pub fn with_cluster(self, followed: Option<watch::Receiver<Arc<Followed>>>) -> Self {
+        Self {
+            cluster: followed.map(ClusterNodes::new),
+            ..self
+        }
+    }
+
+    /// Progress of the start; `None` once it is over.
+    pub fn startup(&self) -> Option<StartupProgress> {
+        *self.startup.as_ref()?.borrow()
+    }
+
+    /// Waits until [`Self::listed`] or [`Self::startup`] differs from the last call, and returns the revision; `None`
+    /// once the store is dropped.
+    pub async fn changed_or_started(&mut self) -> Option<u64> {
+        let mut startup = self.startup.clone();
+        tokio::select! {
+            listed = self.listed_changed() => return listed.map(|listed| listed.revision),
+            () = changed(startup.as_mut()) => {}
+        }
+        if let Some(startup) = &mut self.startup {
+            startup.mark_unchanged();
+        }
+        Some(self.listed().revision)
+    }
+
+    /// Notice that the fleet is incomplete after a start, limited by the reader's visibility; `None` once it is
+    /// complete.
+    pub fn startup_notice(&self, sight: &Sight) -> Option<String> {
+        let startup = self.startup();
+        // An empty list cannot be mistaken for the whole fleet.
+        let startup = startup.filter(|now| now.nodes > 0 || now.expected.is_some());
+        startup.map(|now| now.told(sight))
+    }
+
+    /// Notice that profiles may be incomplete or outdated, limited by the reader's visibility; `None` otherwise.
+    pub fn profiles_notice(&self, sight: &Sight) -> Option<String> {
+        match (self.startup_notice(sight), self.profiles.notice(sight)) {
+            (Some(startup), Some(notice)) => Some(format!("{startup}; {notice}")),
+            (startup, notice) => startup.or(notice),
+        }
+    }
+
+    /// The hardware profiles.
+    pub fn profiles(&self) -> &Profiles {
+        &self.profiles
+    }
+
+    /// Adds an estimate engine.
+    #[must_use]
+    pub fn with_engine(self, engine: Engine) -> Self {
+        Self {
+            engine: Some(Arc::new(engine)),
+            ..self
+        }
+    }
+
+    /// The estimate engine; `None` if the roofline model is used.
+    pub fn engine(&self) -> Option<&Engine> {
+        self.engine.as_deref()
+    }
+
+    /// The current prices.
+    pub fn prices(&self) -> PriceFileSnapshot {
+        self.prices.current()
+    }
+
+    /// The current layouts.
+    pub fn layouts(&self) -> LayoutFileSnapshot {
+        self.book.current()
+    }
+
+    /// Devices by type of `fleet`, a result of [`View::listed`], as returned by [`Fleet::types`]. The result is cached
+    /// for up to one second.
+    pub fn types(&self, fleet: &Fleet, now: Moment) -> Arc<[TypeTotals]> {
+        let of = (fleet.revision, now.as_millis() / 1000);
+        let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = types.as_ref().filter(|known| known.of == of) {
+            return Arc::clone(&known.all);
+        }
+        let all: Arc<[TypeTotals]> = fleet.types(now).into();
+        let kept = Arc::clone(&all);
+        *types = Some(CachedTypes { of, all: kept });
+        all
+    }
+
+    /// The listed nodes: those that agents report, and nodes of the cluster without an agent.
+    pub fn listed(&self) -> Fleet {
+        match &self.cluster {
+            Some(cluster) => cluster.merge(&self.fleet, self.clock.now()),
+            None => self.fleet(),
+        }
+    }
+
+    /// Waits until [`View::listed`] differs from the last call, and returns it; `None` once the store is dropped.
+    pub async fn listed_changed(&mut self) -> Option<Fleet> {
+        loop {
+            match &mut self.cluster {
+                Some(cluster) => {
+                    tokio::select! {
+                        changed = self.fleet.changed() => changed.ok()?,
+                        () = cluster.changed() => {}
+                        // Nodes become stale without any update, so their age is checked at intervals.
+                        () = sleep(STALE_CHECK_INTERVAL) => {}
+                    }
+                }
+                None => self.fleet.changed().await.ok()?,
+            }
+            let listed = self.listed();
+            if self.listed != Some(listed.revision) {
+                self.listed = Some(listed.revision);
+                return Some(listed);
+            }
+        }
+    }
+
+    /// The nodes that agents report.
+    pub fn fleet(&self) -> Fleet {
+        self.fleet.borrow().clone()
+    }
+
+    /// Waits until the fleet differs from the last call, and returns it; `None` once the store is dropped.
+    pub async fn changed(&mut self) -> Option<Fleet> {
+        self.fleet.changed().await.ok()?;
+        Some(self.fleet.borrow_and_update().clone())
+    }
+
+    /// The aggregator's clock.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+}
+
+/// Waits for progress of the start; never resolves once the start is over.
+async fn changed(startup: Option<&mut watch::Receiver<Option<StartupProgress>>>) {
+    if let Some(startup) = startup
+        && startup.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending::<()>().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{Duration, timeout};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn end_of_start_is_reported_once_as_a_change() {
+        let (_publishes, fleet) = watch::channel(Fleet::default());
+        let (progress, startup) = watch::channel(Some(StartupProgress::default()));
+        let mut view = View::new(fleet, Clock::start()).with_startup(startup);
+        progress.send_replace(None);
+        assert_eq!(view.changed_or_started().await, Some(0));
+        drop(progress);
+        let again = timeout(Duration::from_mins(1), view.changed_or_started());
+        assert!(again.await.is_err());
+    }
+
+    #[test]
+    fn types_are_cached_per_revision_and_second() {
+        let (_publishes, fleet) = watch::channel(Fleet::default());
+        let view = View::new(fleet, Clock::start());
+        let of = |revision: u64, at: u64| {
+            let fleet = Fleet {
+                revision,
+                ..Fleet::default()
+            };
+            view.types(&fleet, Moment::from_millis(at))
+        };
+        let first = of(1, 0);
+        assert!(Arc::ptr_eq(&first, &of(1, 999)));
+        let later = of(1, 1000);
+        assert!(!Arc::ptr_eq(&first, &later));
+        assert!(!Arc::ptr_eq(&later, &of(2, 1000)));
+    }
+}

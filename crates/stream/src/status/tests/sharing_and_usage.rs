@@ -1,0 +1,352 @@
+//! The parts `sharing` and `usage`: round trips, and rejection of invalid input from a peer with its location.
+
+use octavo_fleet::fleet::{MAX_ITEMS, told};
+use octavo_model::holder::DeviceAllocation;
+use octavo_model::quantity::Mebibytes;
+use octavo_model::reading::{MemoryUse, Percent};
+use octavo_model::resource::{ResourceName, ShareId};
+use octavo_model::sharing_status::Health;
+use octavo_model::sharing_status::{HandOff, ResourceStatus, RetainedId, UnitStatus};
+use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage};
+use proptest::collection::vec;
+use proptest::option::of;
+use proptest::prelude::*;
+
+use super::*;
+
+const GPU: &str = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
+
+fn word() -> impl Strategy<Value = String> {
+    "[ -~]{0,12}"
+}
+
+fn id() -> impl Strategy<Value = ShareId> {
+    of(0..9_u32).prop_map(|number| match number {
+        Some(number) => ShareId::replica(GPU, number),
+        None => ShareId::whole(GPU),
+    })
+}
+
+fn resource() -> impl Strategy<Value = ResourceStatus> {
+    let unit = (word(), of(0..99_u32), of(word()));
+    let unit = unit.prop_map(|(uuid, replicas, reason)| UnitStatus {
+        uuid,
+        replicas,
+        health: reason.map_or(Health::Healthy, |reason| Health::Unhealthy { reason }),
+    });
+    (any::<u64>(), of(any::<u64>()), vec(unit, 0..4)).prop_map(|(wanted, allocatable, units)| {
+        ResourceStatus {
+            name: ResourceName::gpu(),
+            wanted,
+            allocatable,
+            units,
+        }
+    })
+}
+
+fn kept() -> impl Strategy<Value = RetainedId> {
+    (id(), word(), word(), word(), word()).prop_map(|(id, namespace, pod, container, resource)| {
+        RetainedId {
+            by: DeviceAllocation {
+                namespace,
+                pod,
+                container,
+                resource,
+                device_id: id.to_string(),
+            },
+            id,
+        }
+    })
+}
+
+fn report() -> impl Strategy<Value = SharingReport> {
+    let lists = (vec(resource(), 0..3), vec(kept(), 0..3));
+    let told = (of((word(), word())), of(word()));
+    let texts = (word(), word(), of(word()), told);
+    (texts, lists).prop_map(
+        |((mode, state, message, (hand_off, named)), (resources, kept))| SharingReport {
+            mode,
+            state,
+            message,
+            resources,
+            retained: kept,
+            hand_off: hand_off.map(|(key, config)| HandOff { key, config }),
+            named,
+        },
+    )
+}
+
+fn memory() -> impl Strategy<Value = MemoryUse> {
+    (0..99_999_u64, 0..99_999_u64, 0..999_u64).prop_map(|(total, used, reserved)| MemoryUse {
+        total: Mebibytes::new(total),
+        used: Mebibytes::new(used),
+        reserved: Mebibytes::new(reserved),
+    })
+}
+
+fn tenant() -> impl Strategy<Value = Tenant> {
+    let names = (of(word()), of(word()), of(word()), of(word()));
+    let figures = (of(0..99_999_u64), of(0..=100_u8), any::<bool>());
+    (names, figures, vec(id(), 0..3), vec(any::<u32>(), 0..3)).prop_map(
+        |(names, figures, ids, processes)| Tenant {
+            namespace: names.0,
+            pod: names.1,
+            uid: names.2,
+            container: names.3,
+            ids,
+            memory: figures.0.map(Mebibytes::new),
+            utilization: figures.1.map(Percent),
+            processes,
+            is_over_share: figures.2,
+        },
+    )
+}
+
+fn unit() -> impl Strategy<Value = UnitUsage> {
+    let what = (word(), of((any::<u32>(), any::<u32>())), of(word()));
+    let shares = (
+        of(0..9_u32),
+        of(0..9_999_u64),
+        of(0..9_999_u64),
+        of(any::<u64>()),
+    );
+    (
+        what,
+        shares,
+        of(memory()),
+        vec(tenant(), 0..4),
+        any::<(bool, bool)>(),
+    )
+        .prop_map(|(what, shares, memory, tenants, is)| UnitUsage {
+            uuid: what.0,
+            partition: what.1,
+            profile: what.2,
+            resource: is.0.then(ResourceName::gpu),
+            replicas: shares.0,
+            fair_share: shares.1.map(Mebibytes::new),
+            memory,
+            tenants,
+            unattributed: shares.2.map(Mebibytes::new),
+            exhausted_in: shares.3,
+            is_nearly_exhausted: is.1,
+        })
+}
+
+fn usage() -> impl Strategy<Value = Usage> {
+    let device = (word(), of(memory()), of(0..=100_u8), vec(unit(), 0..3));
+    let devices = vec(device, 0..3).prop_map(|devices| {
+        let devices = devices.into_iter().enumerate();
+        let device = |(number, told): (usize, (String, _, Option<u8>, _))| DeviceUsage {
+            pci: PciAddress::new(0, u8::try_from(number).unwrap(), 0, 0).unwrap(),
+            name: told.0,
+            memory: told.1,
+            utilization: told.2.map(Percent),
+            units: told.3,
+        };
+        devices.map(device).collect()
+    });
+    (devices, vec(word(), 0..3)).prop_map(|(devices, missing)| Usage { devices, missing })
+}
+
+/// A complete status with additional parts.
+fn parts(more: impl IntoIterator<Item = (PartKey, Content)>) -> Parts {
+    let inventory = two_gpus();
+    let parts = encode(&inventory, &LabelSet::default(), None);
+    let all = parts.iter().map(|(key, part)| (key.clone(), part.clone()));
+    all.chain(more).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn sharing_and_usage_round_trip(report in report(), usage in usage()) {
+        let parts = parts([encode_sharing(&report), encode_usage(&usage)]);
+        let status = decode(&parts).unwrap();
+        prop_assert_eq!(status.sharing, Some(report));
+        prop_assert_eq!(status.usage, Some(usage));
+    }
+
+    #[test]
+    fn bounded_usage_is_always_decodable_and_bounding_is_idempotent(
+        usage in usage(), most in 0..9_usize,
+    ) {
+        let once = told(&usage, most);
+        prop_assert_eq!(&told(&once, usize::MAX), &once);
+        let (_, content) = encode_usage(&once);
+        prop_assert_eq!(decode_usage(&content).unwrap(), once);
+    }
+
+    #[test]
+    fn decoder_never_panics_on_modified_parts(
+        report in report(), usage in usage(), place in any::<prop::sample::Index>(), byte in any::<u8>(),
+    ) {
+        for (key, content) in [encode_sharing(&report), encode_usage(&usage)] {
+            let mut bytes = content.bytes().to_vec();
+            if !bytes.is_empty() {
+                let place = place.index(bytes.len());
+                bytes[place] = byte;
+            }
+            let _ = decode(&parts([(key, Content::new(bytes))]));
+        }
+    }
+}
+
+fn refused(key: &str, message: &impl Message) -> String {
+    let content = Content::new(message.encode_to_vec());
+    let error = decode(&parts([(key.parse().unwrap(), content)])).unwrap_err();
+    format!("{}: {}", error.place(), error.problem())
+}
+
+fn of_a_tenant(tenant: v1::Tenant) -> v1::Usage {
+    let unit = v1::UnitUsage {
+        tenants: vec![v1::Tenant::default(), tenant],
+        ..v1::UnitUsage::default()
+    };
+    of_a_unit(unit)
+}
+
+fn of_a_unit(unit: v1::UnitUsage) -> v1::Usage {
+    v1::Usage {
+        devices: vec![v1::DeviceUsage {
+            pci: "0000:07:00.0".to_owned(),
+            units: vec![unit],
+            ..v1::DeviceUsage::default()
+        }],
+        missing: Vec::new(),
+    }
+}
+
+#[test]
+fn i12_invalid_usage_is_rejected_with_its_field() {
+    let tenant = |tenant: v1::Tenant| refused("usage", &of_a_tenant(tenant));
+    let place = "devices[0].units[0].tenants[1]";
+    let long = "x".repeat(300);
+    let cases = [
+        (
+            tenant(v1::Tenant {
+                utilization: Some(101),
+                ..v1::Tenant::default()
+            }),
+            format!("{place}.utilization: 101 is more than 100"),
+        ),
+        (
+            tenant(v1::Tenant {
+                ids: vec!["GPU-1".to_owned()],
+                ..v1::Tenant::default()
+            }),
+            format!(
+                "{place}.ids: \"GPU-1\" is not an id like GPU-<uuid>, MIG-<uuid> or GPU-<uuid>::2"
+            ),
+        ),
+        (
+            tenant(v1::Tenant {
+                pod: Some(long),
+                ..v1::Tenant::default()
+            }),
+            format!("{place}.pod: 300 bytes are too long for what stands there"),
+        ),
+        (
+            tenant(v1::Tenant {
+                processes: vec![7; 1000],
+                ..v1::Tenant::default()
+            }),
+            format!("{place}.processes: 1000 are more than 256"),
+        ),
+    ];
+    for (said, expected) in cases {
+        assert_eq!(said, expected);
+    }
+}
+
+#[test]
+fn i12_invalid_unit_usage_is_rejected_with_its_field() {
+    let long = "x".repeat(300);
+    let cases = [
+        (
+            refused(
+                "usage",
+                &of_a_unit(v1::UnitUsage {
+                    compute_instance: Some(0),
+                    ..v1::UnitUsage::default()
+                }),
+            ),
+            "devices[0].units[0].gpu_instance: it is missing".to_owned(),
+        ),
+        (
+            refused(
+                "usage",
+                &of_a_unit(v1::UnitUsage {
+                    resource: Some("amd.com/gpu".to_owned()),
+                    ..v1::UnitUsage::default()
+                }),
+            ),
+            "devices[0].units[0].resource: \"amd.com/gpu\" does not begin with nvidia.com/"
+                .to_owned(),
+        ),
+        (
+            refused(
+                "usage",
+                &of_a_unit(v1::UnitUsage {
+                    tenants: vec![v1::Tenant::default(); MAX_ITEMS + 1],
+                    ..v1::UnitUsage::default()
+                }),
+            ),
+            "devices[0].units[0].tenants: 257 are more than 256".to_owned(),
+        ),
+        (
+            refused(
+                "usage",
+                &v1::Usage {
+                    devices: Vec::new(),
+                    missing: vec![long; 400],
+                },
+            ),
+            ": 121200 bytes are too long for what stands there".to_owned(),
+        ),
+    ];
+    for (said, expected) in cases {
+        assert_eq!(said, expected);
+    }
+}
+
+#[test]
+fn i12_invalid_sharing_is_rejected_with_its_field() {
+    let sharing = |sharing: v1::Sharing| refused("sharing", &sharing);
+    let said = sharing(v1::Sharing {
+        plugin_config_key: Some("a100".to_owned()),
+        ..v1::Sharing::default()
+    });
+    assert_eq!(said, "plugin_config: it is missing");
+    let said = sharing(v1::Sharing {
+        plugin_config: Some("version: v1".to_owned()),
+        ..v1::Sharing::default()
+    });
+    assert_eq!(said, "plugin_config_key: it is missing");
+    let said = sharing(v1::Sharing {
+        kept: vec![v1::KeptShare::default()],
+        ..v1::Sharing::default()
+    });
+    assert!(said.starts_with("kept[0].id: \"\" is not an id"), "{said}");
+    let unit = v1::SharedUnit {
+        unhealthy: Some("x".repeat(5000)),
+        ..v1::SharedUnit::default()
+    };
+    let said = sharing(v1::Sharing {
+        resources: vec![v1::SharedResource {
+            name: "nvidia.com/gpu".to_owned(),
+            units: vec![unit],
+            ..v1::SharedResource::default()
+        }],
+        ..v1::Sharing::default()
+    });
+    assert_eq!(
+        said,
+        "resources[0].units[0].unhealthy: 5000 bytes are too long for what stands there"
+    );
+    let said = sharing(v1::Sharing {
+        resources: vec![v1::SharedResource::default(); 65],
+        ..v1::Sharing::default()
+    });
+    assert_eq!(said, "resources: 65 are more than 64");
+}

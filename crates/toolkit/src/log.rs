@@ -1,0 +1,114 @@
+//! Settings of the log: the common flags of the long-running programs.
+
+use clap::{Args, ValueEnum};
+use tracing_subscriber::filter::Targets;
+
+/// Raw arguments.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Logging")]
+#[expect(clippy::struct_field_names, reason = "they are the flags")]
+pub struct LogArgs {
+    /// The least severe messages to log
+    #[arg(
+        long,
+        value_enum,
+        value_name = "LEVEL",
+        env = "OCTAVO_LOG_LEVEL",
+        hide_env_values = true,
+        default_value = "info"
+    )]
+    log_level: LogLevel,
+
+    /// Levels of single parts, such as `octavo_engine=debug,kube=trace`; goes before --log-level
+    #[arg(
+        long,
+        value_name = "PART=LEVEL,...",
+        env = "RUST_LOG",
+        hide_env_values = true,
+        value_parser = parts
+    )]
+    log_filter: Option<Targets>,
+
+    /// How messages are written
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        env = "OCTAVO_LOG_FORMAT",
+        hide_env_values = true,
+        default_value = "text"
+    )]
+    log_format: LogFormat,
+}
+
+/// Settings of the log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogSettings {
+    level: LogLevel,
+    filter: Option<Targets>,
+    format: LogFormat,
+}
+
+/// The least severe messages to log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// What failed.
+    Error,
+    /// What is not as it should be.
+    Warn,
+    /// What happened.
+    Info,
+    /// Why it happened.
+    Debug,
+    /// Every call.
+    Trace,
+}
+
+impl LogLevel {
+    /// Returns the level of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        <Self as ValueEnum>::from_str(name, false).ok()
+    }
+}
+
+/// How messages are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One object a line, for collectors.
+    Json,
+}
+
+impl LogSettings {
+    /// Returns the lowest severity to log.
+    pub fn level(&self) -> LogLevel {
+        self.level
+    }
+
+    /// Returns levels of individual modules, which take precedence.
+    pub fn filter(&self) -> Option<&Targets> {
+        self.filter.as_ref()
+    }
+
+    /// Returns the format of messages.
+    pub fn format(&self) -> LogFormat {
+        self.format
+    }
+}
+
+impl From<LogArgs> for LogSettings {
+    fn from(args: LogArgs) -> Self {
+        Self {
+            level: args.log_level,
+            filter: args.log_filter,
+            format: args.log_format,
+        }
+    }
+}
+
+/// Parses levels of modules. A misspelt level is an error for the whole, because the others would have no effect.
+fn parts(text: &str) -> Result<Targets, String> {
+    let parsed = text.parse::<Targets>();
+    parsed.map_err(|error| format!("{error}; it reads like octavo=debug,kube=trace"))
+}

@@ -1,0 +1,334 @@
+//! The node's main loop: scans the hardware, computes labels, publishes them, and repeats.
+//!
+//! ```text
+//!   hw::Hints -----------+
+//!   interval ----------+--> observe --> domain::labels::compile --> LabelSink
+//!   shutdown ----------+                 |
+//!   pod events ----------- last observation
+//!                                        +--> uplink: the aggregator, in a task of its own
+//!                                        +--> partitioning: one round of the engine, and then another scan
+//! ```
+//!
+//! The loop makes no decisions: the hardware is described by `hw`, and the labels are computed by `domain`. Its only
+//! state is what it logged last, so that a lasting failure is one line and not ten thousand. It ends when it receives
+//! a stop signal, or when the reader of its output is gone; hardware, driver and disk may fail and come back.
+
+pub mod cluster;
+pub mod control_socket;
+pub mod draining;
+pub mod feature_file;
+pub mod liveness;
+pub mod metrics;
+pub mod node_sink;
+mod observation_log;
+pub mod partitioning;
+pub mod settings;
+pub mod sharing;
+pub mod sink;
+mod status_reporter;
+mod type_override;
+pub mod uplink;
+pub mod usage;
+mod xid_log;
+
+use std::future::{Future, pending};
+use std::pin::pin;
+use std::sync::Arc;
+
+use octavo_hardware::{ChangeNotifications, Handle};
+use octavo_model::reason::Reason;
+use octavo_node::labels::{self, LayoutState, Options};
+use octavo_node::sharing::Offers;
+use octavo_node::sharing::health::XidTable;
+use octavo_node::sharing::usage::Usage;
+use octavo_planner::reconcile::NodeLayoutStatus;
+use octavo_toolkit::error::chain;
+use tokio::sync::watch;
+use tokio::time::{Duration, Instant, Interval, MissedTickBehavior, interval, sleep};
+use tracing::{debug, info};
+
+use crate::cluster::NodeClient;
+use crate::control_socket::{CommandRequest, ControlSocket};
+use crate::liveness::Liveness;
+use crate::observation_log::ObservationLog;
+use crate::partitioning::Partitioning;
+use crate::sharing::SharingBackend;
+use crate::sink::{LabelSink, SinkError};
+use crate::status_reporter::{Change, StatusReporter, publish};
+use crate::uplink::Outbox;
+
+/// Minimum time between two scans, however many hints the hardware sends: a storm of Xids needs only one scan.
+const MIN_SCAN_INTERVAL: Duration = Duration::from_millis(100);
+/// Maximum time to finish a change in progress when the agent receives a stop signal.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(40);
+
+/// Settings of the main loop.
+#[derive(Debug, Clone)]
+pub struct LoopSettings {
+    /// Interval between scans of the hardware without a hint of a change.
+    pub interval: Duration,
+    /// Options of the label compiler.
+    pub labels: Options,
+    /// Effect of each Xid on the device that reports it.
+    pub xids: XidTable,
+}
+
+/// Destinations of the observations.
+#[expect(missing_debug_implementations, reason = "a sink is somebody's writer")]
+pub struct Outputs<'a> {
+    /// Sink for labels.
+    pub sink: &'a mut dyn LabelSink,
+    /// Queue of the uplink's reports; the uplink ends when this is dropped.
+    pub outbox: Option<Outbox>,
+    /// This machine's Node.
+    pub cluster: Option<NodeClient>,
+    /// Backend that allocates devices to pods.
+    pub sharing: Option<Box<dyn SharingBackend>>,
+    /// Usage by pod at the last scan.
+    pub usage: Option<watch::Receiver<Arc<Usage>>>,
+    /// The offered devices, for the observer of usage.
+    pub offered: Option<watch::Sender<Arc<Offers>>>,
+    /// Liveness and readiness of the agent.
+    pub pulse: Liveness,
+}
+
+/// Reason for the loop to wake up.
+enum Wakeup {
+    /// A full scan is due, or something hints at a change.
+    Scan,
+    /// Only the backend that allocates devices reports a change.
+    Allocation,
+    /// A command sent a request.
+    Command(CommandRequest),
+}
+
+/// Event sources that wake the loop.
+struct EventSources {
+    ticks: Interval,
+    hints: ChangeNotifications,
+    desk: Option<ControlSocket>,
+}
+
+impl EventSources {
+    fn new(hardware: &Handle, every: Duration) -> Self {
+        let mut ticks = interval(every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self {
+            ticks,
+            hints: hardware.changes(),
+            desk: None,
+        }
+    }
+
+    /// Waits for the next event. Cancel-safe, as is each arm: a tick, a hint or a change that is not taken remains
+    /// pending.
+    async fn next(&mut self, teller: &mut StatusReporter<'_>, due: Option<Duration>) -> Wakeup {
+        tokio::select! {
+            _ = self.ticks.tick() => Wakeup::Scan,
+            () = self.hints.changed() => {
+                debug!("the hardware hints at a change");
+                Wakeup::Scan
+            }
+            news = teller.changed() => match news {
+                Change::Node => {
+                    debug!("the Node says something else");
+                    Wakeup::Scan
+                }
+                Change::Allocation => {
+                    debug!("who gives devices out says something else");
+                    Wakeup::Allocation
+                }
+            },
+            () = sleep(due.unwrap_or_default()), if due.is_some() => Wakeup::Scan,
+            Some(asked) = next_request(&mut self.desk) => Wakeup::Command(asked),
+        }
+    }
+}
+
+/// Scans once and publishes once; before that it partitions the node where that is possible immediately. Returns why
+/// the layout failed, if it did.
+///
+/// # Errors
+/// Returns the sink's error.
+pub async fn run_once(
+    hardware: &Handle,
+    outputs: Outputs<'_>,
+    mut partitioning: Option<Partitioning>,
+    labels: &Options,
+) -> Result<Option<String>, SinkError> {
+    let mut inventory = hardware.observe().await;
+    let mut layout = None;
+    let mut cluster = outputs.cluster;
+    if let Some(cluster) = &mut cluster {
+        cluster.run_once(partitioning.as_mut()).await?;
+        cluster.name(hardware);
+        inventory = hardware.latest();
+    }
+    let mut status = None;
+    if let Some(partitioning) = &mut partitioning {
+        while partitioning.round(hardware, &inventory).await == Some(Duration::ZERO) {
+            inventory = hardware.observe().await;
+        }
+        let now = partitioning.status(&inventory);
+        layout = LayoutState::from_status(&now);
+        status = Some(now);
+    }
+    ObservationLog::default().inventory(&inventory);
+    let options = Options { layout, ..*labels };
+    let labels = labels::compile(&inventory, &options, None).labels;
+    if let Some(cluster) = &mut cluster {
+        cluster.say(&inventory, &labels, status.as_ref());
+    }
+    publish(&inventory, outputs.sink, &labels).await?;
+    if let Some(cluster) = &mut cluster {
+        cluster.write_final_state().await;
+    }
+    Ok(partitioning.and_then(|partitioning| failure(&partitioning, status.as_ref()?)))
+}
+
+/// Returns why the layout failed on the node, if it did. A layout that is blocked, infeasible or waits for a reset did
+/// not fail.
+fn failure(partitioning: &Partitioning, status: &NodeLayoutStatus) -> Option<String> {
+    let failed = Reason::Failed.as_str();
+    let can_change = partitioning.owns_state_dir() || status.layout.is_none();
+    if can_change && status.state != Some(failed) {
+        return None;
+    }
+    let layout = status.layout.as_deref().unwrap_or("(none)");
+    let mut devices = status.devices.iter();
+    let device = devices.find(|device| device.state == failed);
+    let device = device.map(|device| format!("{}: {}", device.pci, device.message));
+    let why: Vec<String> = device.into_iter().chain(status.notice.clone()).collect();
+    Some(format!("layout {layout} failed: {}", why.join("; ")))
+}
+
+/// Scans, publishes and partitions until `shutdown` resolves. Published labels remain.
+#[expect(
+    clippy::too_many_lines,
+    reason = "the steps of one iteration, in their order"
+)]
+pub async fn run(
+    hardware: &Handle,
+    outputs: Outputs<'_>,
+    mut partitioning: Option<Partitioning>,
+    settings: &LoopSettings,
+    shutdown: impl Future<Output = ()>,
+) {
+    let mut shutdown = pin!(shutdown);
+    let mut ears = EventSources::new(hardware, settings.interval);
+    let teller = StatusReporter::new(outputs, settings.labels, partitioning.as_ref());
+    let mut teller = teller.with_xids(hardware, settings.xids.clone());
+    let (mut listened, mut last, mut again) = (false, false, None);
+    while !last {
+        let waited = Instant::now();
+        let due = soonest(again, teller.next_report);
+        let woken = tokio::select! {
+            () = &mut shutdown => break,
+            woken = ears.next(&mut teller, due) => woken,
+        };
+        let given = matches!(woken, Wakeup::Allocation);
+        if let (Wakeup::Command(asked), Some(partitioning)) = (woken, &mut partitioning) {
+            answer(partitioning, hardware, asked);
+        }
+        teller.outputs.pulse.beat();
+        let engine = partitioning.as_ref();
+        if given && let Some(end) = teller.report_allocations(hardware, engine).await {
+            again = again.map(|wait| wait.saturating_sub(waited.elapsed()));
+            if end.is_break() || !pause(&mut shutdown, settings, again).await {
+                break;
+            }
+            continue;
+        }
+        let waits = teller.update_node_choice(hardware, partitioning.as_mut());
+        let inventory = tokio::select! {
+            () = &mut shutdown => break,
+            inventory = hardware.observe() => inventory,
+        };
+        let before = partitioning.as_ref().map(|one| one.status(&inventory));
+        let silent = inventory.nvml.driver().is_some()
+            && is_unchecked(partitioning.as_ref(), before.as_ref());
+        if !silent && teller.report(&inventory, before.as_ref()).await.is_break() {
+            break;
+        }
+        again = waits;
+        if let Some(partitioning) = &mut partitioning {
+            let (status, mut progress) = (before.clone(), partitioning.progress());
+            let status = status.unwrap_or_default();
+            let mut round = pin!(partitioning.round(hardware, &inventory));
+            again = tokio::select! {
+                again = &mut round => soonest(again, waits),
+                () = teller.report_progress(hardware, &mut ears.ticks, &mut progress, &status) => break,
+                () = &mut shutdown => {
+                    // A change in progress is completed and reported if the driver permits; otherwise the journal
+                    // retains it.
+                    last = true;
+                    teller.finish_round(round).await
+                }
+            };
+        }
+        if let Some(partitioning) = &partitioning {
+            if !listened && partitioning.owns_state_dir() {
+                listened = true;
+                ears.desk = teller.listen(partitioning);
+            }
+            let inventory = hardware.latest();
+            let after = partitioning.status(&inventory);
+            if (silent || before.as_ref() != Some(&after))
+                && teller.report(&inventory, Some(&after)).await.is_break()
+            {
+                break;
+            }
+        }
+        if !last && !pause(&mut shutdown, settings, again).await {
+            break;
+        }
+    }
+    teller.write_final_state().await;
+    info!("stopped; labels and partitions stay as they are");
+}
+
+/// Sleeps for [`MIN_SCAN_INTERVAL`], but not longer than `next_report`. Returns `false` if shutdown was requested meanwhile.
+async fn pause(
+    shutdown: &mut (impl Future<Output = ()> + Unpin),
+    settings: &LoopSettings,
+    again: Option<Duration>,
+) -> bool {
+    let breath = MIN_SCAN_INTERVAL
+        .min(settings.interval)
+        .min(again.unwrap_or(MIN_SCAN_INTERVAL));
+    tokio::select! {
+        () = shutdown => false,
+        () = sleep(breath) => true,
+    }
+}
+
+/// Returns the shorter of two waits, if there is any.
+fn soonest(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    [one, other].into_iter().flatten().min()
+}
+
+/// Returns whether the node was not compared with the selected layout yet: there is nothing to report before the first
+/// round.
+fn is_unchecked(partitioning: Option<&Partitioning>, status: Option<&NodeLayoutStatus>) -> bool {
+    let nothing_known = |status: &NodeLayoutStatus| {
+        status.layout.is_some() && status.state.is_none() && status.notice.is_none()
+    };
+    partitioning.is_some_and(Partitioning::has_pending_choice) || status.is_some_and(nothing_known)
+}
+
+/// Returns the next request of a command; pending forever without a socket.
+async fn next_request(desk: &mut Option<ControlSocket>) -> Option<CommandRequest> {
+    match desk {
+        Some(desk) => desk.next().await,
+        None => pending().await,
+    }
+}
+
+fn answer(partitioning: &mut Partitioning, hardware: &Handle, asked: CommandRequest) {
+    let answer = match &asked.choice {
+        Some(choice) => partitioning.choose(choice, &hardware.latest()),
+        None => partitioning.forget(&hardware.latest()),
+    };
+    // A request is carried out even if the command has disconnected.
+    let _gone = asked.reply.send(answer.map_err(|error| chain(&error)));
+}

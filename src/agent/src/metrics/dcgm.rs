@@ -1,0 +1,248 @@
+//! The same metrics with the names and labels of dcgm-exporter, for existing dashboards. Enabled with
+//! `--dcgm-metrics`.
+//!
+//! Source: dcgm-exporter, `etc/default-counters.csv` and `internal/pkg/rendermetrics`. `Hostname` has the old
+//! spelling, which most dashboards use; releases differ. A value that a board does not support has no series, where
+//! DCGM has a number that means "blank". A device's value is reported once and not once per pod: the pod labels are
+//! set if exactly one container holds the device or partition. All are gauges: dcgm-exporter's two counters lack the
+//! suffix that the format requires of counters, and `rate()` takes both.
+
+use std::fmt;
+use std::sync::Arc;
+
+use octavo_model::id::PciAddress;
+use octavo_model::reading::MemoryUse;
+use octavo_model::reading::{DeviceMetrics, Reading};
+use octavo_node::sharing::usage::{DeviceUsage, UnitUsage};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use tokio::sync::watch;
+
+use super::usage::{FamilyWriter, Samples, count};
+use crate::usage::UsageObservation;
+
+/// Observed usage and health as dcgm-exporter would report them.
+#[derive(Debug)]
+pub(super) struct DcgmCollector {
+    seen: watch::Receiver<Arc<UsageObservation>>,
+    host: String,
+}
+
+/// Name, help text, and accessor of a metric.
+type Measure<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
+
+/// Metrics of a whole device.
+const DEVICE_METRICS: [Measure<DeviceMetrics>; 14] = [
+    ("SM_CLOCK", "Clock of the multiprocessors, in MHz", |told| {
+        told.compute_clock.map(f64::from)
+    }),
+    ("MEM_CLOCK", "Clock of the memory, in MHz", |told| {
+        told.memory_clock.map(f64::from)
+    }),
+    (
+        "MEMORY_TEMP",
+        "Temperature of the memory, in degrees Celsius",
+        |told| told.memory_temperature.map(f64::from),
+    ),
+    (
+        "GPU_TEMP",
+        "Temperature of the chip, in degrees Celsius",
+        |told| told.temperature.map(f64::from),
+    ),
+    ("POWER_USAGE", "Power drawn, in W", |told| {
+        told.power_mw.map(|power| f64::from(power) / 1e3)
+    }),
+    (
+        "TOTAL_ENERGY_CONSUMPTION",
+        "Energy drawn since the driver was loaded, in mJ",
+        |told| told.energy_mj.map(count),
+    ),
+    (
+        "PCIE_REPLAY_COUNTER",
+        "PCIe packets that were sent again",
+        |told| told.pcie_replays.map(f64::from),
+    ),
+    (
+        "GPU_UTIL",
+        "For which part of the time anything ran, in %",
+        |told| told.compute.map(|percent| percent.0.into()),
+    ),
+    (
+        "MEM_COPY_UTIL",
+        "For which part of the time memory was read or written, in %",
+        |told| told.memory.map(|percent| percent.0.into()),
+    ),
+    ("ENC_UTIL", "How busy the encoders are, in %", |told| {
+        told.encoder.map(|percent| percent.0.into())
+    }),
+    ("DEC_UTIL", "How busy the decoders are, in %", |told| {
+        told.decoder.map(|percent| percent.0.into())
+    }),
+    (
+        "UNCORRECTABLE_REMAPPED_ROWS",
+        "Rows remapped for uncorrectable errors",
+        |told| told.remapped_rows.map(|rows| rows.uncorrectable.into()),
+    ),
+    (
+        "CORRECTABLE_REMAPPED_ROWS",
+        "Rows remapped for correctable errors",
+        |told| told.remapped_rows.map(|rows| rows.correctable.into()),
+    ),
+    (
+        "ROW_REMAP_FAILURE",
+        "Whether rows could not be remapped",
+        |told| told.remapped_rows.map(|rows| u8::from(rows.failed).into()),
+    ),
+];
+
+const XID: &str = "Number of the last error that the device reported by itself";
+
+/// Metrics of a partition.
+const PARTITION_METRICS: [Measure<MemoryUse>; 3] = [
+    ("FB_FREE", "Memory that is free, in MiB", |memory| {
+        Some(count(memory.free().get()))
+    }),
+    ("FB_USED", "Memory that is used, in MiB", |memory| {
+        Some(count(memory.used.get()))
+    }),
+    (
+        "FB_RESERVED",
+        "Memory that the driver keeps, in MiB",
+        |memory| Some(count(memory.reserved.get())),
+    ),
+];
+
+impl DcgmCollector {
+    pub(super) fn new(seen: watch::Receiver<Arc<UsageObservation>>, host: String) -> Self {
+        Self { seen, host }
+    }
+
+    fn labels(
+        &self,
+        reading: &Reading,
+        device: &DeviceUsage,
+        unit: Option<&UnitUsage>,
+    ) -> Vec<(&'static str, String)> {
+        let uuid = reading.uuid.as_ref().map(ToString::to_string);
+        let minor = reading.minor.map(|minor| format!("nvidia{minor}"));
+        let mut labels = vec![
+            ("gpu", reading.label()),
+            ("UUID", uuid.unwrap_or_default()),
+            ("pci_bus_id", bus_id(reading.pci)),
+            ("device", minor.unwrap_or_default()),
+            (
+                "modelName",
+                reading.product_name.clone().unwrap_or_default(),
+            ),
+        ];
+        if let Some((unit, (gi, _))) = unit.and_then(|unit| unit.partition.map(|part| (unit, part)))
+        {
+            let profile = unit.profile.clone().unwrap_or_default();
+            labels.push(("GPU_I_PROFILE", profile));
+            labels.push(("GPU_I_ID", gi.to_string()));
+        }
+        labels.push(("Hostname", self.host.clone()));
+        let alone = match device.units.as_slice() {
+            [one] if one.partition.is_none() => Some(one),
+            all => unit.filter(|unit| {
+                // The value belongs to the GPU instance, whose memory its compute instances share.
+                let mut same = all.iter().filter(|one| instance(one) == instance(unit));
+                same.nth(1).is_none()
+            }),
+        };
+        let (container, namespace, pod) = alone.and_then(only).unwrap_or_default();
+        labels.extend([
+            ("container", container),
+            ("namespace", namespace),
+            ("pod", pod),
+        ]);
+        labels
+    }
+}
+
+fn instance(unit: &UnitUsage) -> Option<u32> {
+    unit.partition.map(|(gi, _)| gi)
+}
+
+/// Returns the only container that a unit is allocated to, if the unit is not shared.
+fn only(unit: &UnitUsage) -> Option<(String, String, String)> {
+    let mut given = unit.tenants.iter().filter(|tenant| !tenant.ids.is_empty());
+    let one = given.next()?;
+    if given.next().is_some() || unit.replicas.is_some_and(|replicas| replicas > 1) {
+        return None;
+    }
+    Some((
+        one.container.clone()?,
+        one.namespace.clone()?,
+        one.pod.clone()?,
+    ))
+}
+
+/// Formats an address as NVML does: with eight digits of the domain, in upper case.
+fn bus_id(pci: PciAddress) -> String {
+    let text = pci.to_string().to_uppercase();
+    let (domain, rest) = text.split_once(':').unwrap_or(("", &text));
+    format!("{domain:0>8}:{rest}")
+}
+
+impl Collector for DcgmCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let seen = Arc::clone(&self.seen.borrow());
+        let both: Vec<(&Reading, &DeviceUsage)> = seen
+            .readings
+            .iter()
+            .filter_map(|reading| {
+                let mut all = seen.usage.devices.iter();
+                Some((reading, all.find(|device| device.pci == reading.pci)?))
+            })
+            .collect();
+        let mut sheet = FamilyWriter(&mut encoder);
+        for (name, help, value) in DEVICE_METRICS {
+            let told = both.iter().filter_map(|(reading, device)| {
+                let value = value(&reading.metrics)?;
+                Some((self.labels(reading, device, None), value))
+            });
+            let samples: Samples = told.collect();
+            if !samples.is_empty() {
+                sheet.gauge((&format!("DCGM_FI_DEV_{name}"), help), samples)?;
+            }
+        }
+        let xids = both.iter().filter_map(|(reading, device)| {
+            let last = *seen.xids.get(&reading.pci)?;
+            Some((self.labels(reading, device, None), count(last)))
+        });
+        let xids: Samples = xids.collect();
+        if !xids.is_empty() {
+            sheet.gauge(("DCGM_FI_DEV_XID_ERRORS", XID), xids)?;
+        }
+        for (name, help, value) in PARTITION_METRICS {
+            let mut samples: Samples = Vec::new();
+            for (reading, device) in &both {
+                let mut told = Vec::new();
+                for unit in &device.units {
+                    // Compute instances of one GPU instance share its memory: only the first of them reports it.
+                    let instance = instance(unit);
+                    if let Some(value) = unit.memory.as_ref().and_then(value)
+                        && !told.contains(&instance)
+                    {
+                        told.push(instance);
+                        samples.push((self.labels(reading, device, Some(unit)), value));
+                    }
+                }
+            }
+            sheet.gauge((&format!("DCGM_FI_DEV_{name}"), help), samples)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_written_as_nvml_writes_them() {
+        let address = PciAddress::new(0, 0x3b, 0, 0).unwrap();
+        assert_eq!(bus_id(address), "00000000:3B:00.0");
+    }
+}

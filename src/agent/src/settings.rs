@@ -1,0 +1,461 @@
+//! Settings of the node agent.
+
+mod cluster;
+mod partitioning;
+mod publishing;
+mod sharing;
+mod uplink;
+
+use std::env;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+
+use clap::Parser;
+use octavo_model::id::NodeName;
+use octavo_settings::engine::EngineSettings;
+use octavo_settings::hardware::{HardwareArgs, HardwareSettings};
+use octavo_settings::labels::{LabelArgs, LabelSettings, MigStrategy};
+use octavo_settings::{Answer, parse};
+use octavo_toolkit::log::{LogArgs, LogSettings};
+
+use self::cluster::ClusterArgs;
+pub use self::cluster::{Cleanup, ClusterSettings};
+use self::partitioning::PartitioningArgs;
+pub use self::partitioning::PartitioningSettings;
+use self::publishing::PublishingArgs;
+pub use self::publishing::{FeatureFile, LabelSink, Schedule};
+use self::sharing::SharingArgs;
+pub use self::sharing::{DeviceList, SharingMode, SharingSettings, UsageSettings};
+use self::uplink::UplinkArgs;
+pub use self::uplink::{Security, UplinkSettings};
+
+const EXAMPLES: &str = "\
+Examples:
+  # Print this node's labels once and end
+  octavo-agent --oneshot
+
+  # Keep a feature file for Node Feature Discovery up to date
+  octavo-agent --label-sink file --interval 10s
+
+  # Use a driver that is mounted somewhere else
+  octavo-agent --driver-root /host --oneshot
+
+  # Give the node a layout, and keep it so
+  octavo-agent --layouts /etc/octavo/layouts.yaml --layout serving
+
+  # In a cluster: labels on this machine's Node, and the layout that its label octavo.dev/layout names
+  octavo-agent --label-sink node --layouts /etc/octavo/layouts.yaml
+
+  # Take away all that it wrote to the Node
+  octavo-agent --label-sink node --cleanup
+
+  # Report to an aggregator too, which is known by its CA
+  octavo-agent --aggregator https://aggregator:7443 --aggregator-ca ca.crt
+
+Every flag can be set by its variable too; the flag wins.";
+
+/// Sees the accelerators of this node, partitions them as a layout says, and says in labels what they are
+///
+/// Runs on every accelerator node. A driver that is missing, late, replaced or stuck is waited for and reported; it never
+/// ends the agent.
+#[derive(Debug, Parser)]
+#[command(name = "octavo-agent", version, after_long_help = EXAMPLES)]
+struct AgentArgs {
+    #[command(flatten)]
+    hardware: HardwareArgs,
+
+    #[command(flatten)]
+    labels: LabelArgs,
+
+    #[command(flatten)]
+    publishing: PublishingArgs,
+
+    #[command(flatten)]
+    partitioning: PartitioningArgs,
+
+    #[command(flatten)]
+    cluster: ClusterArgs,
+
+    #[command(flatten)]
+    sharing: SharingArgs,
+
+    #[command(flatten)]
+    uplink: UplinkArgs,
+
+    #[command(flatten)]
+    metrics: MetricsArgs,
+
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Metrics")]
+struct MetricsArgs {
+    /// Where /metrics, /healthz and /readyz are served; port 0 takes any free one
+    ///
+    /// Without it nothing is served. It is plaintext, and with --usage-interval it says who uses what.
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "OCTAVO_METRICS_LISTEN",
+        hide_env_values = true
+    )]
+    metrics_listen: Option<SocketAddr>,
+}
+
+/// Settings of the agent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AgentSettings {
+    hardware: HardwareSettings,
+    labels: LabelSettings,
+    sink: LabelSink,
+    schedule: Schedule,
+    partitioning: Option<PartitioningSettings>,
+    engine: EngineSettings,
+    node: Option<NodeName>,
+    cluster: Option<ClusterSettings>,
+    sharing: SharingSettings,
+    uplink: Option<UplinkSettings>,
+    metrics: Option<SocketAddr>,
+    cleanup: Option<Cleanup>,
+    log: LogSettings,
+}
+
+impl AgentSettings {
+    /// Parses the arguments and the environment of this process.
+    pub fn from_process() -> Result<Self, Answer> {
+        Self::from_arguments(env::args_os())
+    }
+
+    /// Parses `arguments`, program name first.
+    pub fn from_arguments<A>(arguments: impl IntoIterator<Item = A>) -> Result<Self, Answer>
+    where
+        A: Into<OsString> + Clone,
+    {
+        parse::<AgentArgs, _>(arguments)?.resolve()
+    }
+
+    /// Returns the name of this machine's Node, if it is a valid one.
+    pub fn node(&self) -> Option<&NodeName> {
+        self.node.as_ref()
+    }
+
+    /// Returns how the node is inspected and its devices are changed; also set without a layout.
+    pub fn engine(&self) -> &EngineSettings {
+        &self.engine
+    }
+
+    /// Returns the paths of the hardware.
+    pub fn hardware(&self) -> &HardwareSettings {
+        &self.hardware
+    }
+
+    /// Returns the settings of labels.
+    pub fn labels(&self) -> LabelSettings {
+        self.labels
+    }
+
+    /// Returns the destination of labels.
+    pub fn sink(&self) -> &LabelSink {
+        &self.sink
+    }
+
+    /// Returns how often the hardware is read.
+    pub fn schedule(&self) -> Schedule {
+        self.schedule
+    }
+
+    /// Returns the settings of partitioning; `None` if nothing is changed.
+    pub fn partitioning(&self) -> Option<&PartitioningSettings> {
+        self.partitioning.as_ref()
+    }
+
+    /// Returns the aggregator that the node reports to, if any. An agent that runs once does not report.
+    pub fn uplink(&self) -> Option<&UplinkSettings> {
+        self.uplink.as_ref()
+    }
+
+    /// Returns the address that serves metrics, if any. An agent that runs once serves none.
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.metrics
+    }
+
+    /// Returns the settings of this machine's Node; `None` if no API server is contacted.
+    pub fn cluster(&self) -> Option<&ClusterSettings> {
+        self.cluster.as_ref()
+    }
+
+    /// Returns how devices are allocated to pods.
+    pub fn sharing(&self) -> &SharingSettings {
+        &self.sharing
+    }
+
+    /// Returns what happens after a cleanup; `None` unless the agent only removes what it has written.
+    pub fn cleanup(&self) -> Option<Cleanup> {
+        self.cleanup
+    }
+
+    /// Returns the settings of the log.
+    pub fn log(&self) -> &LogSettings {
+        &self.log
+    }
+}
+
+impl AgentArgs {
+    fn resolve(self) -> Result<AgentSettings, Answer> {
+        let (sink, schedule) = self.publishing.resolve()?;
+        let cleanup = self.cluster.cleanup;
+        let cluster = self.cluster.resolve(&sink, || self.uplink.node())?;
+        let follows = cluster.as_ref().is_some_and(ClusterSettings::watches_node);
+        let engine = self.partitioning.engine();
+        let sharing = self.sharing.resolve(engine.pod_resources().is_some())?;
+        let engine = engine.with_device_plugins(sharing.device_plugins());
+        // The built-in device plugin must be notified of every change of the devices.
+        let gives = sharing.mode() == SharingMode::Embedded;
+        // Partitions without a resource could not be allocated.
+        let strategy = if gives {
+            MigStrategy::Mixed
+        } else {
+            MigStrategy::None
+        };
+        let node = self.uplink.node().ok();
+        let uplink = match schedule {
+            Schedule::Once => None,
+            Schedule::Every(_) => self.uplink.resolve()?,
+        };
+        let partitioning = self.partitioning.resolve(&engine, follows || gives);
+        Ok(AgentSettings {
+            engine,
+            node,
+            hardware: self.hardware.into(),
+            labels: self.labels.resolve(strategy),
+            sink,
+            schedule,
+            partitioning,
+            cluster,
+            sharing,
+            uplink,
+            metrics: match schedule {
+                Schedule::Once => None,
+                Schedule::Every(_) => self.metrics.metrics_listen,
+            },
+            cleanup,
+            log: self.log.into(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+    use std::time::Duration;
+
+    use clap::CommandFactory;
+    use jiff::Timestamp;
+    use octavo_node::labels::{self, Options};
+    use octavo_settings::duration::Expiry;
+    use octavo_settings::hardware::NvmlLibrary;
+
+    use super::*;
+
+    fn settings(arguments: &[&str]) -> AgentSettings {
+        let program = ["octavo-agent"].iter();
+        AgentSettings::from_arguments(program.chain(arguments)).unwrap()
+    }
+
+    #[test]
+    fn clap_command_is_valid() {
+        AgentArgs::command().debug_assert();
+    }
+
+    #[test]
+    fn interval_longer_than_half_of_expiry_is_rejected() {
+        let refused = |arguments: &[&str]| {
+            let program = ["octavo-agent", "--label-sink=file"].iter();
+            AgentSettings::from_arguments(program.chain(arguments)).is_err()
+        };
+        assert!(refused(&["--interval=31m"]));
+        assert!(refused(&["--feature-file-expiry=19s"]));
+        assert!(!refused(&["--interval=30m"]));
+        assert!(!refused(&["--interval=31m", "--oneshot"]));
+        assert!(!refused(&["--interval=31m", "--feature-file-expiry=0"]));
+    }
+
+    #[test]
+    fn without_flags_everything_has_its_documented_default() {
+        let settings = settings(&[]);
+        assert_eq!(settings.sink(), &LabelSink::Stdout);
+        assert_eq!(
+            settings.schedule(),
+            Schedule::Every(Duration::from_secs(10))
+        );
+        // No timestamp: a value that changes at every start would cause a write at every start.
+        assert_eq!(
+            settings.labels().options(Timestamp::UNIX_EPOCH),
+            Options::default()
+        );
+        let hardware = settings.hardware();
+        assert_eq!(hardware.nvml_library(), &NvmlLibrary::Search);
+        assert_eq!(hardware.call_deadline(), Duration::from_secs(10));
+        assert_eq!(
+            hardware.driver_roots(),
+            ["/", "/run/nvidia/driver", "/home/kubernetes/bin/nvidia"].map(PathBuf::from)
+        );
+    }
+
+    #[test]
+    fn embedded_sharing_defaults_to_mixed_strategy() {
+        let strategy = |arguments: &[&str]| {
+            let options = settings(arguments).labels().options(Timestamp::UNIX_EPOCH);
+            options.mig_strategy
+        };
+        assert_eq!(
+            strategy(&["--sharing=embedded"]),
+            labels::MigStrategy::Mixed
+        );
+        assert_eq!(strategy(&["--sharing=hand-off"]), labels::MigStrategy::None);
+        for (name, expected) in [
+            ("none", labels::MigStrategy::None),
+            ("single", labels::MigStrategy::Single),
+        ] {
+            let given = format!("--mig-strategy={name}");
+            assert_eq!(strategy(&["--sharing=embedded", &given]), expected);
+        }
+    }
+
+    #[test]
+    fn roots_may_be_repeated_and_replace_the_defaults() {
+        let settings = settings(&["--driver-root", "/a", "--driver-root", "/b"]);
+        assert_eq!(
+            settings.hardware().driver_roots(),
+            ["/a", "/b"].map(PathBuf::from)
+        );
+    }
+
+    #[test]
+    fn a_feature_file_has_a_path_and_an_expiry() {
+        let settings = settings(&[
+            "--label-sink=file",
+            "--feature-file=/f",
+            "--feature-file-expiry=0",
+            "--oneshot",
+        ]);
+        assert_eq!(
+            settings.sink(),
+            &LabelSink::FeatureFile(FeatureFile::of("/f".into(), Expiry::Never))
+        );
+        assert_eq!(settings.schedule(), Schedule::Once);
+    }
+
+    #[test]
+    fn a_wrong_value_is_named_with_its_flag_and_reason() {
+        let answer = AgentSettings::from_arguments(["octavo-agent", "--interval=10"]).unwrap_err();
+        assert_eq!(answer.kind(), octavo_settings::EarlyExitKind::UsageError);
+        assert!(answer.to_string().starts_with(
+            "error: invalid value '10' for '--interval <DURATION>': not a duration such as 500ms, 10s, 5m or 1h30m"
+        ), "{answer}");
+    }
+
+    #[test]
+    fn metrics_need_an_address_and_are_off_with_oneshot() {
+        assert_eq!(settings(&[]).metrics(), None);
+        let address = "--metrics-listen=127.0.0.1:9402";
+        assert_eq!(
+            settings(&[address]).metrics(),
+            Some("127.0.0.1:9402".parse().unwrap())
+        );
+        assert_eq!(settings(&[address, "--oneshot"]).metrics(), None);
+    }
+
+    #[test]
+    fn uplink_needs_an_aggregator_and_is_off_with_oneshot() {
+        assert_eq!(settings(&[]).uplink(), None);
+        let once = settings(&[
+            "--oneshot",
+            "--aggregator=http://a",
+            "--aggregator-plaintext",
+            "--node-name=n",
+        ]);
+        assert_eq!(once.uplink(), None);
+    }
+
+    #[test]
+    fn aggregator_is_verified_by_ca_and_server_name() {
+        let arguments = [
+            "--aggregator=https://aggregator.octavo:7443",
+            "--aggregator-ca=/ca.crt",
+            "--node-name=node-1",
+        ];
+        let both = settings(&arguments);
+        let uplink = both.uplink().unwrap();
+        assert_eq!(uplink.url(), "https://aggregator.octavo:7443");
+        assert_eq!(uplink.node().as_str(), "node-1");
+        assert_eq!(uplink.heartbeat(), Duration::from_secs(10));
+        let secured = |uplink: &UplinkSettings, ca: &str, name: &str| {
+            let Security::Tls { ca: file, server } = uplink.security() else {
+                panic!("{uplink:?}");
+            };
+            assert_eq!(
+                (file.as_path(), server),
+                (Path::new(ca), &name.try_into().unwrap())
+            );
+        };
+        secured(uplink, "/ca.crt", "aggregator.octavo");
+        let named = settings(&[&arguments[..], &["--aggregator-server-name=other"]].concat());
+        secured(named.uplink().unwrap(), "/ca.crt", "other");
+        let by_address = settings(&[
+            "--aggregator=https://[fd00::1]:7443",
+            "--aggregator-ca=/ca.crt",
+            "--node-name=node-1",
+        ]);
+        secured(by_address.uplink().unwrap(), "/ca.crt", "fd00::1");
+    }
+
+    #[test]
+    fn i12_invalid_aggregator_settings_are_rejected_with_a_reason() {
+        let refusal = |arguments: &[&str]| {
+            let program = ["octavo-agent"].iter();
+            let answer = AgentSettings::from_arguments(program.chain(arguments)).unwrap_err();
+            assert_eq!(answer.kind(), octavo_settings::EarlyExitKind::UsageError);
+            answer.to_string()
+        };
+        for (arguments, reason) in [
+            (&["--aggregator=http://a:1"][..], "--aggregator-plaintext"),
+            (&["--aggregator=https://a:1"], "--aggregator-ca"),
+            (&["--aggregator=a:1"], "like https://"),
+            (&["--aggregator=ftp://a:1"], "like https://"),
+            (&["--aggregator=https://u:p@a:1"], "like https://"),
+            (&["--aggregator=https://a:1/path"], "like https://"),
+            (&["--aggregator=https://a:1/?q"], "like https://"),
+            (
+                &[
+                    "--aggregator=http://a:1",
+                    "--aggregator-plaintext",
+                    "--aggregator-ca=/f",
+                ],
+                "has no use",
+            ),
+            (
+                &[
+                    "--aggregator=https://a",
+                    "--aggregator-ca=/f",
+                    "--aggregator-server-name=a b",
+                ],
+                "--aggregator-server-name",
+            ),
+            (
+                &[
+                    "--aggregator=http://a",
+                    "--aggregator-plaintext",
+                    "--node-name=A_b",
+                ],
+                "node name",
+            ),
+            (&["--heartbeat=0s"], "--heartbeat"),
+        ] {
+            let said = refusal(arguments);
+            assert!(said.contains(reason), "{arguments:?}: {said}");
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Settings of the connection to the aggregator.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::CommandFactory;
+use hyper::Uri;
+use octavo_model::id::NodeName;
+use octavo_settings::Answer;
+use octavo_settings::duration;
+use octavo_toolkit::files;
+use rustls::pki_types::ServerName;
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Reporting")]
+pub(super) struct UplinkArgs {
+    /// The aggregator that the node's status is reported to; none is reported without it
+    ///
+    /// Scheme, host and port. With https, --aggregator-ca says whom to trust; http needs --aggregator-plaintext.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "OCTAVO_AGGREGATOR",
+        hide_env_values = true
+    )]
+    aggregator: Option<String>,
+
+    /// Certificates, in PEM, of the authorities that may vouch for the aggregator
+    ///
+    /// Read again for each connection, so it may be replaced at any time.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "OCTAVO_AGGREGATOR_CA",
+        hide_env_values = true
+    )]
+    aggregator_ca: Option<PathBuf>,
+
+    /// The name in the aggregator's certificate, where it is not the host of the URL
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "OCTAVO_AGGREGATOR_SERVER_NAME",
+        hide_env_values = true
+    )]
+    aggregator_server_name: Option<String>,
+
+    /// The token that says to the aggregator which node this is: a file that kubelet projects for its audience
+    ///
+    /// Read again for each connection, so it may be replaced at any time. It is never sent unencrypted: it needs https, or an
+    /// aggregator at a loopback address.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "OCTAVO_AGGREGATOR_TOKEN",
+        hide_env_values = true
+    )]
+    aggregator_token: Option<PathBuf>,
+
+    /// Report without encryption, to whoever answers
+    #[arg(long, env = "OCTAVO_AGGREGATOR_PLAINTEXT", hide_env_values = true)]
+    aggregator_plaintext: bool,
+
+    /// The name of this Kubernetes node; the machine's host name in lower case where it is not given
+    ///
+    /// In a pod that is not on the host's network the host name is the pod's: take spec.nodeName of the downward API.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "OCTAVO_NODE_NAME",
+        hide_env_values = true
+    )]
+    node_name: Option<String>,
+
+    /// How often an aggregator is told that nothing changed
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "OCTAVO_HEARTBEAT",
+        hide_env_values = true,
+        default_value = "10s",
+        value_parser = duration::positive
+    )]
+    heartbeat: Duration,
+}
+
+/// Settings of the aggregator that a node reports to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UplinkSettings {
+    url: Uri,
+    security: Security,
+    token: Option<PathBuf>,
+    node: NodeName,
+    heartbeat: Duration,
+}
+
+/// Authentication of the aggregator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Security {
+    /// None: any server is accepted.
+    Plaintext,
+    /// By a TLS certificate.
+    Tls {
+        /// The CA certificates, in PEM.
+        ca: PathBuf,
+        /// The name that the certificate must contain.
+        server: ServerName<'static>,
+    },
+}
+
+/// The kernel's host name, which kubelet uses in lower case.
+const HOSTNAME: &str = "/proc/sys/kernel/hostname";
+const MAX_HOSTNAME_BYTES: u64 = 4096;
+
+impl UplinkSettings {
+    /// Creates settings without a token, for callers without arguments.
+    pub fn new(url: Uri, security: Security, node: NodeName, heartbeat: Duration) -> Self {
+        Self {
+            url,
+            security,
+            token: None,
+            node,
+            heartbeat,
+        }
+    }
+
+    /// Sets the file of the token.
+    #[must_use]
+    pub fn with_token(self, file: PathBuf) -> Self {
+        Self {
+            token: Some(file),
+            ..self
+        }
+    }
+
+    /// Returns the aggregator's URL.
+    pub fn url(&self) -> &Uri {
+        &self.url
+    }
+
+    /// Returns how the aggregator is authenticated.
+    pub fn security(&self) -> &Security {
+        &self.security
+    }
+
+    /// Returns the file of the token that authenticates the node, if there is one.
+    pub fn token(&self) -> Option<&Path> {
+        self.token.as_deref()
+    }
+
+    /// Returns the name of the reported node.
+    pub fn node(&self) -> &NodeName {
+        &self.node
+    }
+
+    /// Returns the interval of heartbeats.
+    pub fn heartbeat(&self) -> Duration {
+        self.heartbeat
+    }
+}
+
+impl UplinkArgs {
+    pub(super) fn resolve(self) -> Result<Option<UplinkSettings>, Answer> {
+        let Some(text) = self.aggregator else {
+            return Ok(None);
+        };
+        let url = url(&text).ok_or_else(|| {
+            usage(&format!(
+                "--aggregator: {text:?} is not a URL like https://octavo-aggregator.octavo:7443"
+            ))
+        })?;
+        let security = if url.scheme_str() == Some("https") {
+            let ca = self.aggregator_ca.ok_or_else(|| {
+                usage("--aggregator-ca is needed for https://: whom to trust, if not everybody")
+            })?;
+            let name = self.aggregator_server_name.as_deref();
+            Security::Tls {
+                ca,
+                server: server_name(name, &url)?,
+            }
+        } else {
+            if !self.aggregator_plaintext {
+                return Err(usage(
+                    "--aggregator: http:// is neither encrypted nor authenticated. \
+                     Use https://, or say --aggregator-plaintext",
+                ));
+            }
+            if self.aggregator_ca.is_some() {
+                return Err(usage(
+                    "--aggregator-ca has no use with http://: nobody would be checked against it",
+                ));
+            }
+            if self.aggregator_token.is_some() && !is_loopback(&url) {
+                return Err(usage(
+                    "--aggregator-token with http://: the token would be sent unencrypted, for anybody on the way to \
+                     take. Use https://, or an aggregator at a loopback address such as http://127.0.0.1:7443",
+                ));
+            }
+            Security::Plaintext
+        };
+        Ok(Some(UplinkSettings {
+            url,
+            security,
+            token: self.aggregator_token,
+            node: node_name(self.node_name.as_deref(), Path::new(HOSTNAME))?,
+            heartbeat: self.heartbeat,
+        }))
+    }
+}
+
+fn usage(message: &str) -> Answer {
+    Answer::usage(&mut super::AgentArgs::command(), message)
+}
+
+/// Parses a URL that consists only of a scheme, a host and optionally a port.
+fn url(text: &str) -> Option<Uri> {
+    let url: Uri = text.parse().ok()?;
+    let authority = url.authority()?;
+    let known = matches!(url.scheme_str(), Some("http" | "https"));
+    let plain = !authority.as_str().contains('@') && !authority.host().is_empty();
+    let bare = url.path() == "/" && url.query().is_none();
+    (known && plain && bare).then_some(url)
+}
+
+/// Returns whether the host is a loopback address of this machine. A name is not: it may resolve to anything.
+fn is_loopback(url: &Uri) -> bool {
+    host(url)
+        .parse()
+        .is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+/// Returns the host without the brackets of an IPv6 address.
+fn host(url: &Uri) -> &str {
+    let host = url.host().unwrap_or_default();
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+fn server_name(given: Option<&str>, url: &Uri) -> Result<ServerName<'static>, Answer> {
+    let name = given.unwrap_or_else(|| host(url)).to_owned();
+    ServerName::try_from(name.clone()).map_err(|_| {
+        usage(&format!(
+            "--aggregator-server-name: {name:?} is no name that a certificate could have"
+        ))
+    })
+}
+
+impl UplinkArgs {
+    /// Returns the name of this machine's Node.
+    pub(super) fn node(&self) -> Result<NodeName, Answer> {
+        node_name(self.node_name.as_deref(), Path::new(HOSTNAME))
+    }
+}
+
+fn node_name(given: Option<&str>, hostname: &Path) -> Result<NodeName, Answer> {
+    let name = match given {
+        Some(name) => name.to_owned(),
+        None => files::text(hostname, MAX_HOSTNAME_BYTES)
+            .map_err(|error| {
+                usage(&format!(
+                    "--node-name is needed: cannot read {}: {error}",
+                    hostname.display()
+                ))
+            })?
+            .trim()
+            .to_ascii_lowercase(),
+    };
+    name.parse()
+        .map_err(|error| usage(&format!("--node-name: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::settings::AgentSettings;
+
+    #[test]
+    fn token_requires_tls_or_loopback() {
+        let settings = |arguments: &[&str]| {
+            let fixed = ["octavo-agent", "--node-name=n", "--aggregator-token=/token"];
+            let settings = AgentSettings::from_arguments(fixed.iter().chain(arguments))?;
+            Ok::<_, Answer>(settings.uplink().unwrap().clone())
+        };
+        for arguments in [
+            &["--aggregator=https://a:1", "--aggregator-ca=/ca"][..],
+            &["--aggregator=http://127.0.0.1:1", "--aggregator-plaintext"],
+            &["--aggregator=http://127.8.0.9:1", "--aggregator-plaintext"],
+            &["--aggregator=http://[::1]:1", "--aggregator-plaintext"],
+        ] {
+            let found = settings(arguments).unwrap();
+            assert_eq!(found.token(), Some(Path::new("/token")), "{arguments:?}");
+        }
+        for host in [
+            "10.0.0.1",
+            "[2001:db8::1]",
+            "localhost",
+            "127.0.0.1.example.org",
+            "0.0.0.0",
+        ] {
+            let url = format!("--aggregator=http://{host}:1");
+            let refusal = settings(&[&url, "--aggregator-plaintext"]).unwrap_err();
+            assert!(
+                refusal.to_string().contains("sent unencrypted"),
+                "{refusal}"
+            );
+        }
+    }
+
+    #[test]
+    fn node_name_defaults_to_lowercase_hostname() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("hostname");
+        fs::write(&file, "IP-10-0-0-1.EC2.internal\n").unwrap();
+        let named = |given| node_name(given, &file).map(|name| name.to_string());
+        assert_eq!(named(None).unwrap(), "ip-10-0-0-1.ec2.internal");
+        assert_eq!(named(Some("node-1")).unwrap(), "node-1");
+        // An explicit name is not normalized but rejected.
+        assert!(named(Some("Node-1")).is_err());
+        fs::write(&file, "my_host\n").unwrap();
+        let refusal = named(None).unwrap_err().to_string();
+        assert!(
+            refusal.contains("--node-name: \"my_host\" is not"),
+            "{refusal}"
+        );
+        let refusal = node_name(None, &folder.path().join("none")).unwrap_err();
+        assert!(
+            refusal.to_string().contains("--node-name is needed"),
+            "{refusal}"
+        );
+    }
+}

@@ -1,0 +1,187 @@
+//! Tests of the configuration that remains in place while none can be applied.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use octavo_model::inventory::{Inventory, Machine};
+use octavo_model::resource::ResourceName;
+use octavo_model::source_position::SourcePosition;
+use octavo_node::sharing::offer::{Offer, Unit};
+use octavo_planner::layout::UnverifiedDevice;
+use octavo_planner::reconcile::DeviceStatus;
+
+use super::*;
+
+const KEY: &str = "octavo-a-12345678";
+
+fn giver() -> HandOffBackend {
+    let terms = HandOffSettings {
+        config_map: Some("ns/name".to_owned()),
+        limits: Limits {
+            deadline: Duration::from_mins(3),
+            settle: Duration::from_mins(2),
+        },
+        strategy: MigStrategy::None,
+        is_certain: true,
+    };
+    HandOffBackend::new(terms, None)
+}
+
+/// A Node with this label, and this capacity of `nvidia.com/gpu`.
+fn node(label: &str, capacity: u64) -> View {
+    let mut view = View::default();
+    view.labels
+        .insert(PLUGIN_CONFIG_LABEL.to_owned(), label.to_owned());
+    let owners = [SHARING_FIELD_MANAGER.to_owned()].into();
+    view.owners
+        .labels
+        .insert(PLUGIN_CONFIG_LABEL.to_owned(), owners);
+    view.capacity.insert("nvidia.com/gpu".to_owned(), capacity);
+    view
+}
+
+/// An offer of one GPU with four replicas.
+fn offers() -> Offers {
+    Offers {
+        resources: vec![Offer {
+            name: ResourceName::gpu(),
+            fail_requests_greater_than_one: false,
+            units: vec![Unit {
+                uuid: "GPU-1".to_owned(),
+                pci: "0000:01:00.0".parse().unwrap(),
+                partition: None,
+                replicas: Some(4),
+                memory: None,
+                memory_per_replica: None,
+                numa_node: None,
+            }],
+        }],
+    }
+}
+
+fn look(giver: &mut HandOffBackend, view: Option<&View>) -> SharingOutcome {
+    let inventory = Inventory {
+        neuron: None,
+        machine: Machine::default(),
+        nvml: NvmlState::Loading,
+        devices: Vec::new(),
+    };
+    giver.reconcile(Observation {
+        is_read: true,
+        now: Duration::ZERO,
+        inventory: &inventory,
+        xids: &[],
+        status: None,
+        view,
+        drained: &BTreeSet::new(),
+    })
+}
+
+#[test]
+fn labeled_key_stays_configured_without_other_information() {
+    let mut giver = giver();
+    assert_eq!(look(&mut giver, None).status, None);
+    let view = node(KEY, 4);
+    // Also while the API server is unreachable.
+    for seen in [Some(&view), None] {
+        let outcome = look(&mut giver, seen);
+        let status = outcome.status.unwrap();
+        assert_eq!(outcome.plugin_label, PluginLabel::Unchanged);
+        assert_eq!(
+            (status.named.as_deref(), status.hand_off),
+            (Some(KEY), None)
+        );
+        assert_eq!(status.state, Reason::SharingPending.as_str());
+    }
+    let mut theirs = node("mine", 4);
+    let owners = theirs.owners.labels.values_mut();
+    owners.for_each(|all| *all = ["kubectl".to_owned()].into());
+    assert_eq!(look(&mut giver, Some(&theirs)).status, None);
+}
+
+#[test]
+fn verified_offers_count_until_label_or_capacity_changes() {
+    let verified = || {
+        let mut giver = giver();
+        let mut outcome = SharingOutcome {
+            current_offers: Some(offers()),
+            ..SharingOutcome::default()
+        };
+        giver.update_verified(&mut outcome, Some(&node(KEY, 4)));
+        giver
+    };
+    let mut kept = verified();
+    assert_eq!(look(&mut kept, None).current_offers, Some(offers()));
+    let mut ill = node(KEY, 4);
+    ill.allocatable.insert("nvidia.com/gpu".to_owned(), 0);
+    assert_eq!(look(&mut kept, Some(&ill)).current_offers, Some(offers()));
+    for other in [node("octavo-b-12345678", 4), node(KEY, 1)] {
+        let mut giver = verified();
+        assert_eq!(look(&mut giver, Some(&other)).current_offers, None);
+        // It does not come back by itself.
+        assert_eq!(look(&mut giver, Some(&node(KEY, 4))).current_offers, None);
+    }
+}
+
+#[test]
+fn failed_or_blocked_layout_is_not_reported_as_pending() {
+    let said = |reason: Reason| {
+        let status = NodeLayoutStatus {
+            state: Some(reason.as_str()),
+            ..NodeLayoutStatus::default()
+        };
+        before(&status, &Targets::default())
+    };
+    assert_eq!(said(Reason::Applied), None);
+    for moving in [Reason::Pending, Reason::Applying] {
+        assert!(said(moving).unwrap().contains("waits for the layout"));
+    }
+    for stuck in [Reason::Failed, Reason::Blocked, Reason::RolledBack] {
+        let said = said(stuck).unwrap();
+        let state = format!("whose state is {}", stuck.as_str());
+        assert!(said.contains(&state) && !said.contains("waits"), "{said}");
+    }
+}
+
+#[test]
+fn unreadable_device_does_not_block_other_offers() {
+    let lost = Targets {
+        unverified: vec![UnverifiedDevice {
+            pci: "0000:1b:00.0".parse().unwrap(),
+            rule: SourcePosition::default(),
+            reason: "failing: GPU is lost".to_owned(),
+        }],
+        ..Targets::default()
+    };
+    let with = |devices: &[(&str, Reason)]| {
+        let target = |(pci, _): &(&str, Reason)| DeviceTarget {
+            pci: pci.parse().unwrap(),
+            rule: SourcePosition::default(),
+            mig: None,
+            time_slicing: None,
+        };
+        let device = |(pci, reason): &(&str, Reason)| DeviceStatus {
+            pci: pci.parse().unwrap(),
+            name: String::new(),
+            state: reason.as_str(),
+            message: String::new(),
+            is_held: false,
+            holders: Vec::new(),
+            waits_for_holders: false,
+            progress: None,
+        };
+        let asked = Targets {
+            devices: devices.iter().map(target).collect(),
+            ..lost.clone()
+        };
+        let status = NodeLayoutStatus {
+            state: Some(Reason::Failed.as_str()),
+            devices: devices.iter().map(device).collect(),
+            ..NodeLayoutStatus::default()
+        };
+        before(&status, &asked)
+    };
+    assert_eq!(with(&[("0000:2b:00.0", Reason::Applied)]), None);
+    let blocked = with(&[("0000:2b:00.0", Reason::Blocked)]).unwrap();
+    assert!(blocked.contains("whose state is failed"), "{blocked}");
+}

@@ -1,0 +1,409 @@
+//! Reports observations to all outputs: the log, labels, the aggregator, commands and the Node.
+
+use std::collections::BTreeSet;
+use std::future::{Future, pending};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use octavo_documents::agent_socket as wire_local;
+use octavo_engine::executor::ProgressByDevice;
+use octavo_hardware::Handle;
+use octavo_model::inventory::{Inventory, NvmlState};
+use octavo_model::reason::Reason;
+use octavo_node::labels::{self, LabelSet, LayoutState, Options};
+use octavo_node::sharing::health::XidTable;
+use octavo_node::sharing::usage::Usage;
+use octavo_node::sharing::{Offers, offer};
+use octavo_planner::reconcile::{ApplyState, DeviceStatus, NodeLayoutStatus};
+use tokio::sync::watch;
+use tokio::time::{Duration, Instant, Interval, sleep, sleep_until, timeout};
+use tracing::info;
+
+use super::{MIN_SCAN_INTERVAL, Outputs, SHUTDOWN_TIMEOUT, soonest};
+use crate::cluster::NodeClient;
+use crate::control_socket::ControlSocket;
+use crate::metrics::LayoutMetrics;
+use crate::observation_log::ObservationLog;
+use crate::partitioning::Partitioning;
+use crate::sharing::Observation;
+use crate::sink::{Evidence, LabelSink, Publication, Published, SinkError};
+use crate::type_override::PublishDelay;
+use crate::xid_log::XidLog;
+
+/// Reports observations to all outputs.
+pub(super) struct StatusReporter<'a> {
+    pub(super) outputs: Outputs<'a>,
+    labels: Options,
+    log: ObservationLog,
+    /// Metrics.
+    applies: Option<LayoutMetrics>,
+    /// Status for commands that watch.
+    status: Option<watch::Sender<Arc<wire_local::NodeLayoutStatus>>>,
+    /// Maximum delay until the next report.
+    pub(super) next_report: Option<Duration>,
+    /// When changed usage is reported that could not be reported immediately.
+    usage_due: Option<Instant>,
+    /// `None` if Xids are not observed.
+    xids: Option<XidLog>,
+    began: Instant,
+    /// The offers that the sharing backend last reported as current.
+    current_offers: Option<Offers>,
+    unnamed: PublishDelay,
+    /// The inventory that the sharing backend compared last.
+    compared: Option<Arc<Inventory>>,
+}
+
+/// Source of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    /// The Node: all settings may have changed.
+    Node,
+    /// The sharing backend or kubelet: the hardware did not change.
+    Allocation,
+}
+
+impl<'a> StatusReporter<'a> {
+    pub(super) fn new(
+        outputs: Outputs<'a>,
+        labels: Options,
+        partitioning: Option<&Partitioning>,
+    ) -> Self {
+        Self {
+            outputs,
+            labels,
+            log: ObservationLog::default(),
+            applies: partitioning.map(|one| one.metrics().clone()),
+            status: None,
+            next_report: None,
+            usage_due: None,
+            xids: None,
+            began: Instant::now(),
+            unnamed: PublishDelay::new(),
+            current_offers: None,
+            compared: None,
+        }
+    }
+
+    /// Also reports Xids.
+    pub(super) fn with_xids(mut self, hardware: &Handle, table: XidTable) -> Self {
+        self.xids = Some(XidLog::new(hardware, table));
+        self
+    }
+
+    /// Waits for a change of the Node or the sharing backend, and reports usage meanwhile, which needs no scan.
+    pub(super) async fn changed(&mut self) -> Change {
+        loop {
+            let due = self.usage_due;
+            let Outputs {
+                cluster,
+                sharing,
+                usage,
+                ..
+            } = &mut self.outputs;
+            let node = async {
+                match cluster {
+                    Some(cluster) => cluster.changed().await,
+                    None => pending().await,
+                }
+            };
+            let allocations = async {
+                match sharing {
+                    Some(backend) => backend.changed().await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                () = node => return Change::Node,
+                () = allocations => return Change::Allocation,
+                () = usage_changed(usage) => {}
+                () = sleep_until(due.unwrap_or(self.began)), if due.is_some() => {}
+            }
+            self.report_usage();
+        }
+    }
+
+    /// Reports a change of the sharing backend, with the devices as of the last scan: pods come and go many times a
+    /// minute, and no pod changes what a device is. `None` if a scan is needed nevertheless: there was none yet, or a
+    /// device's change waits for pods.
+    pub(super) async fn report_allocations(
+        &mut self,
+        hardware: &Handle,
+        partitioning: Option<&Partitioning>,
+    ) -> Option<ControlFlow<()>> {
+        let inventory = hardware.latest();
+        let status = partitioning.map(|one| one.status(&inventory));
+        let is_waited_for = status.as_ref().and_then(|status| status.state);
+        let is_waited_for = is_waited_for.is_some_and(|state| !Reason::Applied.is(state));
+        let is_due = partitioning.is_some_and(Partitioning::has_pending_choice);
+        if inventory.nvml == NvmlState::Loading || is_waited_for || is_due {
+            return None;
+        }
+        Some(self.report(&inventory, status.as_ref()).await)
+    }
+
+    /// Reports usage to the aggregator, if it changed and the minimum interval has passed.
+    fn report_usage(&mut self) {
+        let Outputs { outbox, usage, .. } = &mut self.outputs;
+        let (Some(outbox), Some(usage)) = (outbox, usage) else {
+            return;
+        };
+        let latest = Arc::clone(&usage.borrow_and_update());
+        let wait = outbox.set_usage(self.began.elapsed(), &latest);
+        self.usage_due = wait.map(|wait| Instant::now() + wait);
+    }
+
+    /// Applies the Node's choice of layout. Returns when to check again, if that is before the Node changes.
+    pub(super) fn update_node_choice(
+        &mut self,
+        hardware: &Handle,
+        partitioning: Option<&mut Partitioning>,
+    ) -> Option<Duration> {
+        let cluster = self.outputs.cluster.as_mut()?;
+        let (following, again) = cluster.follow();
+        cluster.name(hardware);
+        partitioning?.follow(following, again.is_some());
+        again
+    }
+
+    /// Opens the socket for commands, and includes their watchers in reports.
+    pub(super) fn listen(&mut self, partitioning: &Partitioning) -> Option<ControlSocket> {
+        let desk = partitioning.listen(self.outputs.usage.clone())?;
+        self.status = Some(desk.status.clone());
+        Some(desk)
+    }
+
+    /// Stops evictions before the agent exits, and gives the current round some time to finish.
+    pub(super) async fn finish_round(
+        &mut self,
+        round: impl Future<Output = Option<Duration>>,
+    ) -> Option<Duration> {
+        if let Some(cluster) = &mut self.outputs.cluster {
+            cluster.stop_evictions();
+        }
+        timeout(SHUTDOWN_TIMEOUT, round).await.unwrap_or_default()
+    }
+
+    pub(super) async fn write_final_state(&mut self) {
+        if let Some(cluster) = &mut self.outputs.cluster {
+            cluster.write_final_state().await;
+        }
+    }
+
+    /// Reports everything. Breaks if the labels have no reader any more.
+    pub(super) async fn report(
+        &mut self,
+        inventory: &Arc<Inventory>,
+        status: Option<&NodeLayoutStatus>,
+    ) -> ControlFlow<()> {
+        self.log.inventory(inventory);
+        let cluster = self.outputs.cluster.as_mut();
+        let drained = cluster.and_then(|cluster| cluster.drain(inventory, status));
+        let status = drained.as_ref().or(status);
+        let (shared, due) = self.reconcile_sharing(inventory, status);
+        let status = shared.as_ref().or(status);
+        self.publish_offers(inventory, status);
+        if let (Some(applies), Some(status)) = (&self.applies, status) {
+            applies.stands(status);
+        }
+        if let (Some(watched), Some(status)) = (&self.status, status) {
+            let new = wire_local::NodeLayoutStatus::from(status);
+            watched.send_if_modified(|known| {
+                let differs = **known != new;
+                if differs {
+                    *known = Arc::new(new);
+                }
+                differs
+            });
+        }
+        let options = Options {
+            layout: status.and_then(LayoutState::from_status),
+            ..self.labels
+        };
+        let labels = labels::compile(inventory, &options, self.current_offers.as_ref()).labels;
+        let cluster = self.outputs.cluster.as_ref();
+        let unnamed =
+            (self.unnamed).remaining(inventory, cluster.is_some_and(NodeClient::is_node_unread));
+        if let Some(outbox) = self.outputs.outbox.as_mut().filter(|_| unnamed.is_none()) {
+            outbox.put(inventory, &labels, status);
+        }
+        self.report_usage();
+        self.outputs.pulse.beat();
+        let mut served = true;
+        let due = soonest(due, unnamed);
+        self.next_report = due;
+        if let Some(cluster) = &mut self.outputs.cluster {
+            self.next_report = soonest(cluster.say(inventory, &labels, status), due);
+            served = cluster.has_responded();
+        }
+        let mut sheet = sheet(inventory, &labels);
+        if unnamed.is_some() {
+            sheet.claim = Evidence::NotRead;
+        }
+        let outcome = self.outputs.sink.publish(sheet).await;
+        if served && outcome.is_ok() {
+            self.outputs.pulse.mark_ready();
+        }
+        if outcome.as_ref().is_err_and(SinkError::has_no_reader) {
+            info!("nobody reads the labels any more");
+            return ControlFlow::Break(());
+        }
+        self.log.publishing(outcome);
+        ControlFlow::Continue(())
+    }
+
+    /// Compares the current offers with the desired ones. Returns the status with the result, and when to call again.
+    fn reconcile_sharing(
+        &mut self,
+        inventory: &Arc<Inventory>,
+        status: Option<&NodeLayoutStatus>,
+    ) -> (Option<NodeLayoutStatus>, Option<Duration>) {
+        let before = self.compared.replace(Arc::clone(inventory));
+        let is_read = before.is_none_or(|before| !Arc::ptr_eq(&before, inventory));
+        let xids = self.xids.as_mut().map(XidLog::report).unwrap_or_default();
+        let Outputs {
+            sharing: giver,
+            cluster,
+            ..
+        } = &mut self.outputs;
+        let Some(giver) = giver else {
+            return (None, None);
+        };
+        let view = cluster.as_ref().and_then(NodeClient::view);
+        let nothing = BTreeSet::new();
+        let drained = cluster
+            .as_ref()
+            .map_or(&nothing, NodeClient::drained_devices);
+        let outcome = giver.reconcile(Observation {
+            now: self.began.elapsed(),
+            inventory,
+            is_read,
+            xids: &xids,
+            status,
+            view: view.as_deref(),
+            drained,
+        });
+        if let Some(cluster) = cluster {
+            cluster.emit_events(outcome.events);
+            cluster.set_plugin_label(outcome.plugin_label);
+        }
+        self.current_offers = outcome.current_offers;
+        let shared = outcome.status.map(|sharing| NodeLayoutStatus {
+            sharing: Some(sharing),
+            ..status.cloned().unwrap_or_default()
+        });
+        (shared, outcome.again)
+    }
+
+    /// Sends the offers to the observer of usage: the current ones if known, otherwise the layout's.
+    fn publish_offers(&self, inventory: &Inventory, status: Option<&NodeLayoutStatus>) {
+        let Some(offered) = &self.outputs.offered else {
+            return;
+        };
+        let asked = status.and_then(|status| status.targets.clone());
+        let strategy = self.labels.mig_strategy;
+        let new = self.current_offers.clone().unwrap_or_else(|| {
+            offer::compile(inventory, &asked.unwrap_or_default(), strategy).offers
+        });
+        offered.send_if_modified(|known| {
+            let differs = **known != new;
+            if differs {
+                *known = Arc::new(new);
+            }
+            differs
+        });
+    }
+
+    /// Reports progress and hanging calls while devices are being changed, without scans.
+    pub(super) async fn report_progress(
+        &mut self,
+        hardware: &Handle,
+        ticks: &mut Interval,
+        progress: &mut watch::Receiver<ProgressByDevice>,
+        status: &NodeLayoutStatus,
+    ) {
+        loop {
+            // A running drain is handled as often as otherwise.
+            let due = self.next_report;
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = sleep(due.unwrap_or_default()), if due.is_some() => {}
+                changed = progress.changed() => if changed.is_err() {
+                    pending::<()>().await;
+                },
+            }
+            let inventory = hardware.latest();
+            let now = status_during_change(status, &inventory, &progress.borrow_and_update());
+            // There is nothing to report before the first scan has finished.
+            if now.layout.is_some() && now.state.is_none() && now.notice.is_none() {
+                sleep(MIN_SCAN_INTERVAL).await;
+                continue;
+            }
+            if self.report(&inventory, Some(&now)).await.is_break() {
+                return;
+            }
+            // Steps follow each other faster than any reader needs them.
+            sleep(MIN_SCAN_INTERVAL).await;
+        }
+    }
+}
+
+/// Waits for the next observation of usage; pending forever if usage is not observed.
+async fn usage_changed(usage: &mut Option<watch::Receiver<Arc<Usage>>>) {
+    let Some(usage) = usage else {
+        return pending().await;
+    };
+    if usage.changed().await.is_err() {
+        pending::<()>().await;
+    }
+}
+
+/// Returns the status while devices are being changed.
+fn status_during_change(
+    status: &NodeLayoutStatus,
+    inventory: &Inventory,
+    board: &ProgressByDevice,
+) -> NodeLayoutStatus {
+    let mut status = status.clone();
+    for (pci, progress) in board {
+        let now = DeviceStatus {
+            progress: Some(progress.clone()),
+            ..DeviceStatus::new(inventory, *pci, &ApplyState::Applying)
+        };
+        match status.devices.iter_mut().find(|device| device.pci == *pci) {
+            Some(device) => *device = now,
+            None => status.devices.push(now),
+        }
+        status.state = Some(ApplyState::Applying.as_str());
+    }
+    status.devices.sort_by_key(|device| device.pci);
+    status
+}
+
+pub(super) async fn publish(
+    inventory: &Inventory,
+    sink: &mut dyn LabelSink,
+    labels: &LabelSet,
+) -> Result<Published, SinkError> {
+    sink.publish(sheet(inventory, labels)).await
+}
+
+fn sheet<'a>(inventory: &'a Inventory, labels: &'a LabelSet) -> Publication<'a> {
+    Publication {
+        labels,
+        inventory,
+        claim: evidence(inventory),
+        now: Timestamp::now(),
+    }
+}
+
+/// Nothing was read if a call hangs before the driver reported its version, or if the bus was never readable.
+fn evidence(inventory: &Inventory) -> Evidence {
+    let hides_all = inventory.machine.bus_error.is_some() && inventory.devices.is_empty();
+    let hangs = matches!(inventory.nvml, NvmlState::Stalled { driver: None, .. });
+    if hides_all || hangs {
+        Evidence::NotRead
+    } else {
+        Evidence::Read
+    }
+}

@@ -1,0 +1,339 @@
+//! The gRPC service: agents report, other clients watch.
+//!
+//! The next message of an agent's stream is read only after the answer to the previous one was sent. There is neither a
+//! queue nor a task per agent, so an agent that does not read its answers is not read either, and uses only its
+//! connection's buffers. The store's sweep ends such a connection, a silent one, and one whose node another agent
+//! reports.
+
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::Router;
+use octavo_access::access::Guard;
+use octavo_store::peer::{ActiveStream, Peer};
+use octavo_store::stats::Stats;
+use octavo_store::store::shared_store::SharedStore;
+use octavo_store::store::{HelloOutcome, MAX_STATUS_BYTES, Reporter, Store, StoreError};
+use octavo_stream::messages::{ReceivedMessage, encode_to_agent, parse_from_agent};
+use octavo_stream::proto::v1;
+use octavo_stream::proto::v1::fleet_server::{Fleet, FleetServer};
+use octavo_stream::protocol::AggregatorMessage;
+use octavo_toolkit::error::chain;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_stream::Stream;
+use tonic::service::Routes;
+use tonic::{Code, Request, Response, Status, Streaming};
+use tracing::debug;
+
+use super::auth::{AuthError, Gate};
+use super::watch::{WatchEvents, WatchSession};
+
+/// The gRPC service.
+#[derive(Debug)]
+pub struct IngestService {
+    store: Arc<SharedStore>,
+    gate: Gate,
+    stats: Stats,
+    patience: PeerTimeouts,
+    watchers: Arc<Semaphore>,
+    /// Authorizes watchers.
+    read_guard: Guard,
+}
+
+/// Time limits for peers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerTimeouts {
+    /// Time to send a hello after opening a stream.
+    pub hello: Duration,
+    /// Time to read a message, while watching the fleet.
+    pub read: Duration,
+}
+
+/// Answers to one agent.
+#[derive(Debug)]
+pub struct AnswerStream {
+    next: Option<AggregatorMessage>,
+    /// `None` once the stream is about to end.
+    session: Option<Session>,
+    /// Set after each answer, to let other streams run first.
+    yields: bool,
+}
+
+#[derive(Debug)]
+struct Session {
+    desk: Arc<SharedStore>,
+    stats: Stats,
+    speaker: Reporter,
+    messages: Streaming<v1::FromAgent>,
+    /// Held so that the store can end the connection.
+    _peer: Arc<Peer>,
+    _live: ActiveStream,
+}
+
+/// Maximum number of watch streams. Each may hold an old snapshot, which limits their number.
+const MAX_WATCHERS: usize = 64;
+
+impl Default for PeerTimeouts {
+    fn default() -> Self {
+        Self {
+            hello: Duration::from_secs(10),
+            read: Duration::from_secs(30),
+        }
+    }
+}
+
+impl IngestService {
+    /// Creates a service that writes reports of agents that `gate` admits to `desk`.
+    pub fn new(store: Arc<SharedStore>, gate: Gate, stats: Stats, patience: PeerTimeouts) -> Self {
+        Self {
+            store,
+            gate,
+            patience,
+            watchers: Arc::new(Semaphore::new(MAX_WATCHERS)),
+            read_guard: Guard::open(stats.clone()),
+            stats,
+        }
+    }
+
+    /// Restricts watching to clients that `read_guard` authorizes.
+    #[must_use]
+    pub fn with_readers(self, readers: Guard) -> Self {
+        Self {
+            read_guard: readers,
+            ..self
+        }
+    }
+
+    /// Converts the service to a router.
+    pub fn into_router(self) -> Router {
+        let service = FleetServer::new(self).max_decoding_message_size(MAX_STATUS_BYTES);
+        Routes::new(service).prepare().into_axum_router()
+    }
+
+    fn refuse_agent(&self, peer: &Peer, refused: &AuthError) -> Status {
+        // Logged at debug level, because unauthenticated clients could fill a disk. The agent logs the same error.
+        debug!(peer = %peer.address(), "not let in: {refused}");
+        self.refused(refused.label(), refused.status())
+    }
+
+    fn refused(&self, word: &'static str, status: Status) -> Status {
+        self.stats.refused(word);
+        status
+    }
+}
+
+#[tonic::async_trait]
+impl Fleet for IngestService {
+    type ReportStream = AnswerStream;
+    type WatchStream = WatchEvents;
+
+    async fn report(
+        &self,
+        request: Request<Streaming<v1::FromAgent>>,
+    ) -> Result<Response<AnswerStream>, Status> {
+        let peer = Arc::new(peer(&request)?);
+        // Authentication comes before reading any message.
+        let proven = self.gate.admit(request.metadata()).await;
+        let proven = proven.map_err(|refused| self.refuse_agent(&peer, &refused))?;
+        let mut messages = request.into_inner();
+        let first = timeout(self.patience.hello, messages.message())
+            .await
+            .map_err(|_late| {
+                let said = format!("no hello came within {:?}", self.patience.hello);
+                self.refused("no_hello", Status::deadline_exceeded(said))
+            })?
+            .map_err(|status| self.refused("unreadable", read_error(&status)))?
+            .ok_or_else(|| {
+                let said = "the stream ended before a hello came";
+                self.refused("no_hello", Status::invalid_argument(said))
+            })?;
+        let first = parse_from_agent(first).map_err(|error| {
+            self.refused("bad_message", Status::invalid_argument(chain(&error)))
+        })?;
+        let ReceivedMessage::Hello { identity, hello } = first else {
+            let said = "the first message of a stream is a hello, and this was another one";
+            return Err(self.refused("no_hello", Status::invalid_argument(said)));
+        };
+        if let Some(proven) = proven.filter(|proven| *proven != identity.node) {
+            let said = identity.node;
+            return Err(self.refuse_agent(&peer, &AuthError::OtherNode { said, proven }));
+        }
+        let welcome = self
+            .store
+            .with(|store, now| store.accept_hello(identity, &hello, &peer, now))
+            .map_err(|refusal| self.refused(refusal.label(), status(&refusal)))?;
+        Ok(Response::new(match welcome {
+            HelloOutcome::HoldOff(answer) => AnswerStream {
+                next: Some(answer),
+                session: None,
+                yields: false,
+            },
+            HelloOutcome::Accepted(speaker, answer) => AnswerStream {
+                next: Some(answer),
+                session: Some(Session {
+                    desk: Arc::clone(&self.store),
+                    stats: self.stats.clone(),
+                    speaker,
+                    messages,
+                    _live: peer.open_stream(),
+                    _peer: peer,
+                }),
+                yields: false,
+            },
+        }))
+    }
+
+    async fn watch(
+        &self,
+        request: Request<v1::WatchRequest>,
+    ) -> Result<Response<WatchEvents>, Status> {
+        let address = peer(&request)?.address().ip();
+        let right = self
+            .read_guard
+            .authorize_watch(request.metadata().as_ref(), address);
+        let right = right
+            .await
+            .map_err(|refused| self.refused(refused.label(), refused.status()))?;
+        let place = Arc::clone(&self.watchers).try_acquire_owned();
+        let place = place.map_err(|_full| {
+            let said = format!("{MAX_WATCHERS} follow the fleet already");
+            self.refused("too_many_watchers", Status::resource_exhausted(said))
+        })?;
+        let watching = WatchSession {
+            peer: peer(&request)?,
+            view: self.store.view(),
+            stats: self.stats.clone(),
+            read_timeout: self.patience.read,
+        };
+        let events = watching
+            .start((place, right), &request.into_inner())
+            .map_err(|status| self.refused("bad_filter", status))?;
+        Ok(Response::new(events))
+    }
+}
+
+impl Stream for AnswerStream {
+    type Item = Result<v1::ToAgent, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Some(answer) = self.next.take() {
+            return Poll::Ready(Some(Ok(encode_to_agent(&answer))));
+        }
+        // Yields after each message, because even a small one can cause much work.
+        if mem::take(&mut self.yields) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let Some(session) = &mut self.session else {
+            return Poll::Ready(None);
+        };
+        let answer = ready!(session.poll_answer(cx));
+        self.yields = true;
+        match answer {
+            Some(Ok(Reply::Answer(answer))) => Poll::Ready(Some(Ok(encode_to_agent(&answer)))),
+            Some(Ok(Reply::Superseded)) => {
+                self.session = None;
+                Poll::Ready(Some(Ok(encode_to_agent(&Store::superseded()))))
+            }
+            Some(Err(status)) => {
+                self.session = None;
+                Poll::Ready(Some(Err(status)))
+            }
+            None => {
+                self.session = None;
+                Poll::Ready(None)
+            }
+        }
+    }
+}
+
+enum Reply {
+    Answer(AggregatorMessage),
+    Superseded,
+}
+
+impl Session {
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Reply, Status>>> {
+        if Pin::new(&mut self.speaker.superseded).poll(cx).is_ready() {
+            return Poll::Ready(Some(Ok(Reply::Superseded)));
+        }
+        let message = match ready!(Pin::new(&mut self.messages).poll_next(cx)) {
+            None => return Poll::Ready(None),
+            Some(Err(status)) => {
+                // A broken connection cannot receive an answer, and is not counted as a refusal.
+                let status = read_error(&status);
+                if status.code() != Code::Unknown && status.code() != Code::Cancelled {
+                    self.stats.refused("unreadable");
+                }
+                return Poll::Ready(Some(Err(status)));
+            }
+            Some(Ok(message)) => message,
+        };
+        Poll::Ready(Some(self.answer(message)))
+    }
+
+    fn answer(&self, message: v1::FromAgent) -> Result<Reply, Status> {
+        let message = parse_from_agent(message).map_err(|error| {
+            self.stats.refused("bad_message");
+            Status::invalid_argument(chain(&error))
+        })?;
+        let answer = self
+            .desk
+            .with(|store, now| store.handle_message(&self.speaker, message, now))
+            .map_err(|refusal| {
+                self.stats.refused(refusal.label());
+                status(&refusal)
+            })?;
+        Ok(answer.map_or(Reply::Superseded, Reply::Answer))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.desk
+            .with(|store, now| store.disconnected(&self.speaker, now));
+    }
+}
+
+fn peer<T>(request: &Request<T>) -> Result<Peer, Status> {
+    let peer = request.extensions().get::<Peer>().cloned();
+    peer.ok_or_else(|| Status::internal("the request came on no connection"))
+}
+
+fn status(refusal: &StoreError) -> Status {
+    let code = if refusal.is_limit_exceeded() {
+        Code::ResourceExhausted
+    } else {
+        Code::InvalidArgument
+    };
+    Status::new(code, chain(refusal))
+}
+
+/// Maps tonic's status codes, which assume a client: on a server, an unreadable message is the peer's error, not an
+/// internal one.
+fn read_error(status: &Status) -> Status {
+    let message = status.message();
+    match status.code() {
+        Code::OutOfRange => Status::resource_exhausted(message),
+        Code::Internal => Status::invalid_argument(message),
+        code @ (Code::Ok
+        | Code::Cancelled
+        | Code::Unknown
+        | Code::InvalidArgument
+        | Code::DeadlineExceeded
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::PermissionDenied
+        | Code::ResourceExhausted
+        | Code::FailedPrecondition
+        | Code::Aborted
+        | Code::Unimplemented
+        | Code::Unavailable
+        | Code::DataLoss
+        | Code::Unauthenticated) => Status::new(code, message),
+    }
+}

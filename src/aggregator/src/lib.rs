@@ -1,0 +1,23 @@
+//! The aggregator: receives the agents' streams, stores their reports, and serves them.
+//!
+//! ```text
+//!  agents --> auth --> ingest --> store (one writer) --> Fleet (immutable, shared) --> rest, pages, events, watch, metrics
+//! ```
+//!
+//! `octavo_store` has the state and its read models, `octavo_access` decides who may read it, and `octavo_pages` renders
+//! it.
+
+pub mod access;
+pub mod auth;
+pub mod ingest;
+pub mod plugin_configs;
+pub mod pod_types;
+pub mod rest;
+pub mod run;
+pub mod serve;
+pub mod tls;
+mod watch;
+
+#[cfg(test)]
+#[path = "../../../tests/support/inventories/mod.rs"]
+mod inventories;

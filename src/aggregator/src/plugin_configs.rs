@@ -1,0 +1,180 @@
+//! Controller of the `ConfigMap` of NVIDIA's device plugin. Only the aggregator writes it, on behalf of all agents.
+//!
+//! ```text
+//!  Fleet: configuration that each node requests --> Ledger: desired keys --> Shelf: applies what differs
+//!                                                     ^------ current keys ------/
+//! ```
+//!
+//! Requests from nodes are validated as strictly as agents write them. A client that can report as a node can therefore
+//! only set replica counts for the device plugins of other nodes, and only under Octavo's own keys.
+
+pub mod ledger;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use octavo_kube::nvidia_plugin_config::{PluginConfigMap, PluginConfigMapError};
+use octavo_model::id::NodeName;
+use octavo_node::node::write_backoff::WriteBackoff;
+use octavo_store::fleet::{Fleet, Node};
+use octavo_store::view::View;
+use octavo_stream::protocol::PartKey;
+use octavo_stream::status;
+use tokio::time::{Instant, sleep, sleep_until};
+use tracing::{debug, info, warn};
+
+use self::ledger::{ConfigRequest, ConfigRequests, KeyLedger};
+
+/// Delay after a change of the fleet, so that nodes that change their layouts together cause one write.
+const DEBOUNCE: Duration = Duration::from_millis(500);
+/// Interval of regular checks, which restore keys deleted by others and remove expired ones.
+const RESYNC_INTERVAL: Duration = Duration::from_mins(1);
+
+/// Controller of the `ConfigMap`.
+#[derive(Debug)]
+pub struct PluginConfigController {
+    config_map: PluginConfigMap,
+    view: View,
+    fleet: Fleet,
+    wishes: ConfigRequests,
+    ledger: KeyLedger,
+    began: Instant,
+    pace: WriteBackoff<()>,
+    refused: BTreeMap<NodeName, String>,
+    last_error: Option<String>,
+}
+
+impl PluginConfigController {
+    /// Creates a controller of this `ConfigMap` for the nodes of this fleet.
+    pub fn new(config_map: PluginConfigMap, view: View) -> Self {
+        Self {
+            config_map,
+            view,
+            fleet: Fleet::default(),
+            wishes: ConfigRequests::new(),
+            ledger: KeyLedger::default(),
+            began: Instant::now(),
+            pace: WriteBackoff::default(),
+            refused: BTreeMap::new(),
+            last_error: None,
+        }
+    }
+
+    /// Reconciles the `ConfigMap` until the fleet's store is dropped.
+    pub async fn run(mut self) {
+        info!(
+            "the ConfigMap {} of NVIDIA's device plugin is kept as nodes ask for it",
+            self.config_map.name()
+        );
+        let mut due = Instant::now();
+        loop {
+            tokio::select! {
+                changed = self.view.changed() => {
+                    let Some(fleet) = changed else { return };
+                    if self.update_requests(fleet) {
+                        due = Instant::now();
+                    }
+                    sleep(DEBOUNCE).await;
+                }
+                () = sleep_until(due) => {
+                    let wait = self.reconcile().await;
+                    due = Instant::now().checked_add(wait).unwrap_or(due);
+                }
+            }
+        }
+    }
+
+    /// Reads the nodes' requests; returns whether any changed.
+    fn update_requests(&mut self, fleet: Fleet) -> bool {
+        let mut differs = false;
+        let news = fleet.since(&self.fleet);
+        for node in news.changed {
+            let before = self.fleet.nodes.get(&node.name);
+            if before.is_some_and(|before| part(before) == part(node)) {
+                continue;
+            }
+            let before = match requested_config(node) {
+                Some(wish) if self.wishes.get(&node.name) == Some(&wish) => continue,
+                Some(wish) => {
+                    self.wishes.insert(node.name.clone(), wish);
+                    true
+                }
+                None => self.wishes.remove(&node.name).is_some(),
+            };
+            differs |= before;
+        }
+        for node in news.removed {
+            differs |= self.wishes.remove(&node.name).is_some();
+        }
+        self.fleet = fleet;
+        differs
+    }
+
+    /// Reads, decides and writes; returns the time until the next run.
+    async fn reconcile(&mut self) -> Duration {
+        let now = self.began.elapsed();
+        if let Some(wait) = self.pace.wait(now, &()) {
+            return wait;
+        }
+        match self.write(now).await {
+            Ok(()) => {
+                if self.last_error.take().is_some() {
+                    info!(
+                        "the ConfigMap {} can be written again",
+                        self.config_map.name()
+                    );
+                }
+                self.pace = WriteBackoff::default();
+                RESYNC_INTERVAL
+            }
+            Err(error) => {
+                self.pace.record_failure(now, None);
+                let told = error.to_string();
+                if self.last_error.as_ref() != Some(&told) {
+                    warn!("{told}; it is tried again");
+                    self.last_error = Some(told);
+                }
+                self.pace.wait(now, &()).unwrap_or(RESYNC_INTERVAL)
+            }
+        }
+    }
+
+    async fn write(&mut self, now: Duration) -> Result<(), PluginConfigMapError> {
+        let contents = self.config_map.read().await?;
+        let decision = self.ledger.decide(now, &self.wishes, &contents);
+        for (node, why) in &decision.refused {
+            if self.refused.get(node) != Some(why) {
+                warn!("what node {node} asks NVIDIA's device plugin for is not taken: {why}");
+            }
+        }
+        self.refused = decision.refused;
+        let Some(keys) = decision.apply else {
+            debug!(
+                "the ConfigMap {} says what it shall",
+                self.config_map.name()
+            );
+            return Ok(());
+        };
+        self.config_map.apply(&keys, &contents).await?;
+        let count = keys.len();
+        info!(
+            "the ConfigMap {} was written: {count} keys of ours",
+            self.config_map.name()
+        );
+        Ok(())
+    }
+}
+
+fn part(node: &Node) -> Option<&octavo_stream::protocol::Content> {
+    node.parts.get(PartKey::sharing().as_str())
+}
+
+/// Configuration that the node requests. The store decoded the part before it accepted it.
+fn requested_config(node: &Node) -> Option<ConfigRequest> {
+    let report = status::decode_sharing(part(node)?).ok()?;
+    let wish = ConfigRequest {
+        told: report.hand_off,
+        named: report.named,
+    };
+    (wish != ConfigRequest::default()).then_some(wish)
+}

@@ -1,0 +1,234 @@
+//! The OpenAPI document, and the schemas of enumerated parameters.
+
+use axum::extract::State as Shared;
+use axum::http::header;
+use axum::response::IntoResponse;
+use octavo_documents::api::{Event, Problem};
+use octavo_fleet::access::{Method, RouteRule};
+use octavo_fleet::fleet::{NodeState, Sharing};
+use octavo_planner::plan::{Disruption, Policy};
+use octavo_planner::reconcile::ApplyState as Standing;
+use octavo_store::query::{DEFAULT_LIMIT, MAX_LIMIT, NO_STATE, Sort, SortKey};
+use octavo_store::usage::Sort as UsageSort;
+use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, Schema, Type};
+use utoipa::openapi::{
+    ContentBuilder, KnownFormat, Ref, RefOr, Response, ResponseBuilder, SchemaFormat,
+};
+use utoipa::{OpenApi, PartialSchema, ToSchema};
+
+use super::Api;
+
+/// The document without its paths, which the router adds.
+#[derive(Debug, OpenApi)]
+#[openapi(
+    info(
+        title = "Octavo",
+        description = "The accelerators of a Kubernetes fleet: nodes, types, and how they are used. Fields and values are only ever added."
+    ),
+    tags(
+        (name = "fleet", description = "What the fleet has"),
+        (name = "profiles", description = "Hardware profiles: what they reach, what is free there, what is wrong with them"),
+        (name = "operations", description = "How the aggregator is")
+    ),
+    components(schemas(Problem, Event, State, SharingWord, LayoutStateWord, SortWord, UsageSortWord, Limit, DisruptionWord))
+)]
+pub(super) struct Document;
+
+/// Removes `additionalProperties: false` from the schemas. Octavo parses inventories strictly, but clients of the API
+/// must accept new fields.
+pub(super) fn allow_additional_fields(document: &mut utoipa::openapi::OpenApi) {
+    let components = document.components.iter_mut();
+    for schema in components.flat_map(|components| components.schemas.values_mut()) {
+        if let RefOr::T(Schema::Object(object)) = schema
+            && let Some(AdditionalProperties::FreeForm(false)) =
+                object.additional_properties.as_deref()
+        {
+            object.additional_properties = None;
+        }
+    }
+}
+
+/// Adds the refusals that are possible for every path to every operation.
+pub(super) fn document_server_refusals(document: &mut utoipa::openapi::OpenApi) {
+    for item in document.paths.paths.values_mut() {
+        for operation in [&mut item.get, &mut item.post].into_iter().flatten() {
+            let all = &mut operation.responses.responses;
+            for (status, words) in [
+                (
+                    "405",
+                    "The method is not possible here; `Allow` says which are",
+                ),
+                (
+                    "421",
+                    "The request is for a host that this server is not known by",
+                ),
+            ] {
+                let response = RefOr::T(refusal(words, None));
+                all.entry(status.to_owned()).or_insert(response);
+            }
+            let response = ResponseBuilder::new()
+                .description("The request line and the headers are longer than 16 KiB")
+                .build();
+            all.insert("431".to_owned(), RefOr::T(response));
+        }
+    }
+}
+
+/// Adds the refusals of authentication and authorization to the operations that require them: 401, 403, 503.
+pub(super) fn document_access_refusals(document: &mut utoipa::openapi::OpenApi) {
+    for (path, item) in &mut document.paths.paths {
+        let both = [
+            (Method::Read, &mut item.get),
+            (Method::Post, &mut item.post),
+        ];
+        for (method, operation) in both {
+            let Some(operation) = operation else { continue };
+            let asks =
+                RouteRule::find(method, path).is_none_or(|row| row.review(path, None).is_some());
+            if !asks {
+                continue;
+            }
+            let all = &mut operation.responses.responses;
+            for (status, words) in REFUSALS {
+                let before = match all.remove(status) {
+                    Some(RefOr::T(response)) => Some(response),
+                    Some(RefOr::Ref(_)) | None => None,
+                };
+                all.insert(status.to_owned(), RefOr::T(refusal(words, before)));
+            }
+        }
+    }
+}
+
+/// Refusals of authentication and authorization.
+const REFUSALS: [(&str, &str); 3] = [
+    ("401", "It is not known who asks"),
+    (
+        "403",
+        "Who asks may not see it, or another site's page asked",
+    ),
+    ("503", "Nobody can say now whether who asks may see it"),
+];
+
+/// Problem response, merged with another meaning of the same status.
+fn refusal(words: &str, before: Option<Response>) -> Response {
+    let Some(mut response) = before else {
+        let problem = Ref::from_schema_name(Problem::name());
+        let problem = ContentBuilder::new().schema(Some(problem)).build();
+        return ResponseBuilder::new()
+            .description(words)
+            .content("application/problem+json", problem)
+            .build();
+    };
+    let words = words.chars().next().map(|first| {
+        let rest = words.strip_prefix(first).unwrap_or_default();
+        format!("{}{rest}", first.to_lowercase())
+    });
+    response.description = format!("{}, or {}", response.description, words.unwrap_or_default());
+    response
+}
+
+/// This document
+#[utoipa::path(
+    get,
+    path = "/openapi.json",
+    tag = "operations",
+    responses((status = 200, description = "The OpenAPI document", body = Object, content_type = "application/json"))
+)]
+pub(super) async fn document(Shared(api): Shared<Api>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], api.document)
+}
+
+/// State of a node.
+pub(super) struct State;
+
+/// Sharing mode of a node.
+pub(super) struct SharingWord;
+
+/// Layout state of a node.
+pub(super) struct LayoutStateWord;
+
+/// Order of nodes.
+pub(super) struct SortWord;
+
+/// Order of holders in the usage list.
+pub(super) struct UsageSortWord;
+
+/// Number of nodes per page.
+pub(super) struct Limit;
+
+/// Disruption caused by a change of MIG mode.
+pub(super) struct DisruptionWord;
+
+fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> ObjectBuilder {
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(words))
+}
+
+fn schema(object: ObjectBuilder) -> RefOr<Schema> {
+    RefOr::T(Schema::Object(object.build()))
+}
+
+impl PartialSchema for State {
+    fn schema() -> RefOr<Schema> {
+        schema(words(NodeState::ALL.map(NodeState::as_str)))
+    }
+}
+
+impl PartialSchema for SharingWord {
+    fn schema() -> RefOr<Schema> {
+        schema(words(Sharing::ALL.map(Sharing::as_str)))
+    }
+}
+
+impl PartialSchema for LayoutStateWord {
+    fn schema() -> RefOr<Schema> {
+        schema(words([NO_STATE].into_iter().chain(Standing::WORDS)))
+    }
+}
+
+impl PartialSchema for SortWord {
+    fn schema() -> RefOr<Schema> {
+        let both = |key| [false, true].map(|descending| Sort { key, descending }.to_string());
+        let all = SortKey::ALL.into_iter().flat_map(both);
+        let all: Vec<String> = all.collect();
+        let default = Sort::default().to_string();
+        schema(words(all.iter().map(String::as_str)).default(Some(default.into())))
+    }
+}
+
+impl PartialSchema for UsageSortWord {
+    fn schema() -> RefOr<Schema> {
+        let default = UsageSort::default().as_str();
+        schema(words(UsageSort::ALL.map(UsageSort::as_str)).default(Some(default.into())))
+    }
+}
+
+impl PartialSchema for Limit {
+    fn schema() -> RefOr<Schema> {
+        let object = ObjectBuilder::new()
+            .schema_type(Type::Integer)
+            .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int32)))
+            .minimum(Some(1))
+            .maximum(Some(MAX_LIMIT))
+            .default(Some(DEFAULT_LIMIT.into()));
+        schema(object)
+    }
+}
+
+impl PartialSchema for DisruptionWord {
+    fn schema() -> RefOr<Schema> {
+        let all = words(Disruption::ALL.map(Disruption::as_str));
+        let default = Policy::default().max_disruption.as_str();
+        schema(all.default(Some(default.into())))
+    }
+}
+
+impl ToSchema for State {}
+impl ToSchema for DisruptionWord {}
+impl ToSchema for SharingWord {}
+impl ToSchema for LayoutStateWord {}
+impl ToSchema for SortWord {}
+impl ToSchema for UsageSortWord {}
+impl ToSchema for Limit {}

@@ -1,0 +1,311 @@
+//! Startup and shutdown of the aggregator.
+//!
+//! Three threads with a runtime each: `ingest` serves the agents' streams and owns the store, `http` serves all
+//! readers, and `cluster` watches the cluster and writes to it. They share published snapshots only, so readers can
+//! delay other readers, but neither agents nor the cluster's watches.
+
+mod cluster;
+mod error;
+mod threads;
+
+use std::net::SocketAddr;
+use std::panic::resume_unwind;
+use std::pin::pin;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use axum::{Extension, Router};
+use octavo_access::access::{Guard, TrustedIdentitySources};
+use octavo_access::creation::ProfileCreator;
+use octavo_files::config_files::LayoutFile;
+use octavo_files::config_files::prices::PriceFile;
+use octavo_kube::access_review::AccessReviewer;
+use octavo_kube::token_review::TokenReviewer;
+use octavo_pages as pages;
+use octavo_settings::aggregator::{
+    AgentAuth, AggregatorSettings, HttpAuth, ServingSettings, Transport,
+};
+use octavo_store::availability::Counter;
+use octavo_store::engine::Engine;
+use octavo_store::startup::{Startup, StartupProgress};
+use octavo_store::stats::Stats;
+use octavo_store::store::shared_store::SharedStore;
+use octavo_store::view::View;
+use prometheus_client::registry::Registry;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tracing::{error, info, warn};
+
+use self::cluster::{ClusterTasks, profile_creator};
+pub use self::error::StartError;
+pub use self::threads::RunningAggregator;
+use self::threads::Threads;
+use super::access::guarded;
+use super::auth::Gate;
+use super::ingest::{IngestService, PeerTimeouts};
+use super::rest;
+use super::serve::{Limits, Protocol, Server};
+use super::tls::Tls;
+
+/// Backlog of the listening sockets; after a restart, all agents of a fleet reconnect at the same time.
+const BACKLOG: u32 = 4096;
+/// Time limit for running profile creations at shutdown; slightly less than that of the shutdown.
+const CREATION_DRAIN_TIMEOUT: Duration = Duration::from_millis(4500);
+/// Time limit for remaining tasks of a runtime after its server ended.
+const RUNTIME_SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(100);
+/// Maximum number of event streams: open pages, and programs that watch the fleet.
+const MAX_STREAMS: usize = 1000;
+const AGENTS: &str = "agents";
+const READERS: &str = "people and programs";
+
+/// Builds the routes of HTTP with guard and profile creation, and the routes for connections beyond the limit.
+fn router(
+    cluster: &ClusterTasks,
+    stats: &Stats,
+    ready: watch::Receiver<bool>,
+    (guard, maker): (Guard, Option<ProfileCreator>),
+) -> (Router, Router) {
+    let availability = cluster.availability();
+    let view = availability.view().clone();
+    let mut registry = Registry::default();
+    stats.register(&mut registry);
+    rest::metrics::register(&mut registry, view.clone());
+    rest::availability::register(&mut registry, availability.clone());
+    if let Some(followed) = cluster.followed() {
+        rest::metrics::cluster::register(&mut registry, followed);
+    }
+    let pages = pages::router(availability.clone());
+    let context = rest::ApiContext {
+        view,
+        availability,
+        registry: Arc::new(registry),
+        ready,
+        max_streams: MAX_STREAMS,
+    };
+    let probes = rest::probes(&context);
+    let api = rest::router(context);
+    let all = api.merge(pages);
+    let all = match maker {
+        Some(maker) => all.layer(Extension(maker)),
+        None => all,
+    };
+    (guarded(all, guard), probes)
+}
+
+/// Starts both servers; they are listening when this returns.
+pub fn start(settings: &AggregatorSettings) -> Result<RunningAggregator, StartError> {
+    // In a separate thread, because within the caller's runtime another one can neither be blocked on nor dropped after
+    // an error.
+    let started = thread::scope(|scope| scope.spawn(|| launch(settings)).join());
+    started.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+fn launch(settings: &AggregatorSettings) -> Result<RunningAggregator, StartError> {
+    let stats = Stats::default();
+    let desk = Arc::new(SharedStore::new(settings.fleet(), stats.clone()));
+    let threads = Threads::new();
+    let (ready, is_ready) = watch::channel(false);
+    let (progress, startup) = watch::channel(Some(StartupProgress::default()));
+    let view = view(desk.view(), settings)?.with_startup(startup);
+    let serving = settings.serving();
+    let (ingest_runtime, http_runtime) = (runtime("ingest")?, runtime("http")?);
+    let cluster_runtime = runtime("cluster")?;
+    let cluster = ClusterTasks::connect(&cluster_runtime, settings, view)?;
+    let counter = cluster.availability();
+    let startup = Startup::new(desk.view(), cluster.followed(), progress);
+    let guard = guard(&http_runtime, settings, counter, &stats)?;
+    let maker = profile_creator(&http_runtime, settings, &guard)?;
+    let (router, probes) = router(&cluster, &stats, is_ready, (guard.clone(), maker.clone()));
+    let gate = gate(&ingest_runtime, settings.agent_auth(), &stats)?;
+    let timeouts = PeerTimeouts::default();
+    let ingest = IngestService::new(Arc::clone(&desk), gate, stats.clone(), timeouts);
+    let ingest = ingest.with_readers(guard);
+    let agents = server(Protocol::Grpc, ingest.into_router(), serving, &stats)?;
+    let people = Server {
+        reserve: Some(probes),
+        ..server(Protocol::Http, router, serving, &stats)?
+    };
+    let agents_at = listen(&ingest_runtime, AGENTS, serving.grpc_listen())?;
+    let people_at = listen(&http_runtime, READERS, serving.http_listen())?;
+    let (grpc, http) = (agents_at.1, people_at.1);
+    let transport = match serving.transport() {
+        Transport::Plaintext => "plaintext",
+        Transport::Tls(_) => "TLS",
+    };
+    let stopped = threads.stopped();
+    threads.spawn("ingest", move || {
+        ingest_runtime.block_on(async {
+            tokio::select! {
+                () = agents.run(agents_at.0, stopped) => {}
+                () = desk.run_maintenance() => {}
+            }
+        });
+        ingest_runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
+    })?;
+    let stopped = threads.stopped();
+    threads.spawn("cluster", move || {
+        if let Err(error) = cluster_runtime.block_on(cluster.run(stopped)) {
+            error!(%error, "task of the cluster failed; ending");
+        }
+        cluster_runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
+    })?;
+    let stopped = threads.stopped();
+    threads.spawn("http", move || {
+        http_runtime.block_on(async {
+            let serving = people.run(people_at.0, stopped.clone());
+            // The API server may already have received a profile when serving ends, and its outcome must still be
+            // logged.
+            let serving = async { tokio::join!(serving, drain_creations(maker, stopped)) };
+            let mut serving = pin!(serving);
+            tokio::select! {
+                _ended = serving.as_mut() => return,
+                () = startup.run() => {}
+            }
+            serving.await;
+        });
+        http_runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
+    })?;
+    warn_unauthenticated(settings, grpc, http);
+    info!("listening for {AGENTS} on {grpc} ({transport})");
+    info!("listening for {READERS} on {http} ({transport})");
+    ready.send_replace(true);
+    Ok(threads.running((grpc, http), ready))
+}
+
+/// Waits for the shutdown and then for running profile creations, with a time limit.
+async fn drain_creations(maker: Option<ProfileCreator>, mut stopped: watch::Receiver<bool>) {
+    let Some(maker) = maker else { return };
+    drop(stopped.wait_for(|stopped| *stopped).await);
+    let _ended = timeout(CREATION_DRAIN_TIMEOUT, maker.ended()).await;
+}
+
+/// Warns about servers that other machines can reach without authentication.
+fn warn_unauthenticated(settings: &AggregatorSettings, grpc: SocketAddr, http: SocketAddr) {
+    if *settings.agent_auth() == AgentAuth::None && !grpc.ip().is_loopback() {
+        warn!(
+            "whoever reaches {grpc} can report as any node: there is no --agent-auth token-review"
+        );
+    }
+    if *settings.http_auth() == HttpAuth::None && !http.ip().is_loopback() {
+        warn!(
+            "whoever reaches {http} sees everything, names of nodes and serial numbers included: --http-auth none was asked for"
+        );
+    }
+}
+
+/// Adds layouts, prices and the estimate engine to the view of the fleet.
+fn view(fleet: View, settings: &AggregatorSettings) -> Result<View, StartError> {
+    let book = settings.layouts().map(LayoutFile::open).transpose()?;
+    let advice = settings.advice();
+    let prices = advice
+        .price_book
+        .as_deref()
+        .map(PriceFile::open)
+        .transpose()?;
+    let view = fleet
+        .with_layouts(book.unwrap_or_default())
+        .with_prices(prices.unwrap_or_default());
+    Ok(match &advice.engine {
+        Some(engine) => view.with_engine(Engine::new(engine)?),
+        None => view,
+    })
+}
+
+fn server(
+    protocol: Protocol,
+    router: Router,
+    settings: &ServingSettings,
+    stats: &Stats,
+) -> Result<Server, StartError> {
+    let tls = match settings.transport() {
+        Transport::Plaintext => None,
+        Transport::Tls(files) => Some(Tls::load(files.clone(), protocol.alpn())?),
+    };
+    Ok(Server {
+        protocol,
+        router,
+        reserve: None,
+        tls,
+        limits: Limits::new(protocol, settings.max_connections()),
+        stats: stats.clone(),
+    })
+}
+
+/// Creates the gate for agents. The client of the API server uses `runtime`.
+fn gate(runtime: &Runtime, auth: &AgentAuth, stats: &Stats) -> Result<Gate, StartError> {
+    let AgentAuth::TokenReview(settings) = auth else {
+        return Ok(Gate::without_auth());
+    };
+    let rule = settings.rule().clone();
+    let connect = TokenReviewer::connect(settings.kubeconfig(), rule.audience.clone());
+    let reviewer = runtime.block_on(connect)?;
+    let account = &rule.account;
+    info!("agents report for their own node, with a token of the service account {account}");
+    Ok(Gate::with_reviewer(rule, Box::new(reviewer), stats.clone()))
+}
+
+/// Creates the guard for readers. The client of the API server uses `runtime`.
+fn guard(
+    runtime: &Runtime,
+    settings: &AggregatorSettings,
+    counter: Counter,
+    stats: &Stats,
+) -> Result<Guard, StartError> {
+    let HttpAuth::Reviewed(settings) = settings.http_auth() else {
+        let serving = settings.serving();
+        let guard = Guard::open(stats.clone());
+        // On other addresses any client can read the server anyway, so checking the host name would not protect
+        // anything.
+        return Ok(if serving.http_listen().ip().is_loopback() {
+            guard.with_hosts(serving.http_hosts())
+        } else {
+            guard
+        });
+    };
+    let believed = TrustedIdentitySources {
+        audience: settings.audience().cloned(),
+        proxies: settings.proxies().cloned(),
+    };
+    let connect = AccessReviewer::connect(settings.kubeconfig(), believed.audience.clone());
+    let asker = runtime.block_on(connect).map_err(StartError::HttpAuth)?;
+    info!("the cluster's roles decide who sees what over HTTP");
+    Ok(Guard::with_reviewer(
+        believed,
+        Box::new(asker),
+        counter,
+        stats.clone(),
+    ))
+}
+
+fn runtime(name: &'static str) -> Result<Runtime, StartError> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|source| StartError::Thread { name, source })
+}
+
+fn listen(
+    runtime: &Runtime,
+    whom: &'static str,
+    address: SocketAddr,
+) -> Result<(TcpListener, SocketAddr), StartError> {
+    let _inside = runtime.enter();
+    let listen = || {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4(),
+            SocketAddr::V6(_) => TcpSocket::new_v6(),
+        }?;
+        // A restart must not wait for old connections in TIME_WAIT.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        let listener = socket.listen(BACKLOG)?;
+        let bound = listener.local_addr()?;
+        Ok((listener, bound))
+    };
+    listen().map_err(|source| StartError::Listen {
+        clients: whom,
+        address,
+        source,
+    })
+}

@@ -1,0 +1,359 @@
+//! HTTP server with limits, shared by the agents' server and the readers' server.
+//!
+//! No client can delay another or exceed its share. Connections are counted. The handshake, the first request and each
+//! body have a deadline. Each connection has its own task, and HTTP/2 windows, frames and resets are limited. hyper is
+//! used directly because axum does not expose all of these limits.
+
+mod limits;
+mod pace;
+mod reserve;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode, Version, header};
+use axum::response::Response;
+use hyper::body::{Body as _, Incoming};
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulConnection;
+use octavo_store::peer::Peer;
+use octavo_store::stats::Stats;
+use prometheus_client::metrics::gauge::Gauge;
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, sleep, timeout};
+use tower::ServiceExt;
+use tracing::{debug, error, warn};
+
+use self::limits::{GRPC_STREAMS, HTTP_STREAMS, HTTP1_BUFFER, UNACKED_TIMEOUT, limit_http2};
+pub use self::limits::{Limits, Protocol};
+use self::pace::PacedBody;
+pub use self::pace::{Pace, SlowBody};
+use self::reserve::{LogLimit, ProbeConnections};
+use super::tls::Tls;
+
+/// Configured server.
+#[derive(Debug)]
+pub struct Server {
+    /// Protocol.
+    pub protocol: Protocol,
+    /// Routes.
+    pub router: Router,
+    /// Routes for connections beyond the limit, such as probes; without it they are closed.
+    pub reserve: Option<Router>,
+    /// TLS certificate; `None` serves plaintext.
+    pub tls: Option<Tls>,
+    /// Limits.
+    pub limits: Limits,
+    /// Metrics.
+    pub stats: Stats,
+}
+
+/// State shared by all connections.
+struct ServerState {
+    server: Server,
+    slots: Arc<Semaphore>,
+    open: Gauge,
+    accepted: AtomicU64,
+    stop: watch::Receiver<bool>,
+    reserve: ProbeConnections,
+    logs: LogLimits,
+}
+
+/// Rate limits of log lines that clients can cause.
+#[derive(Default)]
+struct LogLimits {
+    accept: LogLimit,
+    full: LogLimit,
+    slow: LogLimit,
+}
+
+/// Slot of a connection, released on drop.
+enum ConnectionSlot {
+    Own {
+        _slot: OwnedSemaphorePermit,
+        open: Gauge,
+    },
+    Reserve {
+        shared: Arc<ServerState>,
+        peer: Peer,
+    },
+}
+
+/// Accepted connection.
+struct Accepted {
+    peer: Peer,
+    router: Router,
+    /// Maximum age.
+    age: Duration,
+}
+
+/// State of a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Possibly without a request so far.
+    New,
+    /// Has made a request. On the agents' server it is checked regularly, because a connection without a stream
+    /// occupies a slot needlessly.
+    Open,
+    /// Graceful shutdown was requested.
+    Closing,
+}
+
+/// Pause after `accept` fails, usually because of too many open files; other connections may close in the meantime.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
+
+impl Server {
+    /// Accepts connections until `stop` is true or its sender is dropped, then waits until every connection has ended
+    /// or exceeded its grace period.
+    pub async fn run(self, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+        let shared = Arc::new(ServerState {
+            slots: Arc::new(Semaphore::new(self.limits.connections)),
+            open: self.stats.connections(self.protocol.name()),
+            accepted: AtomicU64::new(0),
+            stop: stop.clone(),
+            reserve: ProbeConnections::default(),
+            logs: LogLimits::default(),
+            server: self,
+        });
+        let mut connections = JoinSet::new();
+        loop {
+            tokio::select! {
+                () = stopped(&mut stop) => break,
+                Some(ended) = connections.join_next() => shared.log_task_failure(ended),
+                accepted = listener.accept() => match accepted {
+                    Ok((socket, address)) => shared.admit(&mut connections, socket, address),
+                    Err(error) => {
+                        if shared.logs.accept.allow() {
+                            let server = shared.server.protocol.name();
+                            warn!(
+                                "the {server} server cannot accept a connection and goes on trying: {error}; if there are too many open files, raise the limit (ulimit -n) above twice --max-connections, or lower that"
+                            );
+                        }
+                        sleep(ACCEPT_RETRY_DELAY).await;
+                    }
+                }
+            }
+        }
+        drop(listener);
+        while let Some(ended) = connections.join_next().await {
+            shared.log_task_failure(ended);
+        }
+    }
+}
+
+impl ServerState {
+    fn admit(self: &Arc<Self>, connections: &mut JoinSet<()>, socket: TcpStream, at: SocketAddr) {
+        let (name, stats) = (self.server.protocol.name(), &self.server.stats);
+        let peer = Peer::new(at);
+        let (place, router, age) = if let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() {
+            stats.count_connection(name);
+            self.open.inc();
+            let number = self.accepted.fetch_add(1, Ordering::Relaxed);
+            let place = ConnectionSlot::Own {
+                _slot: slot,
+                open: self.open.clone(),
+            };
+            let router = self.server.router.clone();
+            (place, router, self.server.limits.age_of(number))
+        } else {
+            stats.count_refused_connection(name);
+            if self.logs.full.allow() {
+                let limit = self.server.limits.connections;
+                warn!(
+                    server = name,
+                    limit, "connection limit reached; refusing connections until others end"
+                );
+            }
+            let Some(router) = self.server.reserve.clone() else {
+                return;
+            };
+            if self.reserve.enter(peer.clone()) {
+                stats.count_closed_connection("reserve_full");
+            }
+            let place = ConnectionSlot::Reserve {
+                shared: Arc::clone(self),
+                peer: peer.clone(),
+            };
+            (place, router, Duration::ZERO)
+        };
+        // Disables Nagle's algorithm for small responses. An error means that the socket is closed.
+        let _refused = socket.set_nodelay(true);
+        // Without this, a client that does not read its responses would occupy the connection until its maximum age.
+        let _refused = SockRef::from(&socket).set_tcp_user_timeout(Some(UNACKED_TIMEOUT));
+        let shared = Arc::clone(self);
+        let accepted = Accepted { peer, router, age };
+        connections.spawn(async move {
+            shared.connection(socket, accepted).await;
+            drop(place);
+        });
+    }
+
+    /// Logs a failed connection task.
+    fn log_task_failure(&self, ended: Result<(), JoinError>) {
+        if let Err(error) = ended {
+            let server = self.server.protocol.name();
+            error!(server, %error, "connection task failed; its connection is closed");
+        }
+    }
+
+    async fn connection(self: &Arc<Self>, socket: TcpStream, accepted: Accepted) {
+        let name = self.server.protocol.name();
+        let Some(tls) = &self.server.tls else {
+            return self.serve(socket, accepted).await;
+        };
+        let acceptor = tls.acceptor(name, &self.server.stats);
+        let handshake = timeout(self.server.limits.first_request, acceptor.accept(socket));
+        let mut stop = self.stop.clone();
+        let peer = accepted.peer.clone();
+        let shaken = tokio::select! {
+            shaken = handshake => shaken,
+            () = peer.ended() => return,
+            () = stopped(&mut stop) => return,
+        };
+        match shaken {
+            Ok(Ok(stream)) => self.serve(stream, accepted).await,
+            Ok(Err(error)) => {
+                self.server.stats.count_handshake_failure(name);
+                debug!(peer = %peer.address(), "TLS handshake: {error}");
+            }
+            Err(_late) => {
+                self.server.stats.count_handshake_failure(name);
+                debug!(peer = %peer.address(), "TLS handshake: it did not come in time");
+            }
+        }
+    }
+
+    async fn serve<I>(self: &Arc<Self>, io: I, accepted: Accepted)
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let io = TokioIo::new(io);
+        let Accepted { peer, router, age } = accepted;
+        let (shared, of) = (Arc::clone(self), peer.clone());
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            of.record_request();
+            request.extensions_mut().insert(of.clone());
+            Arc::clone(&shared).answer(router.clone(), request, of.address())
+        });
+        match self.server.protocol {
+            Protocol::Grpc => {
+                let mut builder = http2::Builder::new(TokioExecutor::new());
+                limit_http2!(builder, GRPC_STREAMS);
+                let connection = builder.serve_connection(io, service);
+                self.drive(connection, &peer, age).await;
+            }
+            Protocol::Http => {
+                let mut builder = auto::Builder::new(TokioExecutor::new());
+                limit_http2!(builder.http2(), HTTP_STREAMS);
+                builder
+                    .http1()
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(self.server.limits.first_request)
+                    .max_buf_size(HTTP1_BUFFER);
+                let connection = builder.serve_connection(io, service).into_owned();
+                self.drive(connection, &peer, age).await;
+            }
+        }
+    }
+
+    /// Handles one request, with a minimum rate for its body.
+    async fn answer(
+        self: Arc<Self>,
+        router: Router,
+        request: Request<Incoming>,
+        peer: SocketAddr,
+    ) -> Result<Response, Infallible> {
+        let limits = &self.server.limits;
+        if self.server.protocol == Protocol::Grpc || request.body().is_end_stream() {
+            return router.oneshot(request.map(Body::new)).await;
+        }
+        let (version, path) = (request.version(), request.uri().path().to_owned());
+        let is_late = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&is_late);
+        let request = request.map(|body| Body::new(PacedBody::new(body, limits.body, flag)));
+        let mut response = router.oneshot(request).await?;
+        if is_late.load(Ordering::Relaxed) {
+            self.server.stats.count_closed_connection("slow_body");
+            if self.logs.slow.allow() {
+                warn!(%peer, path, "request body too slow; closing its connection");
+            }
+            *response.status_mut() = StatusCode::REQUEST_TIMEOUT;
+            if version < Version::HTTP_2 {
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(header::CONNECTION, close);
+            }
+        }
+        Ok(response)
+    }
+
+    async fn drive<C: GracefulConnection>(&self, connection: C, peer: &Peer, age: Duration) {
+        let limits = &self.server.limits;
+        let mut stop = self.stop.clone();
+        let mut connection = pin!(connection);
+        let mut timer = pin!(sleep(limits.first_request));
+        let old = Instant::now() + age;
+        let grpc = self.server.protocol == Protocol::Grpc;
+        let mut phase = Phase::New;
+        loop {
+            let close = tokio::select! {
+                _ended = connection.as_mut() => return,
+                () = peer.ended() => return,
+                () = timer.as_mut() => match phase {
+                    Phase::New if !peer.has_sent_request() => {
+                        self.server.stats.count_closed_connection("no_request");
+                        return;
+                    }
+                    Phase::New | Phase::Open if Instant::now() >= old => true,
+                    // Slots of the agents' server are for agents that report and clients that watch.
+                    Phase::New | Phase::Open if grpc && !peer.has_streams() => {
+                        self.server.stats.count_closed_connection("no_stream");
+                        return;
+                    }
+                    Phase::New | Phase::Open => {
+                        phase = Phase::Open;
+                        let look = Instant::now() + limits.first_request;
+                        timer.as_mut().reset(if grpc { old.min(look) } else { old });
+                        false
+                    }
+                    Phase::Closing => return,
+                },
+                () = stopped(&mut stop), if phase != Phase::Closing => true,
+            };
+            if close {
+                phase = Phase::Closing;
+                connection.as_mut().graceful_shutdown();
+                timer.as_mut().reset(Instant::now() + limits.grace);
+            }
+        }
+    }
+}
+
+/// Waits until the server is stopped or the sender is dropped.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _stopped = stop.wait_for(|stop| *stop).await;
+}
+
+impl Drop for ConnectionSlot {
+    fn drop(&mut self) {
+        match self {
+            Self::Own { open, .. } => {
+                open.dec();
+            }
+            Self::Reserve { shared, peer } => shared.reserve.leave(peer),
+        }
+    }
+}

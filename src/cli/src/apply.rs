@@ -1,0 +1,269 @@
+//! `octavo apply` and `octavo restore`: through the agent of this node, or in this process if no agent runs.
+
+mod agent_client;
+pub(super) mod local_engine;
+pub(super) mod progress;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use octavo_documents::agent_socket::{LayoutChoice, NodeLayoutStatus, Request};
+use octavo_engine::manual_choice;
+use octavo_engine::store::{self, Interrupted, Store};
+use octavo_files::checkpoint;
+use octavo_hardware::Handle;
+use octavo_model::inventory::Inventory;
+use octavo_planner::layout::{Layout, Targets};
+use octavo_planner::reconcile::ApplyRecordEntry;
+use tokio::time::Instant;
+
+pub(super) use self::agent_client::connect;
+use self::local_engine::ACTOR;
+use self::progress::ProgressLine;
+use super::layout_source::LayoutSource;
+use super::resolved_layout::ResolvedLayout;
+use super::text::lines;
+use super::{CliError, Report, explain, input, json, resolved_layout};
+use crate::settings::apply::{
+    ApplyFormat, ApplySettings, ChangeExecutor, ChoiceSettings, RestoreSettings, RunSettings,
+};
+use crate::settings::{Colors, OutputMode};
+
+/// Layout name in the output of a round without a layout.
+const NO_LAYOUT: &str = "(none)";
+
+/// Opens this machine's hardware.
+pub(super) type OpenHardware<'a> = &'a dyn Fn(&RunSettings) -> Result<Handle, CliError>;
+
+/// Applies a layout to the node.
+pub(super) async fn apply(
+    open: OpenHardware<'_>,
+    settings: &ApplySettings,
+    (colors, screen): (Colors, OutputMode),
+) -> Result<Report, CliError> {
+    let run = settings.run();
+    let end_at = Instant::now() + run.patience().limit();
+    let folder = run.engine().state_dir();
+    let show = ProgressLine::new(screen);
+    let ChoiceSettings::Layout { name, layouts } = settings.choice() else {
+        return forget(settings, (&show, colors)).await;
+    };
+    let sheet = match layouts.as_ref().map(LayoutSource::read).transpose() {
+        Ok(None) => Ok(None),
+        Ok(Some(Ok(sheet))) => Ok(Some(sheet)),
+        Ok(Some(Err(refused))) => Err(Report::refused(refused.said)),
+        Err(error) => Err(Report::refused(explain(&error))),
+    };
+    if let Some(agent) = agent_client::connect(folder).await? {
+        // The agent finishes interrupted changes by itself, and reports them.
+        let sheet = match sheet {
+            Ok(sheet) => sheet,
+            Err(refused) => return Ok(refused),
+        };
+        let choice = LayoutChoice {
+            layout: name.clone(),
+            layouts: sheet.map(|sheet| sheet.text),
+            checkpoint: None,
+        };
+        let request = Request::Apply(choice);
+        let status = agent_client::ask(agent, &request, run.patience(), &show).await?;
+        return end(&status, run, colors);
+    }
+    let is_begun = store::interrupted(folder).record.is_some();
+    let sheet = match sheet {
+        Err(refused) if !is_begun => return Ok(with_journal_warnings(refused, folder)),
+        sheet => sheet,
+    };
+    if settings.executor() == ChangeExecutor::Agent {
+        return Err(CliError::NoAgent);
+    }
+    let handle = open(run)?;
+    let inventory = look(&handle, end_at).await?;
+    let held = sheet.and_then(|sheet| resolve_here(sheet, name, &inventory));
+    let (sheet, layout, case) = match held {
+        Ok(held) => held,
+        Err(refused) if is_begun => {
+            return finish(&handle, run, (&show, end_at, colors), refused).await;
+        }
+        Err(refused) => return Ok(with_journal_warnings(refused, folder)),
+    };
+    // A device reports more once MIG mode is enabled, so the layout is resolved again before every round.
+    let meant = |inventory: &Inventory| {
+        let held = resolved_layout::resolve_layout(&sheet, &layout, inventory);
+        held.map_or_else(|_| case.targets.clone(), |case| case.targets)
+    };
+    let status = local_engine::run(&handle, run, (name, &meant), (&show, end_at)).await?;
+    let mut report = end(&status, run, colors)?;
+    report.notes.insert_str(0, &case.notes);
+    Ok(report)
+}
+
+/// Resolves the layout on this node; returns a report if that fails.
+fn resolve_here(
+    sheet: Option<LayoutSource>,
+    name: &str,
+    inventory: &Inventory,
+) -> Result<(LayoutSource, Layout, ResolvedLayout), Report> {
+    let sheet = sheet.unwrap_or_else(|| LayoutSource::generated(inventory));
+    let layout = sheet.layout(name);
+    let layout = layout.map_err(|error| Report::refused(explain(&error)))?;
+    let layout = layout.clone();
+    let case = resolved_layout::resolve_layout(&sheet, &layout, inventory)
+        .map_err(|refused| refused.report)?;
+    Ok((sheet, layout, case))
+}
+
+/// Finishes interrupted changes when the requested layout cannot be used.
+async fn finish(
+    handle: &Handle,
+    run: &RunSettings,
+    (show, end_at, colors): (&ProgressLine, Instant, Colors),
+    refused: Report,
+) -> Result<Report, CliError> {
+    let nothing = |_: &Inventory| Targets::default();
+    let status = match local_engine::run(handle, run, (NO_LAYOUT, &nothing), (show, end_at)).await {
+        Ok(status) => status,
+        Err(error) => {
+            let notes = refused.notes.clone() + &explain(&error);
+            return Ok(Report { notes, ..refused });
+        }
+    };
+    let output = match run.format() {
+        ApplyFormat::Table => progress::devices(&status, colors),
+        ApplyFormat::Json => json(&NodeLayoutStatus {
+            layout: None,
+            ..status
+        })?,
+    };
+    Ok(Report { output, ..refused })
+}
+
+/// Adds the state directory's interrupted changes to `report`.
+pub(super) fn with_journal_warnings(report: Report, folder: &Path) -> Report {
+    Report {
+        notes: report.notes + &store::interrupted(folder).warnings(),
+        ..report
+    }
+}
+
+/// Returns to the layout of the agent's settings, and discards changes that cannot be finished.
+async fn forget(
+    settings: &ApplySettings,
+    (show, colors): (&ProgressLine, Colors),
+) -> Result<Report, CliError> {
+    let run = settings.run();
+    let folder = run.engine().state_dir();
+    if let Some(agent) = agent_client::connect(folder).await? {
+        let status = agent_client::ask(agent, &Request::Forget {}, run.patience(), show).await?;
+        return end(&status, run, colors);
+    }
+    let is_interrupted = store::interrupted(folder) != Interrupted::default();
+    let chosen = manual_choice::read(folder).ok().flatten();
+    let is_empty = chosen.is_none() && !is_interrupted;
+    if settings.executor() == ChangeExecutor::Agent || is_empty {
+        return Err(CliError::NoAgent);
+    }
+    let store = Store::open(folder, ACTOR).map_err(CliError::State)?;
+    // Before the lock was acquired, another process may have finished these changes or begun others.
+    let found = store::interrupted(folder);
+    store.clear().map_err(CliError::State)?;
+    let unreadable = store.discard_unreadable().map_err(CliError::State)?;
+    manual_choice::remove(folder).map_err(|error| CliError::State(error.into()))?;
+    let mut said = Vec::new();
+    for entry in found.record.iter().flat_map(|record| &record.devices) {
+        let ApplyRecordEntry {
+            plan, layout, pci, ..
+        } = entry;
+        said.push(format!(
+            "Discarded the interrupted change of the GPU at {pci} (plan {plan}, layout {layout}): it keeps what it has now"
+        ));
+    }
+    let unreadable = unreadable.iter();
+    said.extend(unreadable.map(|path| format!("Discarded {}", path.display())));
+    if let Some(choice) = chosen {
+        said.push(format!("Forgot layout {}", choice.layout));
+    }
+    if said.is_empty() {
+        said.push("Discarded the journal, which could not be read".to_owned());
+    }
+    let output = match run.format() {
+        ApplyFormat::Table => lines(said),
+        ApplyFormat::Json => json(&NodeLayoutStatus {
+            notice: Some(said.join("; ")),
+            ..NodeLayoutStatus::default()
+        })?,
+    };
+    Ok(Report {
+        output,
+        ..Report::default()
+    })
+}
+
+/// Restores a checkpoint.
+pub(super) async fn restore(
+    open: OpenHardware<'_>,
+    settings: &RestoreSettings,
+    (colors, screen): (Colors, OutputMode),
+) -> Result<Report, CliError> {
+    let run = settings.run();
+    let end_at = Instant::now() + run.patience().limit();
+    let text = match input::checkpoint(settings.file()) {
+        Ok(text) => text,
+        Err(error) => {
+            let refused = Report::refused(explain(&error));
+            return Ok(with_journal_warnings(refused, run.engine().state_dir()));
+        }
+    };
+    let show = ProgressLine::new(screen);
+    if let Some(agent) = agent_client::connect(run.engine().state_dir()).await? {
+        let request = Request::Apply(LayoutChoice {
+            layout: LayoutChoice::CHECKPOINT_NAME.to_owned(),
+            layouts: None,
+            checkpoint: Some(text),
+        });
+        let status = agent_client::ask(agent, &request, run.patience(), &show).await?;
+        return end(&status, run, colors);
+    }
+    let handle = open(run)?;
+    let inventory = look(&handle, end_at).await?;
+    let read = |inventory: &Inventory| checkpoint::read(&text, inventory);
+    let targets: Targets = match read(&inventory) {
+        Ok(targets) => targets,
+        Err(source) => {
+            let place = input::place(settings.file());
+            let refused = Report::refused(explain(&CliError::Checkpoint { place, source }));
+            let folder = run.engine().state_dir();
+            return match store::interrupted(folder).record {
+                Some(_) => finish(&handle, run, (&show, end_at, colors), refused).await,
+                None => Ok(with_journal_warnings(refused, folder)),
+            };
+        }
+    };
+    let meant = |inventory: &Inventory| read(inventory).unwrap_or_else(|_| targets.clone());
+    let status = local_engine::run(
+        &handle,
+        run,
+        (LayoutChoice::CHECKPOINT_NAME, &meant),
+        (&show, end_at),
+    )
+    .await?;
+    end(&status, run, colors)
+}
+
+async fn look(handle: &Handle, end: Instant) -> Result<Arc<Inventory>, CliError> {
+    local_engine::look(handle, end)
+        .await
+        .map_err(CliError::DriverTimeout)
+}
+
+fn end(status: &NodeLayoutStatus, run: &RunSettings, colors: Colors) -> Result<Report, CliError> {
+    let output = match run.format() {
+        ApplyFormat::Table => progress::format_status(status, colors),
+        ApplyFormat::Json => json(status)?,
+    };
+    Ok(Report {
+        output,
+        exit: progress::exit(status),
+        ..Report::default()
+    })
+}

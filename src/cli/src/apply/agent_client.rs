@@ -1,0 +1,77 @@
+//! Changes made by the agent, requested through its socket.
+
+use std::io;
+use std::path::Path;
+
+use octavo_documents::agent_socket::{Answer, NodeLayoutStatus, Request, SOCKET_NAME, line};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::time::{Instant, timeout_at};
+
+use super::progress::ProgressLine;
+use crate::CliError;
+use crate::settings::apply::WaitPolicy;
+
+/// Connects to the agent of this node; `None` if none listens.
+pub(crate) async fn connect(folder: &Path) -> Result<Option<UnixStream>, CliError> {
+    let socket = folder.join(SOCKET_NAME);
+    match UnixStream::connect(&socket).await {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(source) => Err(CliError::Agent { socket, source }),
+    }
+}
+
+/// Sends a request, and watches until the layout is applied or `patience` allows no further wait.
+pub(super) async fn ask(
+    mut agent: UnixStream,
+    request: &Request,
+    patience: WaitPolicy,
+    show: &ProgressLine,
+) -> Result<NodeLayoutStatus, CliError> {
+    let end = Instant::now() + patience.limit();
+    let talk = |source| CliError::AgentGone { source };
+    agent
+        .write_all(line(request).as_bytes())
+        .await
+        .map_err(talk)?;
+    let mut lines = BufReader::new(agent).lines();
+    let mut wanted = None;
+    let mut last = None;
+    loop {
+        let said = match timeout_at(end, lines.next_line()).await {
+            Ok(said) => said.map_err(talk)?,
+            // A status from before the agent handled the choice is no answer to it.
+            Err(_) => return last.ok_or(CliError::AgentTimeout(patience.limit())),
+        };
+        let Some(said) = said else {
+            return Err(talk(io::ErrorKind::UnexpectedEof.into()));
+        };
+        let answer = serde_json::from_str(&said).map_err(|error| talk(io::Error::other(error)))?;
+        match answer {
+            Answer::Accepted { generation } => wanted = Some(generation),
+            // Not requested here.
+            Answer::Usage(_) => {}
+            Answer::Refused { reason } => return Err(CliError::AgentRefused(reason)),
+            Answer::Status(status) => {
+                show.progress(&status);
+                let seen = wanted.is_some_and(|wanted| status.generation >= wanted);
+                let done = match patience {
+                    WaitPolicy::Once(_) => status.is_settled(),
+                    WaitPolicy::UntilDone(_) => status.is_applied(),
+                };
+                if seen && done {
+                    return Ok(*status);
+                }
+                last = seen.then_some(*status);
+            }
+        }
+    }
+}

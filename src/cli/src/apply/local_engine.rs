@@ -1,0 +1,165 @@
+//! Changes made by this process, which holds the lock of the state directory as an agent would.
+
+use std::sync::Arc;
+
+use octavo_documents::agent_socket::NodeLayoutStatus;
+use octavo_engine::engine::{DesiredLayout, Engine, Settings};
+use octavo_engine::executor::ProgressByDevice;
+use octavo_engine::settings::usage_probe;
+use octavo_hardware::Handle;
+use octavo_model::inventory::Inventory;
+use octavo_planner::layout::Targets;
+use octavo_planner::reconcile::DriftPolicy;
+use octavo_settings::engine::EngineSettings;
+use tokio::sync::watch;
+use tokio::time::{Duration, Instant, interval_at, sleep_until, timeout_at};
+
+use super::progress::ProgressLine;
+use crate::CliError;
+use crate::settings::apply::{RunSettings, WaitPolicy};
+
+/// Interval of checks for blockers: the end of a process causes no notification.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Name of this program in the history and in the lock.
+pub(super) const ACTOR: &str = "command";
+
+/// Engine of this process, while it owns the state directory.
+#[derive(Debug)]
+pub(crate) struct LocalEngine {
+    engine: Engine,
+    board: watch::Receiver<ProgressByDevice>,
+}
+
+/// A layout's name, and a function that resolves it on an inventory.
+pub(crate) type NamedResolver<'a> = (&'a str, &'a dyn Fn(&Inventory) -> Targets);
+
+/// Runs rounds until the layout is applied or `settings` allow no further attempt.
+pub(super) async fn run(
+    hardware: &Handle,
+    settings: &RunSettings,
+    meant: NamedResolver<'_>,
+    (show, end): (&ProgressLine, Instant),
+) -> Result<NodeLayoutStatus, CliError> {
+    let how = Settings::new(
+        settings.engine(),
+        settings.hardware().sys_root(),
+        DriftPolicy::Repair,
+        ACTOR,
+    );
+    let mut hand = LocalEngine::open(settings.engine(), how)?;
+    let patience = settings.patience();
+    hand.rounds(hardware, (patience, end), meant, show).await
+}
+
+impl LocalEngine {
+    /// Acquires the state directory. The error names its current owner.
+    pub(crate) fn open(settings: &EngineSettings, how: Settings) -> Result<Self, CliError> {
+        let progress = watch::Sender::new(ProgressByDevice::new());
+        let board = progress.subscribe();
+        let engine = Engine::open(settings.state_dir(), how, usage_probe(settings), progress)
+            .map_err(CliError::State)?;
+        Ok(Self { engine, board })
+    }
+
+    /// Marks all devices as selected again, after the desired layout changed.
+    pub(crate) fn select_all(&mut self) {
+        self.engine.select_all();
+    }
+
+    /// Runs rounds until the layout is applied or `patience` allows no further attempt.
+    pub(crate) async fn rounds(
+        &mut self,
+        hardware: &Handle,
+        (patience, end): (WaitPolicy, Instant),
+        (layout, meant): NamedResolver<'_>,
+        show: &ProgressLine,
+    ) -> Result<NodeLayoutStatus, CliError> {
+        let Self { engine, board } = self;
+        engine.set_reset_deadline(end);
+        let mut hints = hardware.changes();
+        loop {
+            let inventory = match look(hardware, end).await {
+                Ok(inventory) => inventory,
+                Err(call) => {
+                    let status = engine.status(&hardware.latest(), Some(layout));
+                    return unanswered(NodeLayoutStatus::from(&status), call);
+                }
+            };
+            let targets = meant(&inventory);
+            let wanted = DesiredLayout {
+                layout,
+                targets: &targets,
+            };
+            let round = {
+                let mut round = std::pin::pin!(engine.round(hardware, &inventory, wanted));
+                let mut late = interval_at(end, POLL_INTERVAL);
+                loop {
+                    tokio::select! {
+                        round = &mut round => break Ok(round),
+                        Ok(()) = board.changed() => show.board(&inventory, &board.borrow_and_update()),
+                        // A change in progress is completed unless a driver call hangs.
+                        _ = late.tick() => if let Some(call) = hardware.long_running_call(POLL_INTERVAL) {
+                            break Err(call);
+                        },
+                    }
+                }
+            };
+            let status = NodeLayoutStatus::from(&engine.status(&hardware.latest(), Some(layout)));
+            show.progress(&status);
+            let round = match round {
+                Ok(round) => round,
+                Err(call) => return unanswered(status, call),
+            };
+            if !round.outcomes.is_empty() && Instant::now() < end {
+                // Repeat immediately: with a catalog the layout may resolve differently.
+                continue;
+            }
+            if status.is_applied() || Instant::now() >= end {
+                return Ok(status);
+            }
+            match patience {
+                WaitPolicy::Once(_) => return Ok(status),
+                WaitPolicy::UntilDone(_) => {
+                    let again =
+                        Instant::now() + round.again.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL);
+                    let hint = timeout_at(again, hints.changed());
+                    tokio::select! {
+                        _ = hint => {}
+                        () = sleep_until(end) => return Ok(status),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Reads the hardware. The error is the driver call that had not returned at `end`.
+pub(super) async fn look(hardware: &Handle, end: Instant) -> Result<Arc<Inventory>, &'static str> {
+    let mut observed = std::pin::pin!(hardware.observe());
+    let mut late = interval_at(end, POLL_INTERVAL);
+    loop {
+        tokio::select! {
+            inventory = &mut observed => return Ok(inventory),
+            _ = late.tick() => if let Some(call) = hardware.long_running_call(POLL_INTERVAL) {
+                return Err(call);
+            },
+        }
+    }
+}
+
+/// Returns the status at the time limit, while `call` of the driver has not returned. It is an error if no device was
+/// read yet, because a status without devices would be a success.
+fn unanswered(status: NodeLayoutStatus, call: &'static str) -> Result<NodeLayoutStatus, CliError> {
+    if status.devices.is_empty() {
+        return Err(CliError::DriverTimeout(call));
+    }
+    let stall = format!(
+        "the driver does not return from {call}; what was begun is in the journal, and is taken up by the next start"
+    );
+    let notices: Vec<String> = status.notice.into_iter().chain([stall]).collect();
+    Ok(NodeLayoutStatus {
+        notice: Some(notices.join("; ")),
+        ..status
+    })
+}

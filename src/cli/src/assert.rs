@@ -1,0 +1,28 @@
+//! `octavo assert`: checks whether a node has a layout, and prints the differences.
+
+use octavo_model::inventory::Inventory;
+use octavo_planner::layout::compare;
+
+use super::resolved_layout;
+use super::text::{lines, wrap};
+use super::{CliError, Exit, Report};
+use crate::settings::layouts::AssertSettings;
+
+/// Reports only the differences, and the exit code.
+pub(super) fn report(inventory: &Inventory, settings: &AssertSettings) -> Result<Report, CliError> {
+    let case = match resolved_layout::open(settings.request(), inventory)? {
+        Ok(case) => case,
+        Err(refused) => return Ok(refused.report),
+    };
+    let differences = compare(&case.targets, inventory);
+    let output = lines(differences.iter().map(|one| wrap(&one.to_string(), 2)));
+    Ok(Report {
+        exit: if differences.is_empty() {
+            Exit::Done
+        } else {
+            Exit::Changes
+        },
+        output,
+        notes: case.notes,
+    })
+}

@@ -1,0 +1,162 @@
+//! Comparison of the fleet with the aggregator's reports.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use octavo_documents::api::{NodeRow, TypeRow};
+
+use super::scenario::Scenario;
+
+/// Expected and observed state.
+#[derive(Debug)]
+pub(super) struct FleetCheck {
+    unseen: BTreeSet<String>,
+    types: BTreeMap<String, u32>,
+    /// Whether no types other than the expected ones may exist.
+    whole: bool,
+    last: BTreeMap<String, u32>,
+    counted: bool,
+}
+
+impl FleetCheck {
+    pub(super) fn new(scenarios: &[Scenario]) -> Self {
+        let mut types = BTreeMap::new();
+        for (name, count) in scenarios.iter().filter_map(Scenario::types).flatten() {
+            let sum: &mut u32 = types.entry(name).or_default();
+            *sum = sum.saturating_add(count);
+        }
+        Self {
+            unseen: scenarios.iter().map(|one| one.name.clone()).collect(),
+            types,
+            whole: scenarios.iter().all(|one| one.types().is_some()),
+            last: BTreeMap::new(),
+            counted: false,
+        }
+    }
+
+    pub(super) fn nodes(&mut self, rows: &[NodeRow]) {
+        for row in rows {
+            self.unseen.remove(&row.name);
+        }
+    }
+
+    /// Compares the current counts. They need to match only once: devices that are lost on purpose later do not
+    /// matter.
+    pub(super) fn types(&mut self, rows: &[TypeRow]) {
+        self.last = rows
+            .iter()
+            .map(|row| {
+                let name = row.of_all.type_name.as_deref().unwrap_or("unknown");
+                (name.to_owned(), row.of_all.devices.total)
+            })
+            .collect();
+        let expected = self.types.iter();
+        let mut expected = expected.map(|(name, count)| self.last.get(name) == Some(count));
+        let others = self.last.keys().any(|name| !self.types.contains_key(name));
+        self.counted |= expected.all(|right| right) && !(self.whole && others);
+    }
+
+    pub(super) fn all_seen(&self) -> bool {
+        self.unseen.is_empty()
+    }
+
+    pub(super) fn all_counted(&self) -> bool {
+        self.counted
+    }
+
+    /// Returns the missing items, one text each.
+    pub(super) fn missing(&self) -> Vec<String> {
+        let unseen = self.unseen.iter();
+        let mut missing: Vec<String> = unseen
+            .map(|name| format!("node {name} was never seen"))
+            .collect();
+        if self.counted {
+            return missing;
+        }
+        let names: BTreeSet<&String> = self.types.keys().chain(self.last.keys()).collect();
+        for name in names {
+            let (must, is) = (self.types.get(name), self.last.get(name));
+            if must != is && (must.is_some() || self.whole) {
+                missing.push(format!(
+                    "{} of type {name} were counted, there are {}",
+                    is.unwrap_or(&0),
+                    must.unwrap_or(&0)
+                ));
+            }
+        }
+        if missing.is_empty() {
+            missing.push("the types were never counted".to_owned());
+        }
+        missing
+    }
+
+    /// Summarizes what was verified.
+    pub(super) fn summary(&self) -> String {
+        let devices = self
+            .last
+            .values()
+            .fold(0_u32, |sum, one| sum.saturating_add(*one));
+        format!(
+            "{devices} devices of {} types were counted as they are",
+            self.types.len()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::scenario;
+    use crate::fleet::nodes::tests::row;
+
+    fn types(counts: &BTreeMap<String, u32>) -> Vec<TypeRow> {
+        let rows = counts.iter();
+        rows.map(|(name, count)| {
+            let mut of_all = row("n", "ok").types[0].clone();
+            of_all.type_name = Some(name.clone());
+            of_all.devices.total = *count;
+            TypeRow {
+                of_all,
+                nodes: 1,
+                nodes_without_agent: 0,
+            }
+        })
+        .collect()
+    }
+
+    #[test]
+    fn matching_fleet_has_nothing_missing() {
+        let scenarios = scenario::all(None).unwrap();
+        let mut check = FleetCheck::new(&scenarios);
+        let rows: Vec<NodeRow> = scenarios.iter().map(|one| row(&one.name, "ok")).collect();
+        check.nodes(&rows);
+        assert!(check.all_seen() && !check.all_counted());
+        assert_eq!(check.missing().len(), check.types.len());
+        let right = check.types.clone();
+        check.types(&types(&right));
+        assert_eq!(check.missing(), [""; 0]);
+    }
+
+    #[test]
+    fn missing_nodes_devices_and_extra_types_are_listed() {
+        let scenarios = scenario::all(None).unwrap();
+        let mut check = FleetCheck::new(&scenarios);
+        let rows: Vec<NodeRow> = scenarios
+            .iter()
+            .skip(1)
+            .map(|one| row(&one.name, "ok"))
+            .collect();
+        check.nodes(&rows);
+        let mut wrong = check.types.clone();
+        wrong.insert("nvidia-h100-80gb".to_owned(), 7);
+        wrong.insert("nvidia-x".to_owned(), 1);
+        check.types(&types(&wrong));
+        assert_eq!(
+            check.missing(),
+            [
+                "node cpu-only was never seen",
+                "7 of type nvidia-h100-80gb were counted, there are 12",
+                "1 of type nvidia-x were counted, there are 0"
+            ]
+        );
+    }
+}

@@ -1,0 +1,41 @@
+//! `octavo doctor`: diagnoses why accelerators are not available to pods, and what to do about it.
+//!
+//! ```text
+//! gather.rs   facts: sysfs, device files, processes, kubelet, labels
+//! domain      findings
+//! table.rs    findings for users
+//! ```
+
+mod facts;
+mod table;
+
+use octavo_documents::diagnosis::Document;
+use octavo_node::doctor::{Facts, count_verdicts, run_checks};
+
+pub(super) use self::facts::gather;
+use super::{CliError, Exit, Report, json, yaml};
+use crate::settings::Colors;
+use crate::settings::doctor::DoctorFormat;
+
+/// Formats the findings as requested.
+pub(super) fn report(
+    facts: &Facts<'_>,
+    format: DoctorFormat,
+    colors: Colors,
+) -> Result<Report, CliError> {
+    let findings = run_checks(facts);
+    let output = match format {
+        DoctorFormat::Table => table::table(&findings, colors),
+        DoctorFormat::Json => json(&Document::from(findings.as_slice()))?,
+        DoctorFormat::Yaml => yaml(&Document::from(findings.as_slice()))?,
+    };
+    let exit = match count_verdicts(&findings).failing {
+        0 => Exit::Done,
+        _ => Exit::Failed,
+    };
+    Ok(Report {
+        output,
+        notes: String::new(),
+        exit,
+    })
+}

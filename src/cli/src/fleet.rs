@@ -1,0 +1,316 @@
+//! `octavo nodes`, `types`, `availability` and `node`: the aggregator's view of the fleet, as tables or as the
+//! original documents.
+//!
+//! ```text
+//! nodes.rs         one row per node
+//! types.rs         one row per type, then the nodes with its devices
+//! availability.rs  availability of each type
+//! node.rs          one node, as `octavo inspect` shows a machine
+//! words.rs         common format of states, ages and amounts
+//! ```
+
+mod availability;
+pub(super) mod format;
+pub(super) mod node;
+pub(super) mod nodes;
+mod types;
+
+use octavo_documents::api::{NodeDetail, NodeList, NodeRow, TypeList, TypeRow};
+use octavo_documents::availability::AvailabilityList;
+use octavo_fleet::fleet::NodeState;
+
+use super::client::{self, Client, RequestPath, segment};
+use super::text::{counted, lines, printable};
+use super::{CliError, Exit, Report, json, yaml};
+use crate::settings::Colors;
+use crate::settings::fleet::{
+    AvailabilitySettings, Filter, FleetFormat, GroupBy, NodeSettings, NodesSettings, TypesSettings,
+};
+
+/// The aggregator's maximum page size.
+const PAGE_SIZE: usize = 1000;
+
+/// Runs `octavo nodes`.
+pub(super) async fn nodes(settings: &NodesSettings, colors: Colors) -> Result<Report, CliError> {
+    let client = Client::new(settings.server())?;
+    let list = list(&client, settings.filter(), settings.limit()).await?;
+    let printed = settings.printed();
+    let output = match printed.format {
+        FleetFormat::Table | FleetFormat::Wide => match settings.group_by() {
+            None => nodes::table(&list.items, printed, colors),
+            Some(GroupBy::Type) => nodes::by_type(&list.items, printed, colors),
+        },
+        FleetFormat::Json => json(&list)?,
+        FleetFormat::Yaml => yaml(&list)?,
+        FleetFormat::Name => lines(list.items.iter().map(|row| printable(&row.name))),
+    };
+    let mut notes: Vec<String> = list.starting.iter().map(format::starting).collect();
+    notes.extend(stale(&list.items));
+    if matches!(printed.format, FleetFormat::Table | FleetFormat::Wide) {
+        notes.extend(reasons(&list.items));
+    }
+    if list.items.is_empty() {
+        notes.push(
+            "no node matches; without filters the list has all nodes that an agent reports, and those of a followed cluster whose labels show an accelerator".to_owned(),
+        );
+    } else if list.items.len() < list.total {
+        notes.push(format!(
+            "{} of {} nodes are shown",
+            list.items.len(),
+            list.total
+        ));
+    }
+    Ok(report(output, notes))
+}
+
+/// Runs `octavo types`.
+pub(super) async fn types(settings: &TypesSettings, colors: Colors) -> Result<Report, CliError> {
+    let client = Client::new(settings.server())?;
+    let mut types: TypeList = client.get(&RequestPath::new("/api/v1/types")).await?;
+    let wanted = |name: &str| {
+        let all = settings.types();
+        all.is_empty() || all.iter().any(|wanted| wanted == name)
+    };
+    types
+        .items
+        .retain(|row| wanted(format::type_name(&row.of_all)));
+    let printed = settings.printed();
+    let mut notes = Vec::new();
+    let output = match printed.format {
+        FleetFormat::Json => json(&types)?,
+        FleetFormat::Yaml => yaml(&types)?,
+        FleetFormat::Name => lines(
+            types
+                .items
+                .iter()
+                .map(|row| printable(format::type_name(&row.of_all))),
+        ),
+        FleetFormat::Table | FleetFormat::Wide => {
+            let places = if printed.with_headers() {
+                places(&client).await?
+            } else {
+                Some(Vec::new())
+            };
+            notes = places.as_deref().map_or_else(
+                || vec!["on which nodes they are is for who may list nodes.octavo.dev".to_owned()],
+                stale,
+            );
+            notes.extend(without_agent(&types.items));
+            types::tables(&types.items, places.as_deref(), printed, colors)
+        }
+    };
+    notes.extend(types.starting.iter().map(format::starting));
+    if types.items.is_empty() {
+        notes.push("there is no such device in the fleet".to_owned());
+    }
+    Ok(report(output, notes))
+}
+
+/// Runs `octavo availability`.
+pub(super) async fn availability(
+    settings: &AvailabilitySettings,
+    colors: Colors,
+) -> Result<Report, CliError> {
+    let client = Client::new(settings.server())?;
+    let parameters = settings.parameters();
+    let parameters = parameters
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()));
+    let target = RequestPath::new("/api/v1/availability").with(parameters);
+    let list: AvailabilityList = client.get(&target).await?;
+    let printed = settings.printed();
+    let output = match printed.format {
+        FleetFormat::Json => json(&list)?,
+        FleetFormat::Yaml => yaml(&list)?,
+        FleetFormat::Name => {
+            let mut names: Vec<String> = list
+                .items
+                .iter()
+                .map(|row| printable(&row.type_name))
+                .collect();
+            names.dedup();
+            lines(names)
+        }
+        FleetFormat::Table | FleetFormat::Wide => availability::text(&list, printed, colors),
+    };
+    Ok(report(output, availability::notes(&list)))
+}
+
+/// Returns all nodes, unless the requester is not authorized to see them.
+async fn places(client: &Client) -> Result<Option<Vec<NodeRow>>, CliError> {
+    match all_nodes(client).await {
+        Ok(nodes) => Ok(Some(nodes)),
+        Err(CliError::Request { source, .. }) if source.is_forbidden() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Runs `octavo node`.
+pub(super) async fn node(settings: &NodeSettings, colors: Colors) -> Result<Report, CliError> {
+    let client = Client::new(settings.server())?;
+    let target = RequestPath::new(&format!("/api/v1/nodes/{}", segment(settings.name())));
+    let detail: NodeDetail = client.get(&target).await?;
+    let printed = settings.printed();
+    let output = match printed.format {
+        FleetFormat::Json => json(&detail)?,
+        FleetFormat::Yaml => yaml(&detail)?,
+        FleetFormat::Name => lines([printable(&detail.row.name)]),
+        FleetFormat::Table | FleetFormat::Wide => {
+            let inventory = client::inventory(&detail);
+            let inventory = inventory.map_err(|source| client.failed(&target, source))?;
+            node::text(&detail, &inventory, printed, colors)
+        }
+    };
+    Ok(report(output, stale(std::slice::from_ref(&detail.row))))
+}
+
+/// Returns the nodes that pass the filter, from all pages, or the first `limit` nodes.
+pub(super) async fn list(
+    client: &Client,
+    filter: &Filter,
+    limit: Option<usize>,
+) -> Result<NodeList, CliError> {
+    pages(client, &filter.parameters(), limit).await
+}
+
+/// Returns all nodes, ordered by name.
+pub(super) async fn all_nodes(client: &Client) -> Result<Vec<NodeRow>, CliError> {
+    Ok(pages(client, &[("sort", "name")], None).await?.items)
+}
+
+/// Returns the node's current state, if it passes the filter. The aggregator applies the filter, because it alone has
+/// the labels.
+pub(super) async fn matching(
+    client: &Client,
+    filter: &Filter,
+    node: NodeRow,
+) -> Result<Option<NodeRow>, CliError> {
+    if filter.is_empty() {
+        return Ok(Some(node));
+    }
+    let searched = filter.search().unwrap_or_default().to_ascii_lowercase();
+    if !node.name.to_ascii_lowercase().contains(&searched) {
+        return Ok(None);
+    }
+    let parameters = filter.parameters().into_iter();
+    let parameters = parameters.filter(|(name, _)| *name != "search");
+    let parameters: Vec<(&str, &str)> =
+        parameters.chain([("search", node.name.as_str())]).collect();
+    let list = pages(client, &parameters, None).await?;
+    Ok(list.items.into_iter().find(|row| row.name == node.name))
+}
+
+async fn pages(
+    client: &Client,
+    parameters: &[(&str, &str)],
+    limit: Option<usize>,
+) -> Result<NodeList, CliError> {
+    let mut all: Option<NodeList> = None;
+    loop {
+        let had = all.as_ref().map_or(0, |list| list.items.len());
+        let wanted = limit.map_or(PAGE_SIZE, |limit| limit.saturating_sub(had).min(PAGE_SIZE));
+        let wanted = wanted.to_string();
+        let token = all.as_ref().and_then(|list| list.continue_token.as_deref());
+        let page = parameters
+            .iter()
+            .copied()
+            .chain([("limit", wanted.as_str())])
+            .chain(token.map(|token| ("continue", token)));
+        let page: NodeList = client
+            .get(&RequestPath::new("/api/v1/nodes").with(page))
+            .await?;
+        // Stop at an empty page even if it claims to continue, which could otherwise loop forever.
+        let last = page.continue_token.is_none() || page.items.is_empty();
+        let all = match &mut all {
+            None => all.insert(page),
+            Some(all) => {
+                all.items.extend(page.items);
+                all.revision = page.revision;
+                all.total = page.total;
+                all.continue_token = page.continue_token;
+                all
+            }
+        };
+        if last || limit.is_some_and(|limit| all.items.len() >= limit) {
+            return Ok(all.clone());
+        }
+    }
+}
+
+/// Returns a warning about stale rows.
+fn stale(rows: &[NodeRow]) -> Vec<String> {
+    let stale: Vec<String> = rows
+        .iter()
+        .filter(|row| format::is_stale(row))
+        .map(|row| {
+            format!(
+                "{} ({})",
+                printable(&row.name),
+                format::age(row.age_seconds)
+            )
+        })
+        .collect();
+    if stale.is_empty() {
+        return Vec::new();
+    }
+    let shown: Vec<&str> = stale.iter().take(5).map(String::as_str).collect();
+    let more = stale.len().saturating_sub(shown.len());
+    let more = if more == 0 {
+        String::new()
+    } else {
+        format!(" and {more} more")
+    };
+    vec![format!(
+        "{} not heard of for too long: {}{more}; what is shown was so then",
+        counted(stale.len(), "node was", "nodes were"),
+        shown.join(", ")
+    )]
+}
+
+/// Returns a note about devices that are counted only by labels.
+fn without_agent(types: &[TypeRow]) -> Option<String> {
+    let types: Vec<String> = types
+        .iter()
+        .filter(|row| row.nodes_without_agent > 0)
+        .map(|row| {
+            let nodes = usize::try_from(row.nodes_without_agent).unwrap_or(usize::MAX);
+            let name = printable(format::type_name(&row.of_all));
+            format!("{name} on {}", counted(nodes, "node", "nodes"))
+        })
+        .collect();
+    (!types.is_empty()).then(|| {
+        format!(
+            "no agent reports these, so they are counted by labels and use is unknown: {}; see octavo nodes --state no-agent",
+            types.join(", ")
+        )
+    })
+}
+
+/// Returns the reasons for unhealthy nodes, for the first few that report one.
+fn reasons(rows: &[NodeRow]) -> Vec<String> {
+    const SHOWN: usize = 5;
+    let wrong = rows
+        .iter()
+        .filter(|row| row.state != NodeState::Ok.as_str());
+    let mut all = wrong.filter_map(|row| {
+        let reason = printable(row.reason.as_deref()?);
+        let name = printable(&row.name);
+        Some(format!("{name} is {}: {reason}", printable(&row.state)))
+    });
+    let mut shown: Vec<String> = all.by_ref().take(SHOWN).collect();
+    let more = all.count();
+    if more > 0 {
+        shown.push(format!(
+            "{more} more nodes say what is wrong with them: -o json has all of it"
+        ));
+    }
+    shown
+}
+
+fn report(output: String, notes: Vec<String>) -> Report {
+    Report {
+        output,
+        notes: lines(notes.into_iter().map(|note| format!("note: {note}"))),
+        exit: Exit::Done,
+    }
+}

@@ -1,0 +1,70 @@
+//! `octavo history`: past changes of this node's partitions.
+
+use octavo_documents::history::{Attempt, DeviceAttempt};
+use octavo_engine::store::history;
+use octavo_model::reason::Reason;
+
+use super::style::Style;
+use super::text::{Cell, columns};
+use super::{CliError, Report, json};
+use crate::settings::Colors;
+use crate::settings::apply::{ApplyFormat, HistorySettings};
+
+/// Reports the last attempts, the newest last.
+pub(super) fn report(settings: &HistorySettings, colors: Colors) -> Result<Report, CliError> {
+    let mut attempts = history(settings.state_dir()).map_err(CliError::State)?;
+    let first = attempts.len().saturating_sub(settings.count());
+    let last = attempts.split_off(first);
+    let output = match settings.format() {
+        ApplyFormat::Json => json(&last)?,
+        ApplyFormat::Table if last.is_empty() => {
+            let folder = settings.state_dir().display();
+            format!("Nothing was done here yet (in {folder})\n")
+        }
+        ApplyFormat::Table => table(&last, colors),
+    };
+    Ok(Report {
+        output,
+        ..Report::default()
+    })
+}
+
+fn table(attempts: &[Attempt], colors: Colors) -> String {
+    let head = [
+        "TIME",
+        "LAYOUT",
+        "BY",
+        "DEVICE",
+        "RESULT",
+        "DESTROYED",
+        "CREATED",
+        "TIME TAKEN",
+        "REASON",
+    ];
+    let mut rows = vec![head.map(|name| Cell::new(name, Style::Faint)).to_vec()];
+    for attempt in attempts {
+        rows.extend(attempt.devices.iter().map(|device| row(attempt, device)));
+    }
+    columns(&rows, colors)
+}
+
+fn row(attempt: &Attempt, device: &DeviceAttempt) -> Vec<Cell> {
+    // Fractions of a second are not useful in a history.
+    let time = attempt.time.split('.').next().unwrap_or(&attempt.time);
+    let ink = match Reason::parse(&device.result) {
+        Some(Reason::Applied) => Style::Plain,
+        Some(Reason::Failed | Reason::RolledBack) => Style::Bad,
+        _ => Style::Warning,
+    };
+    vec![
+        Cell::plain(time),
+        Cell::plain(&attempt.layout),
+        Cell::plain(&attempt.by),
+        Cell::plain(&device.pci),
+        Cell::new(&device.result, ink),
+        Cell::plain(&device.destroyed.to_string()),
+        Cell::plain(&device.created.to_string()),
+        Cell::plain(&format!("{} ms", device.duration_ms)),
+        Cell::plain(&device.message),
+    ]
+}

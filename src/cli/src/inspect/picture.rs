@@ -1,0 +1,131 @@
+//! Pictures of the memory slices of MIG-capable GPUs, in characters that every terminal and log supports.
+//!
+//! ```text
+//!    0        1        2        3        4        5        6        7
+//!   +-----------------------------------+-----------------+--------+--------+
+//!   | 3g.40gb                           | 2g.20gb         | 1g.10gb| free   |
+//!   | gi 2/0                            | gi 3/0          | gi 9/- |        |
+//!   | in use                            | idle            | no ci  |        |
+//!   +-----------------------------------+-----------------+--------+--------+
+//! ```
+//!
+//! GPUs that look the same share a picture. Inconsistent reports of a driver are drawn too, such as two instances in
+//! one slice: the first keeps the cells and the other is listed below.
+
+use octavo_model::inventory::{Device, DeviceProcesses, InstanceUse, Inventory, MigState};
+use octavo_model::slices::{Region, Slices, words as say};
+
+use crate::devices;
+use crate::settings::Colors;
+use crate::slice_frame::{Cell, frame};
+use crate::style::Style;
+use crate::text::{lines, wrap};
+
+/// Prefix of an instance's IDs in every picture; the blank before it may have another color.
+const INSTANCE_ID: &str = "gi ";
+
+pub(super) fn pictures(inventory: &Inventory, colors: Colors) -> String {
+    // Keyed by type and picture; the order is that of each group's first device.
+    let mut groups: Vec<(String, Vec<&Device>)> = Vec::new();
+    for device in &inventory.devices {
+        let Some(text) = picture(device, colors) else {
+            continue;
+        };
+        match groups.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, devices)) => devices.push(device),
+            None => groups.push((text, vec![device])),
+        }
+    }
+    let drawn: Vec<String> = groups
+        .iter()
+        .map(|(text, devices)| {
+            let who = Style::Strong.paint(&devices::range(devices), colors);
+            format!("{who}  {text}")
+        })
+        .collect();
+    let text = drawn.join("\n");
+    if text.contains(INSTANCE_ID) {
+        format!("{text}\n{}\n", Style::Faint.paint(say::LEGEND, colors))
+    } else {
+        text
+    }
+}
+
+/// Returns the rest of the heading, and the frame below it; `None` for a device that cannot be partitioned.
+fn picture(device: &Device, colors: Colors) -> Option<String> {
+    let state = device.mig.state()?;
+    let heading = format!("{}  {}", device.identity, say::mode(state));
+    let picture = Slices::from_device(device);
+    let free = picture.free();
+    match picture {
+        Slices::NotPartitionable => None,
+        Slices::Undrawable(why) => Some(format!("{heading}\n  {}\n", say::undrawable(why))),
+        Slices::Whole { slices } => {
+            let frame = frame(&[whole(slices, device.usage())], slices, colors);
+            Some(format!("{heading}\n{frame}"))
+        }
+        Slices::Partitioned {
+            slices,
+            regions,
+            hidden,
+        } => {
+            let free = free.unwrap_or(0);
+            let cells: Vec<Cell> = regions
+                .iter()
+                .map(|region| cell(region, state, device.usage()))
+                .collect();
+            let frame = frame(&cells, slices, colors);
+            let hidden = lines(hidden.into_iter().map(|instance| {
+                let line = format!("  {}", say::hidden_instance(instance, state));
+                wrap(&line, 4)
+            }));
+            Some(format!(
+                "{heading}, {free} of {slices} slices free\n{frame}{hidden}"
+            ))
+        }
+    }
+}
+
+fn whole(slices: u32, usage: DeviceProcesses<'_>) -> Cell {
+    let ink = match usage {
+        DeviceProcesses::Known([]) => Style::Plain,
+        DeviceProcesses::Unknown | DeviceProcesses::Known(_) => Style::Warning,
+    };
+    Cell {
+        slices,
+        mark: ' ',
+        paragraphs: vec![format!("one whole GPU, {}", say::whole_gpu_usage(usage))],
+        ink,
+    }
+}
+
+fn cell(region: &Region<'_>, state: &MigState, usage: DeviceProcesses<'_>) -> Cell {
+    let (paragraphs, ink) = match region {
+        Region::Free { .. } => (vec!["free".to_owned()], Style::Faint),
+        Region::Instance { instance, .. } => {
+            let how = usage.of(instance, state);
+            let paragraphs = vec![
+                state.profile_name(instance),
+                say::ids(instance),
+                say::used(&how),
+            ];
+            (paragraphs, ink(&how))
+        }
+    };
+    Cell {
+        slices: region.slices(),
+        mark: ' ',
+        paragraphs,
+        ink,
+    }
+}
+
+fn ink(how: &InstanceUse) -> Style {
+    match how {
+        InstanceUse::Idle => Style::Good,
+        InstanceUse::Unknown
+        | InstanceUse::NoComputeInstance
+        | InstanceUse::InUse
+        | InstanceUse::InUseBy(_) => Style::Warning,
+    }
+}

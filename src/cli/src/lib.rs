@@ -1,0 +1,352 @@
+//! The `octavo` command line: obtains an inventory, or requests the fleet from an aggregator, and renders it.
+//!
+//! This module makes no decisions; the domain interprets values. A command is a function from settings and input to a
+//! report, which is printed once at the end, so that a closed pipe or a full disk is handled in one place only.
+//! `watch` and `demo` produce continuous output, and print it through `output`. The caller provides this machine's
+//! inventory: `src/bin/octavo.rs` passes the hardware in.
+
+mod apply;
+mod assert;
+mod catalog;
+mod checkpoint;
+mod client;
+mod demo;
+mod device_holders;
+mod devices;
+mod diagnostics;
+mod doctor;
+mod error;
+mod estimate;
+mod exit;
+mod fleet;
+mod history;
+mod input;
+mod inspect;
+mod labels;
+mod layout_source;
+mod layouts;
+mod matching;
+mod mig_parted;
+mod naming;
+mod output;
+mod plan;
+mod profiles;
+mod resolved_layout;
+pub mod settings;
+mod sharing;
+mod simulated;
+mod slice_frame;
+mod slo;
+mod style;
+mod text;
+mod top;
+mod usage;
+mod watch;
+
+#[cfg(test)]
+#[path = "../../../tests/support/inventories/mod.rs"]
+mod inventories;
+
+use std::future::Future;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use octavo_engine::store::{self, Interrupted};
+use octavo_hardware::Handle;
+use octavo_model::inventory::Inventory;
+use octavo_settings::hardware::HardwareSettings;
+use octavo_settings::{Answer, EarlyExitKind};
+use serde::Serialize;
+
+pub use self::client::ClientError;
+pub use self::demo::DemoError;
+use self::device_holders::DeviceHolders;
+pub use self::error::{CliError, explain};
+pub use self::exit::Exit;
+use self::layouts::NamedInventory;
+pub use self::mig_parted::MigPartedError;
+use self::naming::DeviceNames;
+use self::output::publish;
+pub use self::simulated::SimulationError;
+use crate::settings::apply::RunSettings;
+use crate::settings::doctor::DoctorSettings;
+use crate::settings::layouts::{LayoutsCommand, PlanSettings};
+use crate::settings::sharing::SharingCommand;
+use crate::settings::{
+    Colors, Command, Input, Invocation, NamingSettings, Source, completion_script,
+};
+
+/// Output of a command.
+#[derive(Debug, Default)]
+struct Report {
+    /// For standard output.
+    output: String,
+    /// For standard error.
+    notes: String,
+    exit: Exit,
+}
+
+impl Report {
+    /// Creates a report that rejects the input, with the reason.
+    fn refused(why: String) -> Self {
+        Self {
+            output: String::new(),
+            notes: why,
+            exit: Exit::Failed,
+        }
+    }
+}
+
+/// Opens the hardware of this machine.
+pub type OpenHardware = fn(&HardwareSettings) -> io::Result<Handle>;
+
+/// Runs the command line of this process. `open` is called at most once.
+pub fn main(open: OpenHardware) -> Exit {
+    let invocation = match Invocation::from_process() {
+        Ok(invocation) => invocation,
+        Err(answer) => return say(&answer),
+    };
+    match run(&invocation, open).and_then(|report| publish(&report).map(|()| report.exit)) {
+        Ok(exit) => exit,
+        Err(error) => {
+            // If standard error is closed too, the exit code still reports the failure.
+            let _ = io::stderr().write_all(explain(&error).as_bytes());
+            Exit::Failed
+        }
+    }
+}
+
+fn say(answer: &Answer) -> Exit {
+    // As above: a closed standard output is no failure for help.
+    let _ = answer.print();
+    match answer.kind() {
+        EarlyExitKind::Requested => Exit::Done,
+        EarlyExitKind::UsageError => Exit::Usage,
+        EarlyExitKind::Failure => Exit::Failed,
+    }
+}
+
+fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> {
+    let colors = invocation.colors();
+    match invocation.command() {
+        Command::Inspect(settings) => named(settings.naming(), settings.source(), open)?
+            .report(|inventory| inspect::report(inventory, settings, colors)),
+        Command::Labels(settings) => named(settings.naming(), settings.source(), open)?
+            .report(|inventory| labels::report(inventory, settings, colors)),
+        Command::Doctor(settings) => {
+            let inventory = || inventory(settings.source(), open);
+            diagnosed(settings, inventory, colors)
+        }
+        Command::Plan(settings) => planned(settings, open, colors),
+        Command::Apply(settings) => {
+            let open = |run: &RunSettings| opened(run.hardware(), open);
+            let look = (colors, invocation.screen());
+            block_on(apply::apply(&open, settings, look))?
+        }
+        Command::Restore(settings) => {
+            let open = |run: &RunSettings| opened(run.hardware(), open);
+            let look = (colors, invocation.screen());
+            block_on(apply::restore(&open, settings, look))?
+        }
+        Command::History(settings) => history::report(settings, colors),
+        Command::Checkpoint(settings) => {
+            let handle = opened(settings.hardware(), open)?;
+            checkpoint::report(&*block_on(handle.observe())?, settings)
+        }
+        Command::Assert(settings) => {
+            assert::report(&*inventory(settings.request().source(), open)?, settings)
+        }
+        Command::Export(settings) => {
+            layouts::export(&*inventory(settings.source(), open)?, settings)
+        }
+        Command::Layouts(command) => of_layouts(command, open, colors),
+        Command::Sharing(command) => of_sharing(command, open, colors),
+        Command::Catalogue(command) => catalog::report(command, colors),
+        Command::MigParted(settings) => {
+            let open = |hardware: &HardwareSettings| opened(hardware, open);
+            block_on(mig_parted::report(&open, settings))?
+        }
+        Command::Nodes(settings) => block_on(fleet::nodes(settings, colors))?,
+        Command::Types(settings) => block_on(fleet::types(settings, colors))?,
+        Command::Availability(settings) => block_on(fleet::availability(settings, colors))?,
+        Command::Node(settings) => block_on(fleet::node(settings, colors))?,
+        Command::Profiles(command) => {
+            block_on(profiles::run(command, colors, invocation.screen()))?
+        }
+        Command::Match(settings) => block_on(matching::matching(settings, colors))?,
+        Command::Estimate(settings) => block_on(estimate::estimate(settings, colors))?,
+        Command::Slo(settings) => block_on(slo::slo(settings, colors))?,
+        Command::Usage(settings) => block_on(usage::usage(settings, colors))?,
+        Command::Watch(settings) => block_on(watch::watch(settings, colors, invocation.screen()))?,
+        Command::Top(settings) => block_on(top::top(settings, colors, invocation.screen()))?,
+        Command::Demo(settings) => block_on(demo::run(settings, colors))?,
+        Command::Completion(shell) => Ok(Report {
+            output: completion_script(*shell),
+            ..Report::default()
+        }),
+    }
+}
+
+fn of_layouts(
+    command: &LayoutsCommand,
+    open: OpenHardware,
+    colors: Colors,
+) -> Result<Report, CliError> {
+    let machine = |input: &Input| {
+        Ok(NamedInventory {
+            name: input::place(input),
+            inventory: input::inventory(input)?,
+        })
+    };
+    match command {
+        LayoutsCommand::Check(settings) => {
+            let machines: Result<Vec<NamedInventory>, CliError> =
+                settings.machines().iter().map(machine).collect();
+            layouts::check(settings, &machines?)
+        }
+        LayoutsCommand::Show(settings) => {
+            let machine = settings.machine().map(machine).transpose()?;
+            layouts::show(settings, machine.as_ref(), colors)
+        }
+        LayoutsCommand::Generate(settings) => {
+            layouts::generate(&*inventory(settings.source(), open)?, settings)
+        }
+    }
+}
+
+fn of_sharing(
+    command: &SharingCommand,
+    open: OpenHardware,
+    colors: Colors,
+) -> Result<Report, CliError> {
+    match command {
+        SharingCommand::Check(settings, format) => {
+            let inventory = inventory(settings.source(), open)?;
+            sharing::check(&inventory, settings, (*format, colors))
+        }
+        SharingCommand::Diff(settings, node) => {
+            let inventory = inventory(settings.source(), open)?;
+            sharing::diff(&inventory, settings, (node, colors))
+        }
+        SharingCommand::Import(settings) => sharing::import(settings),
+    }
+}
+
+fn planned(
+    settings: &PlanSettings,
+    open: OpenHardware,
+    colors: Colors,
+) -> Result<Report, CliError> {
+    let source = settings.request().source();
+    let inventory = inventory(source, open)?;
+    let (users, interrupted) = match source {
+        Source::Recording(_) => (device_holders::recorded(inventory), Interrupted::default()),
+        Source::Machine(_) => (
+            device_holders::live(inventory, settings.proc_root()),
+            store::interrupted(settings.state_dir()),
+        ),
+    };
+    let DeviceHolders {
+        inventory,
+        holders,
+        notes,
+    } = users;
+    let report = plan::report(&inventory, (&holders, interrupted), settings, colors)?;
+    Ok(Report {
+        notes: notes + &report.notes,
+        ..report
+    })
+}
+
+fn diagnosed(
+    settings: &DoctorSettings,
+    inventory: impl FnOnce() -> Result<Arc<Inventory>, CliError>,
+    colors: Colors,
+) -> Result<Report, CliError> {
+    let catalogue = match catalog::with_overlay(settings.catalog())? {
+        Ok(catalogue) => catalogue,
+        Err(refused) => return Ok(Report::refused(refused)),
+    };
+    let names = DeviceNames::from_catalog(&catalogue, settings.catalog());
+    let (inventory, _) = names.name(inventory()?);
+    let gathered = block_on(doctor::gather(&inventory, settings))??;
+    let facts = gathered.facts(&inventory, &catalogue);
+    doctor::report(&facts, settings.format(), colors)
+}
+
+fn inventory(source: &Source, open: OpenHardware) -> Result<Arc<Inventory>, CliError> {
+    match source {
+        Source::Recording(file) => input::inventory(file).map(Arc::new),
+        Source::Machine(hardware) => {
+            let handle = opened(hardware, open)?;
+            block_on(handle.observe())
+        }
+    }
+}
+
+/// An inventory whose devices have the requested names, or a report of why they cannot be used.
+enum NamedDevices {
+    Inventory(Arc<Inventory>, String),
+    Refused(Report),
+}
+
+impl NamedDevices {
+    /// Renders the inventory with `report`, and adds the notes on the names.
+    fn report(
+        self,
+        report: impl FnOnce(&Inventory) -> Result<Report, CliError>,
+    ) -> Result<Report, CliError> {
+        match self {
+            Self::Refused(report) => Ok(report),
+            Self::Inventory(inventory, notes) => {
+                let report = report(&inventory)?;
+                Ok(Report {
+                    notes: notes + &report.notes,
+                    ..report
+                })
+            }
+        }
+    }
+}
+
+fn named(
+    naming: &NamingSettings,
+    source: &Source,
+    open: OpenHardware,
+) -> Result<NamedDevices, CliError> {
+    Ok(match DeviceNames::read(naming)? {
+        Err(refused) => NamedDevices::Refused(refused),
+        Ok(names) => {
+            let (inventory, notes) = names.name(inventory(source, open)?);
+            NamedDevices::Inventory(inventory, notes)
+        }
+    })
+}
+
+fn opened(hardware: &HardwareSettings, open: OpenHardware) -> Result<Handle, CliError> {
+    input::check_library(hardware)?;
+    open(hardware).map_err(|error| CliError::Observe(Box::new(error)))
+}
+
+/// Runs on this thread: the demo's child processes end with the thread that started them.
+fn block_on<T>(future: impl Future<Output = T>) -> Result<T, CliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(CliError::Runtime)?;
+    let done = runtime.block_on(future);
+    // Do not wait for a thread that is blocked in a file or a reset.
+    runtime.shutdown_background();
+    Ok(done)
+}
+
+fn json(value: &impl Serialize) -> Result<String, CliError> {
+    let mut text = serde_json::to_string_pretty(value)
+        .map_err(|error| CliError::Serialize(Box::new(error)))?;
+    text.push('\n');
+    Ok(text)
+}
+
+fn yaml(value: &impl Serialize) -> Result<String, CliError> {
+    serde_saphyr::to_string(value).map_err(|error| CliError::Serialize(Box::new(error)))
+}

@@ -1,0 +1,226 @@
+//! `nvidia-mig-parted`, and `octavo mig-parted`: the commands of NVIDIA's program on Octavo's engine.
+//! `docs/migration.md` documents the differences and their reasons.
+//!
+//! ```text
+//! config.rs    selection of a configuration, and its resolution on the node
+//! assert.rs    comparison of the node with a configuration
+//! change.rs    apply and restore, with hooks around them
+//! hooks.rs     hooks
+//! ```
+
+mod assert;
+mod change;
+mod config;
+mod error;
+mod hooks;
+
+use std::collections::BTreeMap;
+
+use octavo_engine::durable;
+use octavo_hardware::Handle;
+use octavo_model::inventory::Inventory;
+use octavo_model::source_position::SourcePosition;
+use octavo_planner::layout::{
+    Dialect, ExportError, Layout, Layouts, MigSpec, ResolvedLayout, Rule, Selector, export,
+    generate,
+};
+use octavo_settings::hardware::HardwareSettings;
+
+use self::change::ChangeRequest;
+use self::config::{Resolution, SelectedConfig};
+pub use self::error::MigPartedError;
+use self::hooks::HookRunner;
+use super::apply::with_journal_warnings;
+use super::{CliError, Exit, Report, checkpoint, explain, input, layouts};
+use crate::settings::mig_parted::{
+    ApplySettings, CheckpointSettings, Compat, ConfigScope, ExportSettings, GenerateSettings,
+    MigPartedCommand, MigPartedSettings, ResetPolicy, RestoreSettings, Verbosity,
+};
+use crate::settings::{Input, mig_parted_completion_script};
+
+/// Opens this machine's hardware.
+pub(super) type OpenHardware<'a> = &'a dyn Fn(&HardwareSettings) -> Result<Handle, CliError>;
+
+/// Runs the command. Every failure exits with 1, as in mig-parted.
+pub(super) async fn report(
+    open: OpenHardware<'_>,
+    settings: &MigPartedSettings,
+) -> Result<Report, CliError> {
+    let talk = settings.verbosity();
+    match settings.command() {
+        MigPartedCommand::Apply(verb) => apply(open, verb, (settings.compat(), talk)).await,
+        MigPartedCommand::Restore(settings) => restore(open, settings, talk).await,
+        MigPartedCommand::Assert(verb) => assert::report(open, verb, settings.compat()).await,
+        MigPartedCommand::Export(settings) => exported(open, settings).await,
+        MigPartedCommand::Checkpoint(settings) => checkpointed(open, settings).await,
+        MigPartedCommand::Generate(settings) => generated(open, settings).await,
+        MigPartedCommand::Completion(shell) => Ok(Report {
+            output: mig_parted_completion_script(*shell),
+            ..Report::default()
+        }),
+    }
+}
+
+async fn apply(
+    open: OpenHardware<'_>,
+    settings: &ApplySettings,
+    (compat, talk): (Compat, Verbosity),
+) -> Result<Report, CliError> {
+    let run = settings.run();
+    let folder = run.engine().state_dir();
+    let config = match SelectedConfig::read(settings.config(), compat) {
+        Ok(Ok(config)) => config,
+        Ok(Err(refused)) => return Ok(with_journal_warnings(refused, folder)),
+        Err(error) => return Ok(with_journal_warnings(failed(explain(&error)), folder)),
+    };
+    let text = |is: bool| is.to_string();
+    let variables = BTreeMap::from([
+        (
+            "MIG_PARTED_CONFIG_FILE",
+            settings.config().path().display().to_string(),
+        ),
+        ("MIG_PARTED_SELECTED_CONFIG", config.name().to_owned()),
+        ("MIG_PARTED_HOOKS_FILE", hooks_file(run.hooks())),
+        (
+            "MIG_PARTED_SKIP_RESET",
+            text(run.reset() == ResetPolicy::Skipped),
+        ),
+        (
+            "MIG_PARTED_MODE_CHANGE_ONLY",
+            text(run.scope() == ConfigScope::ModeOnly),
+        ),
+    ]);
+    let runner = HookRunner::new(run.hooks(), variables, talk)?;
+    let wish = ChangeRequest {
+        name: config.name(),
+        resolve: &|inventory| config.meaning(inventory),
+        done: "MIG configuration applied successfully",
+    };
+    change::change(open, run, &wish, &runner).await
+}
+
+async fn restore(
+    open: OpenHardware<'_>,
+    settings: &RestoreSettings,
+    talk: Verbosity,
+) -> Result<Report, CliError> {
+    let run = settings.run();
+    let text = match input::checkpoint(settings.file()) {
+        Ok(text) => text,
+        Err(error) => {
+            return Ok(with_journal_warnings(
+                failed(explain(&error)),
+                run.engine().state_dir(),
+            ));
+        }
+    };
+    let place = input::place(settings.file());
+    let variables = BTreeMap::from([
+        (
+            "MIG_PARTED_CHECKPOINT_FILE",
+            settings.path().display().to_string(),
+        ),
+        ("MIG_PARTED_HOOKS_FILE", hooks_file(run.hooks())),
+        (
+            "MIG_PARTED_MODE_CHANGE_ONLY",
+            (run.scope() == ConfigScope::ModeOnly).to_string(),
+        ),
+    ]);
+    let runner = HookRunner::new(run.hooks(), variables, talk)?;
+    let meaning = |inventory: &Inventory| match octavo_files::checkpoint::read(&text, inventory) {
+        Ok(targets) => {
+            let covered = targets.devices.iter().map(|target| target.pci).collect();
+            let resolved = ResolvedLayout {
+                targets,
+                covered,
+                warnings: Vec::new(),
+            };
+            Resolution::Resolved(resolved, String::new())
+        }
+        Err(source) => {
+            let place = place.clone();
+            Resolution::Refused(explain(&CliError::Checkpoint { place, source }))
+        }
+    };
+    let wish = ChangeRequest {
+        name: "(checkpoint)",
+        resolve: &meaning,
+        done: "MIG configuration restored successfully",
+    };
+    change::change(open, run, &wish, &runner).await
+}
+
+fn hooks_file(settings: &crate::settings::mig_parted::HooksSettings) -> String {
+    let file = settings.file();
+    file.map(|path| path.display().to_string())
+        .unwrap_or_default()
+}
+
+async fn exported(open: OpenHardware<'_>, settings: &ExportSettings) -> Result<Report, CliError> {
+    let inventory = open(settings.hardware())?.observe().await;
+    let layout = match export(&inventory, settings.label(), Dialect::MigParted) {
+        Err(ExportError::NoPartitionableDevice) if !inventory.devices.is_empty() => {
+            whole_gpus(settings.label())
+        }
+        layout => layout.map_err(CliError::Export)?,
+    };
+    let layouts = Layouts {
+        dialect: Dialect::MigParted,
+        layouts: vec![layout],
+    };
+    layouts::document(&layouts, Dialect::MigParted, settings.format())
+}
+
+/// Returns the layout of GPUs that cannot be partitioned.
+fn whole_gpus(name: &str) -> Layout {
+    let rule = Rule {
+        place: SourcePosition::default(),
+        devices: Selector::All,
+        mig: Some(MigSpec::Disabled),
+        time_slicing: None,
+    };
+    Layout {
+        name: name.to_owned(),
+        place: SourcePosition::default(),
+        rules: vec![rule],
+    }
+}
+
+async fn checkpointed(
+    open: OpenHardware<'_>,
+    settings: &CheckpointSettings,
+) -> Result<Report, CliError> {
+    let inventory = open(settings.hardware())?.observe().await;
+    let mut report = checkpoint::write_to(&inventory, settings.file())?;
+    if let Input::File(_) = settings.file() {
+        report.output = String::from("MIG configuration checkpointed successfully\n");
+    }
+    Ok(report)
+}
+
+async fn generated(
+    open: OpenHardware<'_>,
+    settings: &GenerateSettings,
+) -> Result<Report, CliError> {
+    let inventory = open(settings.hardware())?.observe().await;
+    let layouts = generate(&inventory, Dialect::MigParted);
+    if layouts.layouts.is_empty() {
+        return Err(MigPartedError::NothingToGenerate.into());
+    }
+    let mut report = layouts::document(&layouts, Dialect::MigParted, settings.format())?;
+    if let Some(path) = settings.file() {
+        let mut draft = path.to_owned().into_os_string();
+        draft.push(".draft");
+        let text = std::mem::take(&mut report.output);
+        durable::replace(path, draft.as_ref(), text.as_bytes(), 0o644).map_err(CliError::Write)?;
+    }
+    Ok(report)
+}
+
+fn failed(notes: String) -> Report {
+    Report {
+        notes,
+        exit: Exit::Failed,
+        ..Report::default()
+    }
+}

@@ -1,0 +1,291 @@
+//! `apply` and `restore`: a change with hooks around it.
+//!
+//! Files are read, names resolved and the plan computed before the first hook runs, so that an infeasible layout
+//! disturbs no workload. The order of hooks is: apply-start; pre-apply-mode if a mode differs; pre-apply-config if
+//! partitions differ; always apply-exit. Modes and partitions are one transaction, unless a hook runs between the two
+//! or a driver reports its profiles only after the mode change.
+
+use octavo_documents::agent_socket::NodeLayoutStatus;
+use octavo_engine::engine::Settings;
+use octavo_engine::reset::Resets;
+use octavo_files::hooks::HookPoint;
+use octavo_hardware::Handle;
+use octavo_model::inventory::Inventory;
+use octavo_planner::layout::{
+    Difference, Targets, compare, compare_modes, mode_targets, modes_are_set,
+};
+use octavo_planner::plan::messages::PlanFormatter;
+use octavo_planner::plan::{PlanInput, Verdict, plan};
+use octavo_planner::reconcile::DriftPolicy;
+use tokio::time::Instant;
+
+use super::config::Resolution;
+use super::hooks::HookRunner;
+use super::{OpenHardware, failed};
+use crate::apply::local_engine::LocalEngine;
+use crate::apply::progress::{ProgressLine, format_status, interrupted};
+use crate::apply::with_journal_warnings;
+use crate::output::note;
+use crate::settings::apply::WaitPolicy;
+use crate::settings::mig_parted::{ConfigScope, ResetPolicy, RunSettings};
+use crate::settings::{Colors, OutputMode};
+use crate::text::{lines, wrap};
+use crate::{CliError, Report, explain};
+
+/// Time limit of all rounds together; each GPU has its own limit within.
+const MAX_CHANGE_DURATION: std::time::Duration = std::time::Duration::from_mins(10);
+
+/// The requested state.
+pub(super) struct ChangeRequest<'a> {
+    /// Its name.
+    pub(super) name: &'a str,
+    /// Resolves it on an inventory.
+    pub(super) resolve: &'a dyn Fn(&Inventory) -> Resolution,
+    /// Message on success.
+    pub(super) done: &'static str,
+}
+
+/// A change in progress.
+struct RunningChange<'a> {
+    run: &'a RunSettings,
+    wish: &'a ChangeRequest<'a>,
+    runner: &'a HookRunner<'a>,
+    hardware: Handle,
+    hand: LocalEngine,
+}
+
+/// Reason for a failure: a message for the user, or an error.
+enum ChangeFailure {
+    Message(String),
+    Error(CliError),
+}
+
+impl<E: Into<CliError>> From<E> for ChangeFailure {
+    fn from(error: E) -> Self {
+        Self::Error(error.into())
+    }
+}
+
+/// Changes the node.
+pub(super) async fn change(
+    open: OpenHardware<'_>,
+    run: &RunSettings,
+    wish: &ChangeRequest<'_>,
+    runner: &HookRunner<'_>,
+) -> Result<Report, CliError> {
+    let hardware = open(run.hardware())?;
+    let inventory = hardware.observe().await;
+    let notes = match (wish.resolve)(&inventory) {
+        Resolution::Refused(errors) => return Ok(refused(errors + NOTHING_CHANGED, run)),
+        Resolution::Resolved(resolved, notes) => {
+            match impossible(&resolved.targets, run, &inventory) {
+                None => notes,
+                Some(rules) => return Ok(refused(notes + &rules + NOTHING_CHANGED, run)),
+            }
+        }
+        Resolution::ModesOnly(_, notes) => notes,
+    };
+    let mut change = RunningChange {
+        run,
+        wish,
+        runner,
+        hardware,
+        hand: LocalEngine::open(run.engine(), how(run))?,
+    };
+    let result = match runner.run(HookPoint::ApplyStart).await {
+        Ok(()) => change.steps().await,
+        Err(error) => Err(error.into()),
+    };
+    let end = runner.run(HookPoint::ApplyExit).await;
+    let said = match (result, end) {
+        (Ok(said), Ok(())) => said,
+        (Ok(_), Err(error)) => return Err(error.into()),
+        (Err(stop), end) => {
+            if let Err(error) = end {
+                note(explain(&error.into()).trim_end());
+            }
+            return match stop {
+                ChangeFailure::Message(told) => Ok(failed(notes + &told)),
+                ChangeFailure::Error(error) => Err(error),
+            };
+        }
+    };
+    Ok(Report {
+        output: said,
+        notes,
+        ..Report::default()
+    })
+}
+
+/// Reports errors, and interrupted earlier changes.
+fn refused(errors: String, run: &RunSettings) -> Report {
+    with_journal_warnings(failed(errors), run.engine().state_dir())
+}
+
+/// Prints interrupted changes of other layouts, and problems of the journal.
+fn note_journal(status: &NodeLayoutStatus) {
+    for line in status.notice.iter().chain(&interrupted(status)) {
+        note(line);
+    }
+}
+
+const NOTHING_CHANGED: &str = "error: nothing was changed\n";
+
+fn how(run: &RunSettings) -> Settings {
+    let settings = Settings::new(
+        run.engine(),
+        run.hardware().sys_root(),
+        DriftPolicy::Repair,
+        "mig-parted",
+    );
+    match run.reset() {
+        ResetPolicy::IfNeeded => settings,
+        ResetPolicy::Skipped => Settings {
+            resets: Resets::default(),
+            ..settings
+        },
+    }
+}
+
+/// Returns the reasons that no hook and no wait could resolve.
+fn impossible(targets: &Targets, run: &RunSettings, inventory: &Inventory) -> Option<String> {
+    let planned = plan(&PlanInput {
+        inventory,
+        targets,
+        holders: &[],
+        policy: &run.engine().policy(),
+        refused: &std::collections::BTreeSet::new(),
+    });
+    let rules = planned.devices.iter().filter_map(|device| {
+        let Verdict::Infeasible(infeasible) = &device.verdict else {
+            return None;
+        };
+        let words = PlanFormatter::new(inventory, device.pci);
+        let rule = format!(
+            "error: {}: {}",
+            words.device(device.pci),
+            words.rule(&infeasible.rule)
+        );
+        Some(wrap(&rule, 2))
+    });
+    let told = lines(rules);
+    (!told.is_empty()).then_some(told)
+}
+
+impl RunningChange<'_> {
+    /// Runs the steps between the first hook and the last.
+    async fn steps(&mut self) -> Result<String, ChangeFailure> {
+        let inventory = self.hardware.observe().await;
+        let (targets, at_once) = match (self.wish.resolve)(&inventory) {
+            Resolution::Resolved(resolved, _) => (resolved.targets, true),
+            Resolution::ModesOnly(resolved, _) => (resolved.targets, false),
+            Resolution::Refused(errors) => return Err(ChangeFailure::Message(errors)),
+        };
+        let mode_differs = !compare_modes(&targets, &inventory).is_empty();
+        if mode_differs {
+            self.runner.run(HookPoint::PreApplyMode).await?;
+        }
+        let mode_only = self.run.scope() == ConfigScope::ModeOnly;
+        let between = self.runner.has(HookPoint::PreApplyConfig) || !at_once;
+        if mode_only || (mode_differs && between) {
+            let said = self.modes(&targets).await?;
+            if mode_only {
+                return Ok(said);
+            }
+        }
+        self.whole().await
+    }
+
+    /// Changes only MIG modes.
+    async fn modes(&mut self, targets: &Targets) -> Result<String, ChangeFailure> {
+        self.runner.say("Applying MIG mode change");
+        let meant = |inventory: &Inventory| mode_targets(targets, inventory);
+        let status = self.rounds(&meant).await?;
+        let latest = self.hardware.observe().await;
+        let differences = compare_modes(targets, &latest);
+        if differences.is_empty() && modes_are_set(targets, &latest) {
+            note_journal(&status);
+            return Ok(self.done());
+        }
+        let waits = modes_are_set(targets, &latest);
+        let mode_only = self.run.scope() == ConfigScope::ModeOnly;
+        if waits && mode_only && self.run.reset() == ResetPolicy::Skipped {
+            let told = told(&differences);
+            return Ok(format!(
+                "{told}MIG mode waits for a reset, which was not done\n"
+            ));
+        }
+        Err(not_applied(&status, &differences))
+    }
+
+    /// Changes modes and partitions.
+    async fn whole(&mut self) -> Result<String, ChangeFailure> {
+        let inventory = self.hardware.observe().await;
+        let targets = match (self.wish.resolve)(&inventory) {
+            Resolution::Resolved(resolved, _) => resolved.targets,
+            Resolution::ModesOnly(_, told) | Resolution::Refused(told) => {
+                return Err(ChangeFailure::Message(told));
+            }
+        };
+        if !compare(&targets, &inventory).is_empty() {
+            self.runner.run(HookPoint::PreApplyConfig).await?;
+            self.runner.say("Applying MIG device configuration");
+        }
+        // A device reports more once MIG mode is enabled.
+        let meant = |inventory: &Inventory| match (self.wish.resolve)(inventory) {
+            Resolution::Resolved(resolved, _) => resolved.targets,
+            Resolution::ModesOnly(..) | Resolution::Refused(_) => targets.clone(),
+        };
+        self.hand.select_all();
+        let show = ProgressLine::new(OutputMode::Append);
+        let patience = (
+            WaitPolicy::Once(MAX_CHANGE_DURATION),
+            Instant::now() + MAX_CHANGE_DURATION,
+        );
+        let rounds = self
+            .hand
+            .rounds(&self.hardware, patience, (self.wish.name, &meant), &show);
+        let status = rounds.await?;
+        let latest = self.hardware.observe().await;
+        let differences = compare(&meant(&latest), &latest);
+        if status.is_applied() && differences.is_empty() {
+            note_journal(&status);
+            return Ok(self.done());
+        }
+        Err(not_applied(&status, &differences))
+    }
+
+    async fn rounds(
+        &mut self,
+        meant: &dyn Fn(&Inventory) -> Targets,
+    ) -> Result<NodeLayoutStatus, CliError> {
+        self.hand.select_all();
+        let show = ProgressLine::new(OutputMode::Append);
+        let meant = (self.wish.name, meant);
+        let patience = (
+            WaitPolicy::Once(MAX_CHANGE_DURATION),
+            Instant::now() + MAX_CHANGE_DURATION,
+        );
+        self.hand
+            .rounds(&self.hardware, patience, meant, &show)
+            .await
+    }
+
+    fn done(&self) -> String {
+        format!("{}\n", self.wish.done)
+    }
+}
+
+fn not_applied(status: &NodeLayoutStatus, differences: &[Difference]) -> ChangeFailure {
+    let mut text = format_status(status, Colors::Off);
+    if status.is_applied() {
+        text.push_str(&told(differences));
+    }
+    text.push_str("error: the GPUs do not have what was asked for\n");
+    ChangeFailure::Message(text)
+}
+
+fn told(differences: &[Difference]) -> String {
+    let all = differences.iter();
+    lines(all.map(|one| wrap(&one.to_string(), 2)))
+}

@@ -1,0 +1,63 @@
+//! Names of devices from a catalog and a type override, which a user can try out.
+
+use std::sync::Arc;
+
+use octavo_model::accelerators::{Catalog, TypeOverride, TypeSources};
+use octavo_model::inventory::Inventory;
+
+use super::{CliError, Report, catalog};
+use crate::settings::{Input, NamingSettings};
+
+/// Names to apply to devices.
+#[derive(Debug, Default)]
+pub(super) struct DeviceNames {
+    naming: TypeSources,
+}
+
+impl DeviceNames {
+    /// Reads the catalog; an invalid one results in a report.
+    pub(super) fn read(settings: &NamingSettings) -> Result<Result<Self, Report>, CliError> {
+        if settings.catalog().is_none() && settings.type_override().is_none() {
+            return Ok(Ok(Self::default()));
+        }
+        Ok(match catalog::with_overlay(settings.catalog())? {
+            Ok(catalogue) => {
+                let given = settings.type_override();
+                Ok(Self {
+                    naming: TypeSources {
+                        overlay_products: Arc::new(catalogue.overlay_products().clone()),
+                        type_override: given
+                            .map(|text| Arc::new(TypeOverride::new(text, &catalogue))),
+                    },
+                })
+            }
+            Err(refused) => Err(Report::refused(refused)),
+        })
+    }
+
+    /// Returns the names of a catalog, if one was specified.
+    pub(super) fn from_catalog(catalogue: &Catalog, named: Option<&Input>) -> Self {
+        let own = named.map(|_| Arc::new(catalogue.overlay_products().clone()));
+        let naming = TypeSources {
+            overlay_products: own.unwrap_or_default(),
+            type_override: None,
+        };
+        Self { naming }
+    }
+
+    /// Applies the names to the inventory. The second value is a note on the effect of a type override.
+    pub(super) fn name(&self, inventory: Arc<Inventory>) -> (Arc<Inventory>, String) {
+        if self.naming == TypeSources::default() {
+            return (inventory, String::new());
+        }
+        let mut named = Arc::unwrap_or_clone(inventory);
+        self.naming.apply(&mut named);
+        let told = self
+            .naming
+            .type_override
+            .as_ref()
+            .map(|given| given.told(&named));
+        let notes = told.map_or_else(String::new, |told| format!("note: {}\n", told.text));
+        (Arc::new(named), notes)
+    }
+}

@@ -1,0 +1,100 @@
+//! Creates a profile: the aggregator, which has the nodes, drafts it, and the user, who has the permission, creates
+//! it.
+
+use octavo_documents::hardware_profiles::create_request::{CountsJson, ProfileOrder};
+use octavo_documents::hardware_profiles::document::ProfileDraft;
+use octavo_documents::hardware_profiles::{annotate, yaml};
+use octavo_fleet::hardware_profile::{CREATED_BY_ANNOTATION, REASON_ANNOTATION};
+use octavo_kube::client::Program;
+use octavo_kube::hardware_profiles::{DryRun, Existing, Outcome, ProfileWriter};
+use serde_json::Value;
+
+use super::report;
+use crate::client::{Client, RequestPath};
+use crate::settings::profiles::{CreateSettings, DryRunMode, ProfileRequest};
+use crate::{CliError, Exit, Report};
+
+/// Runs `octavo profiles create`.
+pub(super) async fn create(settings: &CreateSettings) -> Result<Report, CliError> {
+    let client = Client::new(settings.server())?;
+    let target = RequestPath::new("/api/v1/profile-draft");
+    let draft: ProfileDraft = client.post(&target, &order(settings.request())).await?;
+    let mut object = draft.profile;
+    let mut notes = draft.notes;
+    if let Some(reason) = settings.reason() {
+        annotate(&mut object, REASON_ANNOTATION, reason);
+    }
+    let name = named(&object);
+    let dry = match settings.dry_run() {
+        DryRunMode::Client => {
+            notes.push(format!("{name} is not made: this is what it would be"));
+            return Ok(report(yaml(&object), &notes, Exit::Done));
+        }
+        DryRunMode::Server => DryRun::Server,
+        DryRunMode::None => DryRun::No,
+    };
+    if text(&object, "namespace").is_empty() {
+        return Err(CliError::NoNamespace);
+    }
+    let writer = ProfileWriter::connect(settings.kubeconfig(), Program::Octavo).await;
+    let writer = writer.map_err(CliError::Connect)?;
+    if let Some(user) = writer.user().await {
+        annotate(&mut object, CREATED_BY_ANNOTATION, &user);
+    }
+    let existing = if settings.replaces() {
+        Existing::Replace
+    } else {
+        Existing::Keep
+    };
+    let made = writer.apply(&object, dry, existing).await;
+    let made = made.map_err(|error| CliError::Profile(Box::new(error)))?;
+    let done = match (dry, made.outcome) {
+        (_, Outcome::Unchanged) => "is up to date",
+        (DryRun::Server, Outcome::Created) => {
+            "could be made: the API server has nothing against it"
+        }
+        (DryRun::Server, Outcome::Replaced) => {
+            "could be replaced: the API server has nothing against it"
+        }
+        (DryRun::No, Outcome::Created) => "is made",
+        (DryRun::No, Outcome::Replaced) => "is replaced",
+    };
+    let lines = made.differences.iter();
+    let changed: Vec<String> = lines.map(|line| format!("  {line}\n")).collect();
+    let changed = changed.concat();
+    Ok(report(
+        format!("profile {name} {done}\n{changed}"),
+        &notes,
+        Exit::Done,
+    ))
+}
+
+/// Builds the request as a document: a URL has no room for the names of many nodes.
+fn order(wish: &ProfileRequest) -> ProfileOrder {
+    let counts = wish.counts.iter().cloned();
+    ProfileOrder {
+        nodes: wish.nodes.clone(),
+        type_name: wish.type_name.clone(),
+        resource: wish.resource.clone(),
+        name: wish.name.clone(),
+        namespace: wish.namespace.clone(),
+        display_name: wish.display_name.clone(),
+        counts: counts.map(CountsJson::from).collect(),
+        tolerations: (!wish.tolerate.is_empty()).then(|| wish.tolerate.clone()),
+        ..ProfileOrder::default()
+    }
+}
+
+fn named(object: &Value) -> String {
+    let (namespace, name) = (text(object, "namespace"), text(object, "name"));
+    if namespace.is_empty() {
+        return name.to_owned();
+    }
+    format!("{namespace}/{name}")
+}
+
+fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    let metadata = object.get("metadata");
+    let text = metadata.and_then(|metadata| metadata.get(field)?.as_str());
+    text.unwrap_or_default()
+}

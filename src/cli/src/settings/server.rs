@@ -1,0 +1,103 @@
+//! Settings of the connection to the aggregator: the common flags of all commands about the fleet.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use octavo_settings::duration;
+use octavo_settings::server_url::ServerUrl;
+
+/// Raw arguments.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Aggregator")]
+pub(super) struct ServerArgs {
+    /// The aggregator to ask
+    ///
+    /// With https:// its certificate is checked; http:// is taken as given. Without either, https:// is meant.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "OCTAVO_SERVER",
+        hide_env_values = true,
+        default_value = "https://localhost:8443"
+    )]
+    server: ServerUrl,
+
+    /// Certificates (PEM) of who may vouch for the aggregator, instead of the system's
+    #[arg(long, value_name = "FILE", env = "OCTAVO_CA", hide_env_values = true)]
+    ca: Option<PathBuf>,
+
+    /// A file with the token that says who asks, where the aggregator wants to know
+    ///
+    /// Such as one that `kubectl create token` made. It is read anew for each request, and sent over TLS or to this machine only.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "OCTAVO_TOKEN_FILE",
+        hide_env_values = true
+    )]
+    token_file: Option<PathBuf>,
+
+    /// How long one answer may take
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "OCTAVO_TIMEOUT",
+        hide_env_values = true,
+        default_value = "10s",
+        value_parser = duration::positive
+    )]
+    timeout: Duration,
+}
+
+/// Settings of the connection to the aggregator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerSettings {
+    server: ServerUrl,
+    ca: Option<PathBuf>,
+    token_file: Option<PathBuf>,
+    timeout: Duration,
+}
+
+impl ServerSettings {
+    /// Creates settings for an aggregator without TLS at `server`, for a program that has just started it.
+    pub fn plaintext(server: ServerUrl, timeout: Duration) -> Self {
+        Self {
+            server,
+            ca: None,
+            token_file: None,
+            timeout,
+        }
+    }
+
+    /// Returns its URL.
+    pub fn server(&self) -> &ServerUrl {
+        &self.server
+    }
+
+    /// Returns the CA certificates to trust; `None` for the system's.
+    pub fn ca(&self) -> Option<&Path> {
+        self.ca.as_deref()
+    }
+
+    /// Returns the file with the token that authenticates the client, if there is one.
+    pub fn token_file(&self) -> Option<&Path> {
+        self.token_file.as_deref()
+    }
+
+    /// Returns the timeout for one answer.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+}
+
+impl From<ServerArgs> for ServerSettings {
+    fn from(args: ServerArgs) -> Self {
+        Self {
+            server: args.server,
+            ca: args.ca,
+            token_file: args.token_file,
+            timeout: args.timeout,
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! A frame of memory slices, in characters that every terminal and log supports, used by all pictures.
+//!
+//! A cell is a memory slice: 72 columns can be divided by 4 (A30), 8 and 12 (RTX PRO) alike, so the frame has one
+//! width.
+
+use std::collections::BTreeSet;
+
+use super::style::Style;
+use super::text::{length, lines, pieces};
+use crate::settings::Colors;
+
+/// Columns between the left edge and the right one, the right one included.
+const FRAME_WIDTH: usize = 72;
+
+/// A range of slices with one text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Cell {
+    pub(super) slices: u32,
+    /// Character before the first line: a blank, or a marker.
+    pub(super) mark: char,
+    pub(super) paragraphs: Vec<String>,
+    pub(super) ink: Style,
+}
+
+impl Cell {
+    /// A slice without an instance.
+    pub(super) fn free() -> Self {
+        Self {
+            slices: 1,
+            mark: ' ',
+            paragraphs: vec!["free".to_owned()],
+            ink: Style::Faint,
+        }
+    }
+}
+
+/// Cells side by side, with their label.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Row<'a> {
+    /// Text in the edge above them; may be empty.
+    pub(super) label: &'a str,
+    pub(super) cells: &'a [Cell],
+}
+
+/// Draws the numbers of the slices, and the cells below them.
+pub(super) fn frame(cells: &[Cell], slices: u32, colors: Colors) -> String {
+    frames(&[Row { label: "", cells }], slices, colors)
+}
+
+/// Draws several rows of cells below one row of numbers.
+pub(super) fn frames(rows: &[Row<'_>], slices: u32, colors: Colors) -> String {
+    let width = width(slices);
+    let numbers: Vec<String> = (0..slices)
+        .map(|slice| format!("{slice:<width$}"))
+        .collect();
+    let numbering = Style::Faint.paint(numbers.concat().trim_end(), colors);
+    let mut drawn = vec![format!("   {numbering}")];
+    let mut above: &[Cell] = &[];
+    for row in rows {
+        drawn.push(rule(above, row.cells, row.label, width));
+        drawn.extend(words(row.cells, width, colors));
+        above = row.cells;
+    }
+    drawn.push(rule(above, &[], "", width));
+    lines(drawn)
+}
+
+/// Returns the width of a slice with its right edge; at least the width of the number above it.
+fn width(slices: u32) -> usize {
+    let slices = usize::try_from(slices).unwrap_or(1).max(1);
+    FRAME_WIDTH
+        .checked_div(slices)
+        .unwrap_or(FRAME_WIDTH)
+        .max(3)
+}
+
+fn inner(cell: &Cell, width: usize) -> usize {
+    let slices = usize::try_from(cell.slices).unwrap_or(1);
+    width.saturating_mul(slices).saturating_sub(1)
+}
+
+/// Draws the edge between two rows, with a corner at every edge of either row.
+fn rule(above: &[Cell], below: &[Cell], label: &str, width: usize) -> String {
+    let corners: BTreeSet<usize> = edges(above, width).chain(edges(below, width)).collect();
+    let end = corners.last().copied().unwrap_or(0);
+    let mut edge = String::from("  +-");
+    // A label that does not fit into the first slice would hide a corner.
+    if label.len().saturating_add(2) <= width {
+        edge.push_str(label);
+    }
+    let from = edge.len().saturating_sub(2);
+    edge.extend((from..=end).map(|column| if corners.contains(&column) { '+' } else { '-' }));
+    edge
+}
+
+/// Returns the columns of the right edges of cells, counted from the left edge of the first.
+fn edges(cells: &[Cell], width: usize) -> impl Iterator<Item = usize> {
+    cells.iter().scan(0_usize, move |column, cell| {
+        *column = column.saturating_add(inner(cell, width)).saturating_add(1);
+        Some(*column)
+    })
+}
+
+fn words(cells: &[Cell], width: usize, colors: Colors) -> Vec<String> {
+    let texts: Vec<Vec<String>> = cells
+        .iter()
+        .map(|cell| {
+            let width = inner(cell, width).saturating_sub(1);
+            let paragraphs = cell.paragraphs.iter();
+            paragraphs.flat_map(|text| pieces(text, width)).collect()
+        })
+        .collect();
+    let height = texts.iter().map(Vec::len).max().unwrap_or(0);
+    let line = |number: usize| {
+        let drawn: Vec<String> = cells
+            .iter()
+            .zip(&texts)
+            .map(|(cell, lines)| {
+                let words = lines.get(number).map_or("", String::as_str);
+                let pad = inner(cell, width)
+                    .saturating_sub(length(words))
+                    .saturating_sub(1);
+                let (blank, words) = match cell.mark {
+                    ' ' => (" ", words.to_owned()),
+                    mark if number == 0 => ("", format!("{mark}{words}")),
+                    _ => (" ", words.to_owned()),
+                };
+                let words = cell.ink.paint(&words, colors);
+                format!("{blank}{words}{}", " ".repeat(pad))
+            })
+            .collect();
+        format!("  |{}|", drawn.join("|"))
+    };
+    (0..height).map(line).collect()
+}

@@ -1,0 +1,276 @@
+//! `octavo slo`: the measured rows that meet a service's objectives, as a table with the evidence for each, or as the
+//! original document.
+
+use octavo_documents::slo::{ObjectivesJson, RowJson, SloAnswer, SloRequest, SloRow, parse};
+use octavo_fleet::price::shown;
+
+use super::client::{Client, RequestPath};
+use super::style::Style;
+use super::text::{Cell, columns, counted, lines, printable, wrap};
+use super::{CliError, Exit, Report, input, json, yaml};
+use crate::settings::Colors;
+use crate::settings::fleet::{FleetFormat, OutputOptions};
+use crate::settings::slo::{SloObjectives, SloSettings};
+
+const ROW_COLUMNS: [&str; 5] = ["HARDWARE", "DEVICES", "COPIES", "COST/H", "HERE"];
+/// Columns that are shown if a row has a hardware profile.
+const PROFILE_COLUMNS: [&str; 2] = ["PROFILE", "FREE"];
+const FIGURE_COLUMNS: [&str; 2] = ["KEEPS", "REQ/S"];
+
+/// Runs `octavo slo`.
+pub(super) async fn slo(settings: &SloSettings, colors: Colors) -> Result<Report, CliError> {
+    let text = input::rows(settings.rows())?;
+    let found = parse(&text).map_err(|source| CliError::Rows {
+        place: input::place(settings.rows()),
+        source,
+    })?;
+    let wanted = settings.objectives();
+    let unread = found.unread_pages_notice();
+    let request = SloRequest {
+        objectives: objectives(wanted),
+        rows: found.rows,
+    };
+    let client = Client::new(settings.server())?;
+    let target = RequestPath::new("/api/v1/slo");
+    let answer: SloAnswer = client.post(&target, &request).await?;
+    let printed = settings.printed();
+    let output = match printed.format {
+        FleetFormat::Json => json(&answer)?,
+        FleetFormat::Yaml => yaml(&answer)?,
+        FleetFormat::Name => {
+            let met = answer.items.iter().filter(|row| row.misses.is_empty());
+            lines(met.map(|row| printable(&row.hardware)))
+        }
+        FleetFormat::Table | FleetFormat::Wide => {
+            table(&answer, (&request.rows, wanted), printed, colors)
+        }
+    };
+    let mut notes = answer.notices.clone();
+    if found.skipped > 0 {
+        let items = counted(found.skipped, "item", "items");
+        notes.push(format!("{items} passed over: no measurement on hardware"));
+    }
+    notes.extend(unread.map(str::to_owned));
+    let rows = counted(answer.items.len(), "row", "rows");
+    notes.push(format!("{} of {rows} keep all", answer.met));
+    Ok(Report {
+        output,
+        notes: lines(
+            notes
+                .iter()
+                .map(|text| format!("note: {}", printable(text))),
+        ),
+        exit: if answer.met > 0 {
+            Exit::Done
+        } else {
+            Exit::Infeasible
+        },
+    })
+}
+
+fn objectives(wanted: &SloObjectives) -> ObjectivesJson {
+    ObjectivesJson {
+        requests_per_second_at_least: wanted.requests_per_second,
+        latencies_at_most: wanted.latencies.iter().cloned().collect(),
+        price_at_most_per_hour: wanted.max_price.clone(),
+        purchase_option: wanted.purchase.clone(),
+    }
+}
+
+/// Formats the rows with the measured values of the requested objectives, which shows how much slower a cheaper row
+/// is; then the objectives that others miss.
+fn table(
+    answer: &SloAnswer,
+    (measured, wanted): (&[RowJson], &SloObjectives),
+    printed: OutputOptions,
+    colors: Colors,
+) -> String {
+    let with_profiles = answer.items.iter().any(|row| !row.profiles.is_empty());
+    let rows = answer.items.iter().map(|row| {
+        let of = measured.get(row.row);
+        cells(row, (of, with_profiles), wanted)
+    });
+    if !printed.with_headers() {
+        return columns(&rows.collect::<Vec<_>>(), colors);
+    }
+    let latencies = wanted.latencies.iter().map(|(name, _)| name.to_uppercase());
+    let of_profile = PROFILE_COLUMNS.into_iter().filter(|_| with_profiles);
+    let names = ROW_COLUMNS
+        .into_iter()
+        .chain(of_profile)
+        .chain(FIGURE_COLUMNS);
+    let names = names.map(str::to_owned).chain(latencies);
+    let header = names.map(|name| Cell::new(&name, Style::Strong)).collect();
+    let all: Vec<Vec<Cell>> = [header].into_iter().chain(rows).collect();
+    let mut parts = vec![columns(&all, colors)];
+    parts.extend(choices(answer));
+    let misses = answer.items.iter().filter(|row| !row.misses.is_empty());
+    let misses: Vec<String> = misses
+        .map(|row| {
+            let text = format!(
+                "  {} x {}: {}",
+                row.count,
+                row.hardware,
+                row.misses.join("; ")
+            );
+            wrap(&text, 4)
+        })
+        .collect();
+    if !misses.is_empty() {
+        let heading = "does not keep all:".to_owned();
+        parts.push(lines([heading].into_iter().chain(misses)));
+    }
+    if printed.format == FleetFormat::Wide {
+        let types = answer.items.iter().map(|row| {
+            let types = match row.types.as_slice() {
+                [] => "nobody knows".to_owned(),
+                all => all.join(", "),
+            };
+            wrap(&format!("  {}: {types}", row.hardware), 4)
+        });
+        let mut types: Vec<String> = types.collect();
+        types.sort();
+        types.dedup();
+        let heading = "may be:".to_owned();
+        parts.push(lines([heading].into_iter().chain(types)));
+    }
+    parts.join("\n")
+}
+
+/// Formats the hardware profiles of rows that meet all objectives, in the order of the rows.
+fn choices(answer: &SloAnswer) -> Option<String> {
+    let kept = answer.items.iter().filter(|row| row.misses.is_empty());
+    let mut all: Vec<String> = Vec::new();
+    for row in kept {
+        let offers = row.profile_descriptions().into_iter();
+        let line = |offer: String| format!("  {} x {}: {offer}", row.count, row.hardware);
+        all.extend(offers.map(|offer| wrap(&line(offer), 4)));
+    }
+    (!all.is_empty()).then(|| lines(["profiles to choose:".to_owned()].into_iter().chain(all)))
+}
+
+fn cells(
+    row: &SloRow,
+    (measured, with_profiles): (Option<&RowJson>, bool),
+    wanted: &SloObjectives,
+) -> Vec<Cell> {
+    let (word, ink) = if row.misses.is_empty() {
+        ("yes", Style::Good)
+    } else {
+        ("no", Style::Bad)
+    };
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let cost = row.per_hour.as_ref().map(|price| {
+        let currency = row.currency.as_deref().unwrap_or_default();
+        format!("{} {currency}", shown(price)).trim_end().to_owned()
+    });
+    let here = if row.here.is_empty() { "no" } else { "yes" };
+    let rate = measured.and_then(|of| of.requests_per_second);
+    let latencies = wanted.latencies.iter().map(|(name, _)| {
+        let had = measured.and_then(|of| of.more.get(name)?.as_f64());
+        Cell::plain(&or_dash(had.map(|had| had.to_string())))
+    });
+    let profile = row.profiles.first();
+    let named = profile.map(|one| match row.profiles.len().saturating_sub(1) {
+        0 => one.key(),
+        more => format!("{} +{more}", one.key()),
+    });
+    let free = profile.and_then(|one| one.available);
+    let first = [
+        Cell::plain(&row.hardware),
+        Cell::plain(&row.count.to_string()),
+        Cell::plain(&or_dash(row.replicas.map(|copies| copies.to_string()))),
+        Cell::plain(&or_dash(cost)),
+        Cell::plain(here),
+    ];
+    let of_profile = [
+        Cell::plain(&or_dash(named)),
+        Cell::plain(&or_dash(free.map(|free| free.to_string()))),
+    ];
+    let figures = [
+        Cell::new(word, ink),
+        Cell::plain(&or_dash(rate.map(|rate| rate.to_string()))),
+    ];
+    let of_profile = of_profile.into_iter().filter(|_| with_profiles);
+    let all = first.into_iter().chain(of_profile).chain(figures);
+    all.chain(latencies).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use octavo_documents::slo::SloProfile;
+
+    use super::*;
+    use crate::settings::Headers;
+
+    fn judged(at: usize, hardware: &str, misses: &[&str]) -> SloRow {
+        SloRow {
+            row: at,
+            hardware: hardware.to_owned(),
+            types: vec![format!("acme-{hardware}")],
+            here: vec![format!("acme-{hardware}")],
+            count: 2,
+            replicas: Some(3),
+            per_hour: Some("1234.5".to_owned()),
+            currency: Some("USD".to_owned()),
+            misses: misses.iter().map(ToString::to_string).collect(),
+            profiles: vec![SloProfile {
+                namespace: "opendatahub".to_owned(),
+                name: hardware.to_owned(),
+                display_name: "Premium GPU".to_owned(),
+                types: vec![format!("acme-{hardware}")],
+                available: Some(4),
+            }],
+        }
+    }
+
+    #[test]
+    fn table_has_requested_values_price_and_missed_objectives() {
+        let mut unknown = judged(1, "b", &["nobody knows which hardware this is"]);
+        unknown.types.clear();
+        unknown.here.clear();
+        unknown.profiles.clear();
+        unknown.per_hour = None;
+        unknown.replicas = None;
+        let answer = SloAnswer {
+            api_version: "octavo.dev/v1".to_owned(),
+            kind: "SloAnswer".to_owned(),
+            met: 1,
+            items: vec![judged(0, "a", &[]), unknown],
+            notices: Vec::new(),
+        };
+        let rows = r#"[{"hardware_type": "a", "hardware_count": 2, "requests_per_second": 4.5, "ttft_p90": 180.5},
+            {"hardware_type": "b", "hardware_count": 2}]"#;
+        let rows = parse(rows).unwrap().rows;
+        let wanted = SloObjectives {
+            requests_per_second: Some(10.0),
+            latencies: vec![("ttft_p90".to_owned(), 300.0)],
+            max_price: None,
+            purchase: None,
+        };
+        let text = |format, headers| {
+            let printed = OutputOptions { format, headers };
+            table(&answer, (&rows, &wanted), printed, Colors::Off)
+        };
+        assert_eq!(
+            text(FleetFormat::Table, Headers::Shown),
+            "\
+HARDWARE  DEVICES  COPIES  COST/H        HERE  PROFILE        FREE  KEEPS  REQ/S  TTFT_P90
+a         2        3       1,234.50 USD  yes   opendatahub/a  4     yes    4.5    180.5
+b         2        -       -             no    -              -     no     -      -
+
+profiles to choose:
+  2 x a: Premium GPU (opendatahub/a) - 4 available - 1,234.50 USD/h - keeps all
+
+does not keep all:
+  2 x b: nobody knows which hardware this is
+"
+        );
+        assert!(
+            text(FleetFormat::Wide, Headers::Shown)
+                .ends_with("may be:\n  a: acme-a\n  b: nobody knows\n")
+        );
+        let bare = text(FleetFormat::Table, Headers::Hidden);
+        assert!(bare.starts_with("a  2  3  1,234.50 USD"), "{bare}");
+    }
+}

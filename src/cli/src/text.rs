@@ -1,0 +1,148 @@
+//! Plain-text layout: columns as kubectl prints them, and folded lines.
+
+pub(super) use octavo_model::text::printable;
+
+use super::style::Style;
+use crate::settings::Colors;
+
+/// Assumed width of a terminal.
+pub(super) const WIDTH: usize = 80;
+
+/// A text in a column.
+#[derive(Debug, Clone)]
+pub(super) struct Cell {
+    text: String,
+    ink: Style,
+}
+
+impl Cell {
+    pub(super) fn new(text: &str, ink: Style) -> Self {
+        Self {
+            text: printable(text),
+            ink,
+        }
+    }
+
+    pub(super) fn plain(text: &str) -> Self {
+        Self::new(text, Style::Plain)
+    }
+}
+
+/// Formats rows as columns without borders. The last column is not padded, so that no line ends in blanks.
+pub(super) fn columns(rows: &[Vec<Cell>], colors: Colors) -> String {
+    let mut widths: Vec<usize> = Vec::new();
+    for row in rows {
+        widths.resize(widths.len().max(row.len()), 0);
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(length(&cell.text));
+        }
+    }
+    let mut text = String::new();
+    for row in rows {
+        for (number, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            text.push_str(&cell.ink.paint(&cell.text, colors));
+            if number.saturating_add(1) < row.len() {
+                let gap = width.saturating_sub(length(&cell.text)).saturating_add(2);
+                text.push_str(&" ".repeat(gap));
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Folds `text` between words to the width. The first line keeps its leading blanks; every other line starts with
+/// `indent` blanks.
+pub(super) fn wrap(text: &str, indent: usize) -> String {
+    let text = printable(text);
+    let words = text.trim_start_matches(' ');
+    let mut column = length(&text).saturating_sub(length(words));
+    let mut result = " ".repeat(column);
+    let mut first = true;
+    for word in words.split(' ') {
+        let width = length(word);
+        if !first && column.saturating_add(width).saturating_add(1) > WIDTH {
+            result.push('\n');
+            result.push_str(&" ".repeat(indent));
+            column = indent;
+        } else if !first {
+            result.push(' ');
+            column = column.saturating_add(1);
+        }
+        first = false;
+        result.push_str(word);
+        column = column.saturating_add(width);
+    }
+    result
+}
+
+/// Cuts `text` into pieces of at most `width`, preferably before a character that starts a new part of a name.
+pub(super) fn pieces(text: &str, width: usize) -> Vec<String> {
+    let mut pieces = Vec::new();
+    let mut rest: Vec<char> = printable(text).chars().collect();
+    let width = width.max(1);
+    while rest.len() > width {
+        let at_break = |at: &usize| rest.get(*at).is_some_and(|c| "+-,. ".contains(*c));
+        let cut = (1..=width).rev().find(at_break).unwrap_or(width);
+        let tail = rest.split_off(cut);
+        pieces.push(rest.iter().collect());
+        rest = tail.into_iter().skip_while(|c| *c == ' ').collect();
+    }
+    pieces.push(rest.iter().collect());
+    pieces
+}
+
+/// Returns the number of characters, which equals the columns for all hardware names.
+pub(super) fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Formats each text as a line.
+pub(super) fn lines(texts: impl IntoIterator<Item = String>) -> String {
+    let mut all = String::new();
+    for text in texts {
+        all.push_str(&text);
+        all.push('\n');
+    }
+    all
+}
+
+/// Formats a count with its noun.
+pub(super) fn counted(count: usize, singular: &str, plural: &str) -> String {
+    format!("{count} {}", if count == 1 { singular } else { plural })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell_and_lines_end_without_blanks() {
+        let row = |texts: [&str; 2]| texts.map(Cell::plain).to_vec();
+        assert_eq!(
+            columns(&[row(["A", "B"]), row(["long", "b"])], Colors::Off),
+            "A     B\nlong  b\n"
+        );
+    }
+
+    #[test]
+    fn colors_do_not_count_as_width() {
+        let row = |text| vec![Cell::new(text, Style::Bad), Cell::plain("x")];
+        let text = columns(&[row("a"), row("bb")], Colors::On);
+        assert_eq!(text, "\u{1b}[31ma\u{1b}[0m   x\n\u{1b}[31mbb\u{1b}[0m  x\n");
+    }
+
+    #[test]
+    fn names_are_cut_where_a_new_part_starts() {
+        assert_eq!(pieces("1g.10gb+me", 7), ["1g.10gb", "+me"]);
+        assert_eq!(pieces("gi 12/0", 7), ["gi 12/0"]);
+        assert_eq!(pieces("abcdefgh", 3), ["abc", "def", "gh"]);
+    }
+
+    #[test]
+    fn folding_breaks_between_words_only() {
+        let long = "x".repeat(78);
+        assert_eq!(wrap(&format!("a {long} b"), 2), format!("a {long}\n  b"));
+        assert_eq!(wrap(&format!("  {long} b"), 4), format!("  {long}\n    b"));
+    }
+}

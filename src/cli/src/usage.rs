@@ -1,0 +1,191 @@
+//! `octavo usage`: current allocations of each namespace by type, as a table or as the original document.
+
+use std::collections::BTreeMap;
+
+use octavo_documents::usage::{UsageSum, UsageSummary};
+
+use super::client::{Client, RequestPath};
+use super::style::Style;
+use super::text::{Cell, columns, counted, lines, printable};
+use super::{CliError, Exit, Report, json, yaml};
+use crate::settings::Colors;
+use crate::settings::fleet::{FleetFormat, OutputOptions};
+use crate::settings::usage::{UsageGrouping, UsageSettings};
+
+const COUNTS: [&str; 4] = ["DEVICES", "PARTITIONS", "REPLICAS", "PODS"];
+
+/// Runs `octavo usage`.
+pub(super) async fn usage(settings: &UsageSettings, colors: Colors) -> Result<Report, CliError> {
+    let client = Client::new(settings.server())?;
+    let target = RequestPath::new("/api/v1/usage/summary");
+    let mut summary: UsageSummary = client.get(&target).await?;
+    let is_empty = summary.items.is_empty();
+    summary
+        .items
+        .retain(|one| settings.matches(&one.namespace, one.type_name.as_deref()));
+    let printed = settings.printed();
+    let output = match printed.format {
+        FleetFormat::Json => json(&summary)?,
+        FleetFormat::Yaml => yaml(&summary)?,
+        FleetFormat::Name => {
+            let mut names: Vec<&str> = { summary.items.iter() }
+                .map(|one| one.namespace.as_str())
+                .collect();
+            names.dedup();
+            lines(names.into_iter().map(printable))
+        }
+        FleetFormat::Table | FleetFormat::Wide => {
+            table(&summary.items, settings.by(), printed, colors)
+        }
+    };
+    let notes = notes(&summary, is_empty);
+    Ok(Report {
+        output,
+        notes: lines(notes.into_iter().map(|text| format!("note: {text}"))),
+        exit: Exit::Done,
+    })
+}
+
+fn notes(summary: &UsageSummary, is_empty: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    if is_empty {
+        notes.push(
+            "no pod has a device, or no agent tells: it does with --usage-interval".to_owned(),
+        );
+    } else if summary.items.is_empty() {
+        notes.push("nobody has what is asked for".to_owned());
+    }
+    if summary.stale_nodes > 0 {
+        let stale = usize::try_from(summary.stale_nodes).unwrap_or(usize::MAX);
+        let silent = counted(stale, "node", "nodes");
+        notes.push(format!(
+            "{silent} not heard of for too long: what pods have there is not counted"
+        ));
+    }
+    if summary.incomplete {
+        notes.push("there is more than is counted at once, so some of it is missing".to_owned());
+    }
+    notes
+}
+
+/// Total of a row's pods. A pod with several types counts for each, so the number of pods is valid only within one
+/// type.
+#[derive(Debug, Clone, Copy, Default)]
+struct AllocationTotal {
+    pods: u64,
+    devices: u64,
+    partitions: u64,
+    replicas: u64,
+}
+
+fn table(items: &[UsageSum], by: UsageGrouping, printed: OutputOptions, colors: Colors) -> String {
+    let mut sums: BTreeMap<Vec<&str>, AllocationTotal> = BTreeMap::new();
+    for one in items {
+        let type_name = one.type_name.as_deref().unwrap_or("unknown");
+        let key = match by {
+            UsageGrouping::Both => vec![one.namespace.as_str(), type_name],
+            UsageGrouping::Namespace => vec![one.namespace.as_str()],
+            UsageGrouping::Type => vec![type_name],
+        };
+        let sum = sums.entry(key).or_default();
+        sum.pods = sum.pods.saturating_add(one.pods);
+        sum.devices = sum.devices.saturating_add(one.devices);
+        sum.partitions = sum.partitions.saturating_add(one.partitions);
+        sum.replicas = sum.replicas.saturating_add(one.replicas);
+    }
+    if sums.is_empty() {
+        return String::new();
+    }
+    let names: &[&str] = match by {
+        UsageGrouping::Both => &["NAMESPACE", "TYPE"],
+        UsageGrouping::Namespace => &["NAMESPACE"],
+        UsageGrouping::Type => &["TYPE"],
+    };
+    // A pod with two types is one pod of its namespace, but the total would count it twice.
+    let has_pods = by != UsageGrouping::Namespace;
+    let counts = if has_pods { &COUNTS[..] } else { &COUNTS[..3] };
+    let header = names.iter().chain(counts);
+    let header: Vec<Cell> = header.map(|name| Cell::new(name, Style::Strong)).collect();
+    let rows = sums.iter().map(|(key, sum)| {
+        let numbers = [sum.devices, sum.partitions, sum.replicas];
+        let pods = has_pods.then_some(sum.pods);
+        let numbers = numbers.into_iter().chain(pods);
+        let numbers = numbers.map(|number| Cell::plain(&number.to_string()));
+        key.iter()
+            .map(|text| Cell::plain(text))
+            .chain(numbers)
+            .collect()
+    });
+    let shown = printed.with_headers().then_some(header);
+    let all: Vec<Vec<Cell>> = shown.into_iter().chain(rows).collect();
+    columns(&all, colors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Headers;
+
+    fn one(namespace: &str, type_name: Option<&str>, devices: u64) -> UsageSum {
+        UsageSum {
+            namespace: namespace.to_owned(),
+            type_name: type_name.map(str::to_owned),
+            pods: 1,
+            devices,
+            partitions: 0,
+            replicas: 3,
+        }
+    }
+
+    #[test]
+    fn rows_are_grouped_and_pods_are_not_counted_twice() {
+        let items = [
+            one("team-a", Some("acme-x"), 2),
+            one("team-a", None, 1),
+            one("team-b", Some("acme-x"), 4),
+        ];
+        let text = |by, headers| {
+            let format = FleetFormat::Table;
+            table(&items, by, OutputOptions { format, headers }, Colors::Off)
+        };
+        assert_eq!(
+            text(UsageGrouping::Both, Headers::Shown),
+            "\
+NAMESPACE  TYPE     DEVICES  PARTITIONS  REPLICAS  PODS
+team-a     acme-x   2        0           3         1
+team-a     unknown  1        0           3         1
+team-b     acme-x   4        0           3         1
+"
+        );
+        assert_eq!(
+            text(UsageGrouping::Namespace, Headers::Shown),
+            "\
+NAMESPACE  DEVICES  PARTITIONS  REPLICAS
+team-a     3        0           6
+team-b     4        0           3
+"
+        );
+        assert_eq!(
+            text(UsageGrouping::Type, Headers::Hidden),
+            "acme-x   6  0  6  2\nunknown  1  0  3  1\n"
+        );
+    }
+
+    #[test]
+    fn uncounted_allocations_have_a_note() {
+        let mut summary = UsageSummary {
+            api_version: String::new(),
+            kind: String::new(),
+            revision: 1,
+            stale_nodes: 2,
+            incomplete: true,
+            items: Vec::new(),
+        };
+        let told = notes(&summary, true);
+        assert_eq!(told.len(), 3, "{told:?}");
+        assert!(told[1].starts_with("2 nodes not heard of"), "{told:?}");
+        summary.stale_nodes = 0;
+        summary.incomplete = false;
+        assert_eq!(notes(&summary, false), ["nobody has what is asked for"]);
+    }
+}

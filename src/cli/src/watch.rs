@@ -1,0 +1,81 @@
+//! `octavo watch`: changes of the fleet, as a table that is redrawn or as lines.
+//!
+//! ```text
+//! feed.rs      the aggregator's stream: connect, read, reconnect
+//! lines.rs     a line or an object for each change
+//! screen.rs    a table on a terminal
+//! change.rs    description of the difference between two rows of a node
+//! ```
+//!
+//! The stream only reports that a node changed. The aggregator applies the filter, so the node is requested again.
+//! Exits with 0 when it is interrupted or the output is closed.
+
+pub(super) mod event_feed;
+mod lines;
+pub(super) mod node_diff;
+pub(super) mod screen;
+
+use std::io;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use self::event_feed::EventFeed;
+use super::client::Client;
+use super::{CliError, Exit, Report};
+use crate::settings::fleet::{FleetFormat, NodesSettings};
+use crate::settings::{Colors, OutputMode};
+
+/// Watches until it is interrupted or the output is closed.
+pub(super) async fn watch(
+    settings: &NodesSettings,
+    colors: Colors,
+    screen: OutputMode,
+) -> Result<Report, CliError> {
+    let mut stop = StopSignal::new().map_err(CliError::Runtime)?;
+    let client = Client::new(settings.server())?;
+    let table = matches!(
+        settings.printed().format,
+        FleetFormat::Table | FleetFormat::Wide
+    );
+    let feed: EventFeed = EventFeed::new(client);
+    if table && screen == OutputMode::Redraw {
+        tokio::select! {
+            done = screen::follow(feed, settings, colors) => done?,
+            () = stop.received() => {}
+        }
+    } else {
+        tokio::select! {
+            done = lines::follow(feed, settings, colors) => done?,
+            () = stop.received() => {}
+        }
+    }
+    Ok(Report {
+        exit: Exit::Done,
+        ..Report::default()
+    })
+}
+
+/// Receiver of SIGINT and SIGTERM.
+#[derive(Debug)]
+pub(super) struct StopSignal {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl StopSignal {
+    /// Installs the handlers; the signals no longer end the process by default.
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// Returns once either signal is received.
+    pub(super) async fn received(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}

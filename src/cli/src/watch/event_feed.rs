@@ -1,0 +1,122 @@
+//! The aggregator's stream of changes, which reconnects after failures.
+
+use std::hash::{BuildHasher, RandomState};
+
+use octavo_documents::api::Event;
+use octavo_stream::protocol::Backoff;
+use tokio::time::sleep;
+
+use crate::CliError;
+use crate::client::{Client, EventStream, Events, RequestPath};
+use crate::error::brief;
+use crate::output;
+
+/// A stream that reconnects.
+#[derive(Debug)]
+pub(crate) struct EventFeed<E = Event> {
+    client: Client,
+    stream: Option<Events<E>>,
+    backoff: Backoff,
+    connections: u64,
+}
+
+/// Item of the stream.
+#[derive(Debug)]
+pub(crate) enum FeedItem<E = Event> {
+    /// Connected; missed changes must be requested.
+    Connected,
+    /// A change.
+    Changed(Box<E>),
+}
+
+impl<E: EventStream> EventFeed<E> {
+    pub(crate) fn new(client: Client) -> Self {
+        Self {
+            client,
+            stream: None,
+            backoff: Backoff::default(),
+            connections: 0,
+        }
+    }
+
+    /// Returns the client, for other requests.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Returns whether the stream is not known to be closed.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// Returns the next item. A failure of the first attempt ends the command, because the address may be wrong; later
+    /// failures are reported to `lost` and retried.
+    pub(crate) async fn next(&mut self, lost: impl Fn(&str)) -> Result<FeedItem<E>, CliError> {
+        loop {
+            let failure = match &mut self.stream {
+                None => match self.connect().await {
+                    Ok(()) => return Ok(FeedItem::Connected),
+                    Err(error) => error,
+                },
+                Some(stream) => match stream.next().await {
+                    Ok(event) => return Ok(FeedItem::Changed(Box::new(event))),
+                    Err(source) => self.client.failed(&target::<E>(), source),
+                },
+            };
+            self.failed(failure, &lost).await?;
+        }
+    }
+
+    /// Handles the failure of a caller's request; waits before the next connection.
+    pub(crate) async fn failed(
+        &mut self,
+        failure: CliError,
+        lost: &impl Fn(&str),
+    ) -> Result<(), CliError> {
+        self.stream = None;
+        let may_pass =
+            matches!(&failure, CliError::Request { source, .. } if source.is_transient());
+        if self.connections == 0 || !may_pass {
+            return Err(failure);
+        }
+        let wait = self.backoff.next_delay(random());
+        lost(&format!(
+            "{}; connecting again in {:.1} s",
+            brief(&failure),
+            wait.as_secs_f64()
+        ));
+        sleep(wait).await;
+        Ok(())
+    }
+
+    async fn connect(&mut self) -> Result<(), CliError> {
+        let target = target::<E>();
+        let mut stream: Events<E> = self.client.events(&target).await?;
+        // From here on no change is missed; the caller must request the initial state.
+        loop {
+            match stream.next().await {
+                Ok(event) if event.is_synced() => break,
+                Ok(_) => {}
+                Err(source) => return Err(self.client.failed(&target, source)),
+            }
+        }
+        self.stream = Some(stream);
+        self.connections = self.connections.saturating_add(1);
+        self.backoff.reset();
+        Ok(())
+    }
+}
+
+/// Reports on standard error that a connection was lost.
+pub(crate) fn say_lost(why: &str) {
+    output::note(&format!("note: {why}"));
+}
+
+fn target<E: EventStream>() -> RequestPath {
+    RequestPath::new(E::PATH).with([("changes", "only")])
+}
+
+/// Returns a random number, sufficient to spread attempts; the standard library seeds its hashers with it.
+fn random() -> u64 {
+    RandomState::new().hash_one(0)
+}

@@ -1,0 +1,130 @@
+//! A line, or an object, for each change.
+
+use std::collections::BTreeMap;
+
+use jiff::{Timestamp, Unit};
+use octavo_documents::api::{Event, NodeRow};
+
+use super::event_feed::{EventFeed, FeedItem, say_lost};
+use super::node_diff;
+use crate::fleet;
+use crate::output::{self, OutputState};
+use crate::settings::fleet::{FleetFormat, NodesSettings};
+use crate::settings::{Colors, Headers};
+use crate::text::printable;
+use crate::{CliError, yaml};
+
+/// State of the output.
+#[derive(Debug)]
+struct LinePrinter<'a> {
+    settings: &'a NodesSettings,
+    colors: Colors,
+    known: BTreeMap<String, NodeRow>,
+}
+
+/// Follows the stream until the output is closed.
+pub(super) async fn follow(
+    mut feed: EventFeed,
+    settings: &NodesSettings,
+    colors: Colors,
+) -> Result<(), CliError> {
+    let mut teller = LinePrinter {
+        settings,
+        colors,
+        known: BTreeMap::new(),
+    };
+    loop {
+        let news = feed.next(say_lost).await?;
+        let told = match news {
+            FeedItem::Connected => teller.catch_up(&feed).await,
+            FeedItem::Changed(event) => teller.follow(&feed, *event).await,
+        };
+        match told {
+            Ok(OutputState::Open) => {}
+            Ok(OutputState::Closed) => return Ok(()),
+            Err(error) => feed.failed(error, &say_lost).await?,
+        }
+    }
+}
+
+impl LinePrinter<'_> {
+    /// Prints the differences from the printed state.
+    async fn catch_up(&mut self, feed: &EventFeed) -> Result<OutputState, CliError> {
+        let filter = self.settings.filter();
+        let list = fleet::list(feed.client(), filter, None).await?;
+        let names: Vec<String> = self.known.keys().cloned().collect();
+        let gone = names
+            .into_iter()
+            .filter(|name| list.items.iter().all(|row| row.name != *name))
+            .collect::<Vec<_>>();
+        for name in gone {
+            if self.tell(&Event::Removed { name })? == OutputState::Closed {
+                return Ok(OutputState::Closed);
+            }
+        }
+        for node in list.items {
+            if self.tell(&Event::Node { node })? == OutputState::Closed {
+                return Ok(OutputState::Closed);
+            }
+        }
+        let revision = list.revision;
+        self.tell(&Event::Synced { revision })
+    }
+
+    /// Prints a change, if the node passes the filter or did before.
+    async fn follow(&mut self, feed: &EventFeed, event: Event) -> Result<OutputState, CliError> {
+        let Event::Node { node } = event else {
+            return self.tell(&event);
+        };
+        let name = node.name.clone();
+        let event = match fleet::matching(feed.client(), self.settings.filter(), node).await? {
+            Some(node) => Event::Node { node },
+            None => Event::Removed { name },
+        };
+        self.tell(&event)
+    }
+
+    /// Prints an event, unless it changes nothing.
+    fn tell(&mut self, event: &Event) -> Result<OutputState, CliError> {
+        let before = match event {
+            Event::Node { node } => self.known.insert(node.name.clone(), node.clone()),
+            Event::Removed { name } => {
+                let before = self.known.remove(name);
+                if before.is_none() {
+                    return Ok(OutputState::Open);
+                }
+                before
+            }
+            Event::Synced { .. } => None,
+        };
+        let printed = self.settings.printed();
+        let text = match (printed.format, event) {
+            (FleetFormat::Json, _) => format!("{}\n", object(event)?),
+            (FleetFormat::Yaml, _) => format!("---\n{}", yaml(event)?),
+            (_, Event::Synced { .. }) => return Ok(OutputState::Open),
+            (FleetFormat::Name, Event::Node { node }) => format!("{}\n", printable(&node.name)),
+            (FleetFormat::Name, Event::Removed { name }) => format!("{}\n", printable(name)),
+            (FleetFormat::Table | FleetFormat::Wide, event) => {
+                let Some(change) = node_diff::words(before.as_ref(), event, self.colors) else {
+                    return Ok(OutputState::Open);
+                };
+                if printed.headers == Headers::Hidden {
+                    format!("{change}\n")
+                } else {
+                    format!("{}  {change}\n", now())
+                }
+            }
+        };
+        output::out(&text)
+    }
+}
+
+fn object(event: &Event) -> Result<String, CliError> {
+    serde_json::to_string(event).map_err(|error| CliError::Serialize(Box::new(error)))
+}
+
+/// Returns the current time in seconds, as in the documents.
+fn now() -> String {
+    let now = Timestamp::now();
+    now.round(Unit::Second).unwrap_or(now).to_string()
+}
