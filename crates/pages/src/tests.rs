@@ -16,7 +16,7 @@ use octavo_model::inventory::{Inventory, Machine, NvmlState};
 use octavo_store::availability::Counter;
 use octavo_store::clock::Clock;
 use octavo_store::fleet::{Fleet, Freshness, Node, ReportingAgent, StatusDigest};
-use octavo_store::startup::StartupProgress;
+use octavo_store::startup_progress::StartupProgress;
 use octavo_store::view::View;
 use octavo_stream::protocol::{Parts, Run};
 use tokio::sync::watch;

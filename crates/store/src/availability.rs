@@ -29,12 +29,10 @@ use tokio::time::Instant;
 
 pub use self::query::{AvailabilityQuery, AvailabilityQueryError};
 use super::clock::{Clock, Moment};
+use super::cluster_nodes::STALE_AFTER;
 use super::fleet::{Fleet, Node};
 use super::stale_while_revalidate::{Cached, Freshness, StaleWhileRevalidate};
 use super::view::View;
-
-/// Age from which a count is marked as stale; the bound is set by the requirements.
-pub const STALE_AFTER: Duration = Duration::from_mins(1);
 
 /// Message for callers who are not allowed to see why the cluster cannot be read.
 pub const CLUSTER_UNREADABLE: &str = "its nodes and pods cannot be read now";

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use octavo_fleet::cluster::{ClusterNode, Sights};
 use octavo_fleet::fleet::NodeSummary;
@@ -15,9 +16,11 @@ use octavo_model::label::{LabelKey, LabelValue};
 use octavo_node::labels::LabelSet;
 use tokio::sync::watch;
 
-use super::availability::STALE_AFTER;
 use super::clock::Moment;
 use super::fleet::{Fleet, Freshness, Node};
+
+/// Age from which the cluster's snapshot, or a count, is marked as stale; the bound is set by the requirements.
+pub(super) const STALE_AFTER: Duration = Duration::from_mins(1);
 
 /// Watched cluster whose nodes are listed. Cheap to clone.
 #[derive(Debug, Clone)]

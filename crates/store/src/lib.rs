@@ -22,6 +22,7 @@ pub mod query;
 pub mod slo;
 pub mod stale_while_revalidate;
 pub mod startup;
+pub mod startup_progress;
 pub mod stats;
 pub mod store;
 pub mod task_stream;

@@ -6,13 +6,10 @@
 //! the state ends after a while: agents retry within half a minute, and an installation without agents must become
 //! ready.
 
-use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use octavo_documents::startup::StartingJson;
-use octavo_fleet::access::Sight;
 use octavo_fleet::cluster::{ClusterNode, Readiness};
 use octavo_kube::cluster::Followed;
 use octavo_model::id::NodeName;
@@ -21,16 +18,8 @@ use tokio::time::sleep;
 
 use super::clock::Moment;
 use super::fleet::Fleet;
+use super::startup_progress::StartupProgress;
 use super::view::View;
-
-/// Number of nodes that have reported since the start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct StartupProgress {
-    /// Nodes that have reported, among the expected ones if they are known.
-    pub nodes: usize,
-    /// Expected nodes; `None` without a watched cluster.
-    pub expected: Option<usize>,
-}
 
 /// Tracks the start until all nodes have reported or a timeout expires.
 #[derive(Debug)]
@@ -139,41 +128,6 @@ async fn changed(cluster: &mut Option<watch::Receiver<Arc<Followed>>>) {
         return;
     }
     std::future::pending::<()>().await;
-}
-
-impl fmt::Display for StartupProgress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let nodes = self.nodes;
-        match self.expected {
-            Some(expected) => write!(
-                f,
-                "the aggregator is starting: {nodes} of about {expected} nodes have reported"
-            ),
-            None => write!(
-                f,
-                "the aggregator is starting: nodes that have reported so far: {nodes}"
-            ),
-        }
-    }
-}
-
-impl StartupProgress {
-    /// Converts the progress to a document; includes counts only for readers who are allowed to list nodes.
-    pub fn document(self, sight: &Sight) -> StartingJson {
-        StartingJson {
-            nodes: sight.nodes.then_some(self.nodes),
-            expected: self.expected.filter(|_| sight.nodes),
-        }
-    }
-
-    /// Describes the progress; includes counts only for readers who are allowed to list nodes.
-    pub fn told(self, sight: &Sight) -> String {
-        if sight.nodes {
-            self.to_string()
-        } else {
-            "the aggregator is starting: not all nodes have reported".to_owned()
-        }
-    }
 }
 
 #[cfg(test)]

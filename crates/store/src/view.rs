@@ -15,7 +15,7 @@ use super::cluster_nodes::ClusterNodes;
 use super::engine::Engine;
 use super::fleet::{Fleet, TypeTotals};
 use super::profiles::Profiles;
-use super::startup::StartupProgress;
+use super::startup_progress::StartupProgress;
 
 /// The current fleet and its changes. Cheap to clone; holding one delays no other task.
 #[derive(Debug, Clone)]

@@ -28,7 +28,8 @@ use octavo_settings::aggregator::{
 };
 use octavo_store::availability::Counter;
 use octavo_store::engine::Engine;
-use octavo_store::startup::{Startup, StartupProgress};
+use octavo_store::startup::Startup;
+use octavo_store::startup_progress::StartupProgress;
 use octavo_store::stats::Stats;
 use octavo_store::store::shared_store::SharedStore;
 use octavo_store::view::View;

@@ -1,7 +1,7 @@
 //! What is said while nodes are still returning after a start of the aggregator.
 
 use axum::http::StatusCode;
-use octavo_store::startup::StartupProgress;
+use octavo_store::startup_progress::StartupProgress;
 use serde_json::json;
 
 use super::fleet::{Aggregator, Machines};

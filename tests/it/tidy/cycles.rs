@@ -23,7 +23,6 @@ const KNOWN_CYCLES: &[&str] = &[
     "apply checkpoint client demo error fleet input inspect layout_source layouts mig_parted output plan resolved_layout watch",
     "args doctor layouts mig_parted sharing",
     "attribution site",
-    "availability cluster_nodes startup view",
     "availability fleet hardware_profile",
     "call event export library log memory watch",
     "capacity gpu mig world",
