@@ -5,10 +5,11 @@ use octavo_model::inventory::{
 };
 use octavo_node::sharing::usage::DeviceUsage;
 
+use super::card_lines::{Fact, IssueLine, issue_lines, known_facts};
 use super::format::{Badge, device_state, format_memory, printable};
 use super::sharing::{UsageTable, mark_usage};
 use super::slice_diagram::SliceDiagram;
-use super::vendor_devices::{amd_facts, issue_lines, partition_diagram};
+use super::vendor_devices::{amd_facts, partition_diagram};
 
 /// Device as shown on a page.
 #[derive(Debug)]
@@ -29,14 +30,6 @@ pub(super) struct DeviceCard {
     pub(super) ids: Vec<Fact>,
 }
 
-/// Line of a complaint.
-#[derive(Debug)]
-pub(super) struct IssueLine {
-    pub(super) tone: &'static str,
-    pub(super) icon: &'static str,
-    pub(super) text: String,
-}
-
 /// Process on the device.
 #[derive(Debug)]
 pub(super) struct ProcessRow {
@@ -44,12 +37,6 @@ pub(super) struct ProcessRow {
     pub(super) kind: &'static str,
     pub(super) place: String,
     pub(super) memory: String,
-}
-
-#[derive(Debug)]
-pub(super) struct Fact {
-    pub(super) name: &'static str,
-    pub(super) value: String,
 }
 
 impl DeviceCard {
@@ -171,15 +158,6 @@ fn ids(device: &Device) -> Vec<Fact> {
         ("PCI id", unknown),
         ("UUID", device.uuid.as_ref().map(ToString::to_string)),
     ])
-}
-
-/// Keeps the facts with a known value.
-pub(super) fn known_facts(
-    all: impl IntoIterator<Item = (&'static str, Option<String>)>,
-) -> Vec<Fact> {
-    let all = all.into_iter();
-    all.filter_map(|(name, value)| value.map(|value| Fact { name, value }))
-        .collect()
 }
 
 #[cfg(test)]

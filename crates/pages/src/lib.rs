@@ -8,6 +8,7 @@ mod address;
 mod assets;
 mod availability;
 mod bar;
+mod card_lines;
 mod device_card;
 mod filter_form;
 mod format;

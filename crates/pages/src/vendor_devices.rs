@@ -4,13 +4,13 @@
 
 use octavo_model::accelerators;
 use octavo_model::inventory::{
-    Amd, AmdPartition, Inventory, Issue, LogicalCores, LogicalSource, Neuron, NeuronDevice,
+    Amd, AmdPartition, Inventory, LogicalCores, LogicalSource, Neuron, NeuronDevice,
     NeuronIdentity, PartitioningMode,
 };
 use octavo_model::quantity::Mebibytes;
 
-use super::device_card::{Fact, IssueLine, known_facts};
-use super::format::{Badge, count_noun, format_memory, neuron_state, printable, severity_style};
+use super::card_lines::{Fact, IssueLine, issue_lines, known_facts};
+use super::format::{Badge, count_noun, format_memory, neuron_state, printable};
 use super::slice_diagram::{Region, SliceDiagram};
 
 /// Maximum number of parts drawn for a device: the number of columns in the style sheet.
@@ -128,17 +128,6 @@ impl NeuronCard {
             facts: figures,
         }
     }
-}
-
-/// Converts the domain's complaints to lines.
-pub(super) fn issue_lines(complaints: Vec<Issue>) -> Vec<IssueLine> {
-    let complaints = complaints.into_iter();
-    let line = |one: Issue| {
-        let (tone, icon) = severity_style(one.gravity);
-        let text = printable(&one.text);
-        IssueLine { tone, icon, text }
-    };
-    complaints.map(line).collect()
 }
 
 /// Attribute that identifies the device, and how long it is stable.

@@ -32,7 +32,6 @@ const KNOWN_CYCLES: &[&str] = &[
     "counts device node partitions",
     "dcgm usage",
     "derive table",
-    "device_card vendor_devices",
     "draft node_selection note_text user_changes",
     "events node",
     "findings syntax tree",
