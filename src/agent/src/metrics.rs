@@ -4,6 +4,7 @@
 //! series per device. Each pod that blocks a layout has one, up to a limit.
 
 mod dcgm;
+mod family_writer;
 mod layout_status;
 pub mod serve;
 pub mod usage;

@@ -30,7 +30,6 @@ const KNOWN_CYCLES: &[&str] = &[
     "control driver",
     "controller patcher watcher",
     "counts device node partitions",
-    "dcgm usage",
     "derive table",
     "draft node_selection note_text user_changes",
     "events node",

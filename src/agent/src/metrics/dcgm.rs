@@ -18,7 +18,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use tokio::sync::watch;
 
-use super::usage::{FamilyWriter, Samples, count};
+use super::family_writer::{FamilyWriter, Samples, count};
 use crate::usage::UsageObservation;
 
 /// Observed usage and health as dcgm-exporter would report them.

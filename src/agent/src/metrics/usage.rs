@@ -12,20 +12,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use octavo_model::quantity::Mebibytes;
-use octavo_model::reading::Percent;
 use octavo_node::sharing::usage::{DeviceUsage, UnitUsage};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
 use self::containers::containers;
 use self::device_metrics::{counted, devices, memory, vitals};
 use super::dcgm::DcgmCollector;
+use super::family_writer::{FamilyWriter, Labels, Samples, bytes, count, flag};
 use crate::usage::UsageObservation;
 
 /// Maximum number of containers with series of their own; those with the highest usage are retained. All others of a
@@ -33,11 +29,6 @@ use crate::usage::UsageObservation;
 const MAX_CONTAINER_SERIES: usize = 1024;
 /// Namespace of the series for all other containers. Every pod has a namespace, so this cannot be confused with a pod.
 const OTHERS: &str = "other";
-
-/// Labels of a series with its value.
-pub(super) type Samples = Vec<(Labels, f64)>;
-/// Labels of a series.
-type Labels = Vec<(&'static str, String)>;
 
 /// Observed usage as metrics. Clones share their state.
 #[derive(Debug, Clone)]
@@ -81,31 +72,6 @@ impl Collector for UsageCollector {
         counted(&mut sheet, &seen.readings)?;
         units(&mut sheet, &seen.usage.devices)?;
         containers(&mut sheet, &seen.usage.devices)
-    }
-}
-
-/// Writer of metric families.
-pub(super) struct FamilyWriter<'a, 'b>(pub(super) &'a mut DescriptorEncoder<'b>);
-
-impl FamilyWriter<'_, '_> {
-    pub(super) fn gauge(&mut self, (name, help): (&str, &str), samples: Samples) -> fmt::Result {
-        let mut family = self
-            .0
-            .encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for (labels, value) in samples {
-            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn counter(&mut self, (name, help): (&str, &str), samples: Samples) -> fmt::Result {
-        let mut family = self
-            .0
-            .encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (labels, value) in samples {
-            ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
     }
 }
 
@@ -213,22 +179,4 @@ fn place(device: &DeviceUsage, unit: &UnitUsage) -> Labels {
 fn number(device: &DeviceUsage) -> String {
     let number = device.name.rsplit(' ').next();
     number.unwrap_or_default().to_owned()
-}
-
-pub(super) fn bytes(memory: Mebibytes) -> f64 {
-    count(memory.get().saturating_mul(1 << 20))
-}
-
-pub(super) fn ratio(percent: Percent) -> f64 {
-    f64::from(percent.0) / 100.0
-}
-
-fn flag(is: bool) -> f64 {
-    f64::from(u8::from(is))
-}
-
-/// Exact up to 2^53, which no device's byte count or lifetime energy reaches.
-#[expect(clippy::cast_precision_loss, reason = "see above")]
-pub(super) fn count(number: u64) -> f64 {
-    number as f64
 }

@@ -16,7 +16,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
 
-use super::usage::{FamilyWriter, Samples, bytes, count};
+use super::family_writer::{FamilyWriter, Samples, bytes, count};
 
 /// Metrics of the last observed hardware. Clones share their state.
 #[derive(Debug, Clone)]

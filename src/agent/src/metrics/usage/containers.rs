@@ -7,7 +7,8 @@ use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::Percent;
 use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage};
 
-use super::{FamilyWriter, MAX_CONTAINER_SERIES, OTHERS, Samples, bytes, flag, place, ratio};
+use super::{MAX_CONTAINER_SERIES, OTHERS, place};
+use crate::metrics::family_writer::{FamilyWriter, Samples, bytes, flag, ratio};
 
 /// Numbers of one container on a unit.
 #[derive(Debug, Clone, Default)]

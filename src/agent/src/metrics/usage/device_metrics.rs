@@ -7,7 +7,8 @@ use octavo_model::reading::MemoryUse;
 use octavo_model::reading::{DeviceMetrics, Reading};
 use octavo_node::sharing::usage::DeviceUsage;
 
-use super::{FamilyWriter, Samples, bytes, count, flag, number, ratio};
+use super::number;
+use crate::metrics::family_writer::{FamilyWriter, Samples, bytes, count, flag, ratio};
 
 pub(super) fn devices(
     sheet: &mut FamilyWriter<'_, '_>,
