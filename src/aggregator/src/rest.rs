@@ -17,6 +17,7 @@ mod plans;
 mod probes;
 mod problem;
 mod profile_events;
+mod profile_filter;
 mod profiles;
 mod response_cache;
 pub mod rows;

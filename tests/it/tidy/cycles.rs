@@ -40,7 +40,6 @@ const KNOWN_CYCLES: &[&str] = &[
     "kubelet owners",
     "labels node sharing",
     "node_diff operands",
-    "profiles response_cache",
     "time_slicing_output write",
 ];
 

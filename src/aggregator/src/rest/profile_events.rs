@@ -28,7 +28,8 @@ use super::Api;
 use super::events::{BUFFERED_EVENTS, KEEP_ALIVE, SEND_TIMEOUT};
 use super::nodes::QueryPairs;
 use super::problem::{ApiError, ProblemKind};
-use super::profiles::{ProfileFilter, single_values};
+use super::profile_filter::ProfileFilter;
+use super::profiles::single_values;
 
 type Sender = mpsc::Sender<Result<Message, axum::Error>>;
 

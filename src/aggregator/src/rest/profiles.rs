@@ -22,25 +22,8 @@ use super::Api;
 use super::body::JsonBody;
 use super::nodes::QueryPairs;
 use super::problem::{ApiError, ProblemKind};
+use super::profile_filter::ProfileFilter;
 use super::response_cache::{ResponseKey, TaggedDocument};
-
-/// Filter of profiles.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct ProfileFilter {
-    /// Type; `None` matches any.
-    pub(super) type_name: Option<String>,
-    /// Namespace; `None` matches any.
-    pub(super) namespace: Option<String>,
-}
-
-impl ProfileFilter {
-    /// Returns whether the profile matches.
-    pub(super) fn matches(&self, row: &ProfileRow) -> bool {
-        let mut names = self.type_name.iter();
-        let mut namespaces = self.namespace.iter();
-        names.all(|name| row.types.contains(name)) && namespaces.all(|of| row.namespace == *of)
-    }
-}
 
 /// Hardware profiles that people can pick
 #[utoipa::path(

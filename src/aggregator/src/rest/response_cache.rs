@@ -11,7 +11,7 @@ use octavo_store::profiles::ProfileReport;
 use serde::Serialize;
 
 use super::problem::{ApiError, ProblemKind};
-use super::profiles::ProfileFilter;
+use super::profile_filter::ProfileFilter;
 
 /// Capacity of the cache, in responses and bytes; it is emptied when exceeded.
 const MAX_RESPONSES: usize = 32;
