@@ -39,10 +39,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-pub use self::error::ClientError;
+pub use self::error::{ClientError, RequestError};
 pub(super) use self::events::{EventStream, Events};
 pub(super) use self::url::{RequestPath, segment};
-use super::CliError;
 use crate::settings::server::ServerSettings;
 
 /// Maximum size of an answer. A page of a thousand nodes is half a megabyte; a node of sixteen GPUs with every profile
@@ -65,8 +64,8 @@ pub(super) struct Client {
 
 impl Client {
     /// Reads the certificates and sends no request yet.
-    pub(super) fn new(settings: &ServerSettings) -> Result<Self, CliError> {
-        let tls = tls(settings).map_err(|source| CliError::Certificates {
+    pub(super) fn new(settings: &ServerSettings) -> Result<Self, ClientError> {
+        let tls = tls(settings).map_err(|source| ClientError::Certificates {
             place: settings.ca().map_or_else(
                 || "this system".to_owned(),
                 |path| path.display().to_string(),
@@ -93,7 +92,7 @@ impl Client {
     pub(super) async fn get<T: DeserializeOwned>(
         &self,
         target: &RequestPath,
-    ) -> Result<T, CliError> {
+    ) -> Result<T, ClientError> {
         self.document(target, None).await
     }
 
@@ -102,9 +101,9 @@ impl Client {
         &self,
         target: &RequestPath,
         question: &impl Serialize,
-    ) -> Result<T, CliError> {
+    ) -> Result<T, ClientError> {
         let question = serde_json::to_vec(question);
-        let question = question.map_err(|error| CliError::Serialize(Box::new(error)))?;
+        let question = question.map_err(ClientError::Serialize)?;
         self.document(target, Some(question.into())).await
     }
 
@@ -112,14 +111,14 @@ impl Client {
         &self,
         target: &RequestPath,
         question: Option<Bytes>,
-    ) -> Result<T, CliError> {
+    ) -> Result<T, ClientError> {
         let asked = async {
             let response = self.ask(target, JSON, question).await?;
             let body = read(response.into_body(), MAX_ANSWER_BYTES).await?;
-            serde_json::from_slice(&body).map_err(ClientError::Unreadable)
+            serde_json::from_slice(&body).map_err(RequestError::Unreadable)
         };
         let answer = timeout(self.patience, asked).await;
-        let answer = answer.unwrap_or(Err(ClientError::TimedOut(self.patience)));
+        let answer = answer.unwrap_or(Err(RequestError::TimedOut(self.patience)));
         answer.map_err(|source| self.failed(target, source))
     }
 
@@ -127,16 +126,16 @@ impl Client {
     pub(super) async fn events<E: EventStream>(
         &self,
         target: &RequestPath,
-    ) -> Result<Events<E>, CliError> {
+    ) -> Result<Events<E>, ClientError> {
         let asked = timeout(self.patience, self.ask(target, "text/event-stream", None)).await;
-        let asked = asked.unwrap_or(Err(ClientError::TimedOut(self.patience)));
+        let asked = asked.unwrap_or(Err(RequestError::TimedOut(self.patience)));
         let response = asked.map_err(|source| self.failed(target, source))?;
         Ok(Events::new(response.into_body()))
     }
 
     /// Adds the requested URL to an error.
-    pub(super) fn failed(&self, target: &RequestPath, source: ClientError) -> CliError {
-        CliError::Request {
+    pub(super) fn failed(&self, target: &RequestPath, source: RequestError) -> ClientError {
+        ClientError::Request {
             url: target.url(&self.server),
             source: Box::new(source),
         }
@@ -148,11 +147,11 @@ impl Client {
         target: &RequestPath,
         accept: &'static str,
         question: Option<Bytes>,
-    ) -> Result<Response<Incoming>, ClientError> {
+    ) -> Result<Response<Incoming>, RequestError> {
         let uri: Uri = target
             .url(&self.server)
             .parse()
-            .map_err(|_| ClientError::Address)?;
+            .map_err(|_| RequestError::Address)?;
         let token = self.token.as_deref();
         let token = token.map(|file| token::authorization(file, &uri));
         let request = match question {
@@ -163,7 +162,7 @@ impl Client {
             .header(ACCEPT, accept)
             .header(USER_AGENT, concat!("octavo/", env!("CARGO_PKG_VERSION")))
             .body(Full::new(question.unwrap_or_default()))
-            .map_err(|_| ClientError::Address)?;
+            .map_err(|_| RequestError::Address)?;
         if let Some(token) = token.transpose()? {
             request.headers_mut().insert(AUTHORIZATION, token);
         }
@@ -171,7 +170,7 @@ impl Client {
             .http
             .request(request)
             .await
-            .map_err(|error| ClientError::from_hyper(&error))?;
+            .map_err(|error| RequestError::from_hyper(&error))?;
         let status = response.status();
         let header = |name| {
             let value = response.headers().get(name);
@@ -179,7 +178,7 @@ impl Client {
         };
         let kind = header(CONTENT_TYPE).unwrap_or_default();
         if status.is_redirection() {
-            return Err(ClientError::Redirected {
+            return Err(RequestError::Redirected {
                 to: header(LOCATION).unwrap_or_else(|| "nowhere".to_owned()),
             });
         }
@@ -188,32 +187,32 @@ impl Client {
             let problem: Option<Problem> = body
                 .ok()
                 .and_then(|body| serde_json::from_slice(&body).ok());
-            return Err(problem.map_or(ClientError::Status(status), |problem| {
-                ClientError::Problem(Box::new(problem))
+            return Err(problem.map_or(RequestError::Status(status), |problem| {
+                RequestError::Problem(Box::new(problem))
             }));
         }
         if kind.starts_with(accept) {
             Ok(response)
         } else {
-            Err(ClientError::UnexpectedMediaType { kind })
+            Err(RequestError::UnexpectedMediaType { kind })
         }
     }
 }
 
 /// Converts the inventory in a node's document.
-pub(super) fn inventory(detail: &NodeDetail) -> Result<Inventory, ClientError> {
-    Inventory::try_from(detail.inventory.clone()).map_err(ClientError::Inventory)
+pub(super) fn inventory(detail: &NodeDetail) -> Result<Inventory, RequestError> {
+    Inventory::try_from(detail.inventory.clone()).map_err(RequestError::Inventory)
 }
 
-async fn read(body: Incoming, longest: usize) -> Result<Bytes, ClientError> {
+async fn read(body: Incoming, longest: usize) -> Result<Bytes, RequestError> {
     let whole = Limited::new(body, longest).collect().await;
     whole
         .map(http_body_util::Collected::to_bytes)
         .map_err(|error| {
             if error.is::<LengthLimitError>() {
-                ClientError::TooLong(longest)
+                RequestError::TooLong(longest)
             } else {
-                ClientError::Broken(error)
+                RequestError::Broken(error)
             }
         })
 }

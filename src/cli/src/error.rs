@@ -21,7 +21,7 @@ use octavo_planner::layout::ExportError;
 use octavo_toolkit::error::chain;
 use thiserror::Error;
 
-use super::client::ClientError;
+use super::client::{ClientError, RequestError};
 use super::demo::DemoError;
 use super::mig_parted::MigPartedError;
 use super::simulated::SimulationError;
@@ -152,29 +152,16 @@ pub enum CliError {
     /// The hardware could not be read.
     #[error("cannot read the hardware of this machine")]
     Observe(#[source] Box<dyn Error>),
-    /// The CA certificates cannot be read.
-    #[error("cannot read certificates of authorities from {place}")]
-    Certificates {
-        /// The file, or this system.
-        place: String,
-        /// The cause.
-        source: Box<dyn Error + Send + Sync>,
-    },
-    /// A request to an aggregator failed.
-    #[error("cannot get {url}")]
-    Request {
-        /// The URL.
-        url: String,
-        /// The cause.
-        source: Box<ClientError>,
-    },
+    /// The client of an aggregator failed.
+    #[error(transparent)]
+    Client(#[from] ClientError),
     /// A request for usage failed; the agent of a node can answer it too.
     #[error("cannot get {url}")]
     UsageRequest {
         /// The URL.
         url: String,
         /// The cause.
-        source: Box<ClientError>,
+        source: Box<RequestError>,
     },
     /// The namespace of a new profile is not known.
     #[error("in which namespace? the profiles that are there do not tell")]
@@ -222,11 +209,11 @@ impl CliError {
             Self::LibraryMissing(_) => Some(
                 "give the path of libnvidia-ml.so.1, or leave --nvml-library out to search for it",
             ),
-            Self::Certificates { .. } => Some("give a file of certificates in PEM form with --ca"),
             Self::UsageRequest { source, .. } if source.is_unreachable() => Some(
                 "say with --server or OCTAVO_SERVER where the aggregator is; on a node, `octavo top --here` asks its agent, without one",
             ),
-            Self::Request { source, .. } | Self::UsageRequest { source, .. } => source.advice(),
+            Self::Client(error) => error.advice(),
+            Self::UsageRequest { source, .. } => source.advice(),
             Self::Demo(error) => error.advice(),
             Self::NoSuchLayout { .. } => Some(
                 "name one of these; -f gives a file, and without it they are generated for the node",

@@ -140,7 +140,7 @@ pub(super) async fn availability(
 async fn places(client: &Client) -> Result<Option<Vec<NodeRow>>, CliError> {
     match all_nodes(client).await {
         Ok(nodes) => Ok(Some(nodes)),
-        Err(CliError::Request { source, .. }) if source.is_forbidden() => Ok(None),
+        Err(CliError::Client(error)) if error.is_forbidden() => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -58,7 +58,7 @@ use octavo_settings::hardware::HardwareSettings;
 use octavo_settings::{Answer, EarlyExitKind};
 use serde::Serialize;
 
-pub use self::client::ClientError;
+pub use self::client::{ClientError, RequestError};
 pub use self::demo::DemoError;
 use self::device_holders::DeviceHolders;
 pub use self::error::{CliError, explain};

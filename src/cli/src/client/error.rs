@@ -14,9 +14,33 @@ use thiserror::Error;
 
 use crate::text::printable;
 
-/// Reason why a request failed.
+/// Failure of the client. The message names the action and its object; the cause follows in the chain.
 #[derive(Debug, Error)]
 pub enum ClientError {
+    /// The CA certificates cannot be read.
+    #[error("cannot read certificates of authorities from {place}")]
+    Certificates {
+        /// The file, or this system.
+        place: String,
+        /// The cause.
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// A document to post cannot be serialized.
+    #[error("cannot write the result in this form")]
+    Serialize(#[source] serde_json::Error),
+    /// A request to an aggregator failed.
+    #[error("cannot get {url}")]
+    Request {
+        /// The URL.
+        url: String,
+        /// The cause.
+        source: Box<RequestError>,
+    },
+}
+
+/// Reason why a request failed.
+#[derive(Debug, Error)]
+pub enum RequestError {
     /// The configured address and the requested path do not form a valid URL.
     #[error("this is no address that can be asked")]
     Address,
@@ -188,6 +212,27 @@ fn certificate_advice(error: &CertificateError) -> &'static str {
 }
 
 impl ClientError {
+    /// Returns whether a later attempt may succeed.
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(self, Self::Request { source, .. } if source.is_transient())
+    }
+
+    /// Returns whether the requester is not authorized.
+    pub(crate) fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Request { source, .. } if source.is_forbidden())
+    }
+
+    /// Returns advice about the error.
+    pub(crate) fn advice(&self) -> Option<&'static str> {
+        match self {
+            Self::Certificates { .. } => Some("give a file of certificates in PEM form with --ca"),
+            Self::Request { source, .. } => source.advice(),
+            Self::Serialize(_) => None,
+        }
+    }
+}
+
+impl RequestError {
     /// Classifies the error of a failed request; the chain of its causes is searched, because each layer wraps the one
     /// below.
     pub(super) fn from_hyper(error: &legacy::Error) -> Self {
@@ -218,7 +263,7 @@ impl ClientError {
     }
 
     /// Returns whether a later attempt may succeed.
-    pub(crate) fn is_transient(&self) -> bool {
+    fn is_transient(&self) -> bool {
         match self {
             Self::ConnectionRefused
             | Self::Connect(_)
@@ -245,7 +290,7 @@ impl ClientError {
     }
 
     /// Returns whether the requester is not authorized.
-    pub(crate) fn is_forbidden(&self) -> bool {
+    fn is_forbidden(&self) -> bool {
         matches!(self, Self::Problem(problem) if problem.kind == "/problems/forbidden")
     }
 
@@ -376,7 +421,7 @@ mod tests {
         let verifier = verifier.build().unwrap();
         let name = "localhost".try_into().unwrap();
         let outcome = verifier.verify_server_cert(&certificate, &[], &name, &[], UnixTime::now());
-        let error = ClientError::from_tls(outcome.unwrap_err());
+        let error = RequestError::from_tls(outcome.unwrap_err());
         (error.to_string(), error.advice())
     }
 

@@ -13,7 +13,7 @@ use octavo_documents::hardware_profiles::events::ProfileEvent;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use super::ClientError;
+use super::RequestError;
 
 /// Maximum length of a line. A row of a node with many types is a few kilobytes.
 const MAX_LINE_BYTES: usize = 1 << 20;
@@ -68,7 +68,7 @@ impl<E: EventStream> Events<E> {
     }
 
     /// Returns the next event. Cancel-safe.
-    pub(crate) async fn next(&mut self) -> Result<E, ClientError> {
+    pub(crate) async fn next(&mut self) -> Result<E, RequestError> {
         loop {
             while let Some(line) = self.lines.next() {
                 if let Some(event) = event(&line)? {
@@ -76,12 +76,12 @@ impl<E: EventStream> Events<E> {
                 }
             }
             if self.lines.0.len() > MAX_LINE_BYTES {
-                return Err(ClientError::TooLong(MAX_LINE_BYTES));
+                return Err(RequestError::TooLong(MAX_LINE_BYTES));
             }
             let frame = timeout(STREAM_TIMEOUT, self.body.frame()).await;
-            match frame.map_err(|_| ClientError::StreamSilent(STREAM_TIMEOUT))? {
-                None => return Err(ClientError::StreamEnded),
-                Some(Err(error)) => return Err(ClientError::Broken(error.into())),
+            match frame.map_err(|_| RequestError::StreamSilent(STREAM_TIMEOUT))? {
+                None => return Err(RequestError::StreamEnded),
+                Some(Err(error)) => return Err(RequestError::Broken(error.into())),
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
                         self.lines.0.extend_from_slice(&data);
@@ -106,13 +106,13 @@ impl LineBuffer {
 }
 
 /// Parses a line. The aggregator writes each object on one line, so each `data` line is an event.
-fn event<E: EventStream>(line: &[u8]) -> Result<Option<E>, ClientError> {
+fn event<E: EventStream>(line: &[u8]) -> Result<Option<E>, RequestError> {
     let Some(data) = line.strip_prefix(b"data:") else {
         return Ok(None);
     };
     serde_json::from_slice(data)
         .map(Some)
-        .map_err(ClientError::Unreadable)
+        .map_err(RequestError::Unreadable)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ async fn error(server: &str, patience: Duration) -> String {
     let asked = client
         .get::<serde_json::Value>(&RequestPath::new("/x"))
         .await;
-    explain(&asked.unwrap_err()).replace(server, "SERVER")
+    explain(&asked.unwrap_err().into()).replace(server, "SERVER")
 }
 
 /// Returns the error for a server that sends `answer` and then closes the connection.

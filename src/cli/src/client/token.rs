@@ -8,14 +8,14 @@ use hyper::Uri;
 use hyper::header::HeaderValue;
 use octavo_fleet::credential::{MAX_TOKEN_BYTES, Token, TokenError};
 
-use super::ClientError;
+use super::RequestError;
 
 /// Returns the `Authorization` header of a request to `to`. The token is never sent unencrypted over a network.
-pub(super) fn authorization(file: &Path, to: &Uri) -> Result<HeaderValue, ClientError> {
+pub(super) fn authorization(file: &Path, to: &Uri) -> Result<HeaderValue, RequestError> {
     if to.scheme_str() != Some("https") && !to.host().is_some_and(is_this_machine) {
-        return Err(ClientError::TokenInClear);
+        return Err(RequestError::TokenInClear);
     }
-    let unusable = |source: Box<dyn std::error::Error + Send + Sync>| ClientError::Token {
+    let unusable = |source: Box<dyn std::error::Error + Send + Sync>| RequestError::Token {
         path: file.to_owned(),
         source,
     };
@@ -67,7 +67,7 @@ mod tests {
             "http://localhost.example/x",
         ] {
             let error = authorization(&file, &to.parse().unwrap()).unwrap_err();
-            assert!(matches!(error, ClientError::TokenInClear), "{to}");
+            assert!(matches!(error, RequestError::TokenInClear), "{to}");
         }
     }
 

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::UsageRows;
 use crate::CliError;
 use crate::apply::connect;
-use crate::client::{Client, RequestPath};
+use crate::client::{Client, ClientError, RequestPath};
 use crate::settings::top::{TopOrder, TopSettings, TopSource};
 use crate::text::{counted, printable};
 
@@ -84,7 +84,7 @@ impl<'a> UsageSource<'a> {
             asked.push(("limit", &wanted));
             asked.extend(token.as_deref().map(|token| ("continue", token)));
             let target = RequestPath::new("/api/v1/usage").with(asked);
-            let page: UsageList = client.get(&target).await.map_err(of_usage)?;
+            let page: UsageList = client.get(&target).await.map_err(usage_error)?;
             // An empty page may continue, but a repeated token would loop forever.
             let is_end = page.continue_token.is_none() || page.continue_token == token;
             let list = match &mut all {
@@ -173,11 +173,11 @@ fn fleet(list: UsageList, node: Option<&str>) -> UsageRows {
 }
 
 /// Changes the error's advice: without an aggregator, the node's agent can be used.
-fn of_usage(error: CliError) -> CliError {
-    if let CliError::Request { url, source } = error {
+fn usage_error(error: ClientError) -> CliError {
+    if let ClientError::Request { url, source } = error {
         CliError::UsageRequest { url, source }
     } else {
-        error
+        error.into()
     }
 }
 

@@ -7,7 +7,7 @@ use octavo_stream::protocol::Backoff;
 use tokio::time::sleep;
 
 use crate::CliError;
-use crate::client::{Client, EventStream, Events, RequestPath};
+use crate::client::{Client, ClientError, EventStream, Events, RequestPath};
 use crate::error::brief;
 use crate::output;
 
@@ -56,11 +56,11 @@ impl<E: EventStream> EventFeed<E> {
             let failure = match &mut self.stream {
                 None => match self.connect().await {
                     Ok(()) => return Ok(FeedItem::Connected),
-                    Err(error) => error,
+                    Err(error) => error.into(),
                 },
                 Some(stream) => match stream.next().await {
                     Ok(event) => return Ok(FeedItem::Changed(Box::new(event))),
-                    Err(source) => self.client.failed(&target::<E>(), source),
+                    Err(source) => self.client.failed(&target::<E>(), source).into(),
                 },
             };
             self.failed(failure, &lost).await?;
@@ -74,8 +74,7 @@ impl<E: EventStream> EventFeed<E> {
         lost: &impl Fn(&str),
     ) -> Result<(), CliError> {
         self.stream = None;
-        let may_pass =
-            matches!(&failure, CliError::Request { source, .. } if source.is_transient());
+        let may_pass = matches!(&failure, CliError::Client(error) if error.is_transient());
         if self.connections == 0 || !may_pass {
             return Err(failure);
         }
@@ -89,7 +88,7 @@ impl<E: EventStream> EventFeed<E> {
         Ok(())
     }
 
-    async fn connect(&mut self) -> Result<(), CliError> {
+    async fn connect(&mut self) -> Result<(), ClientError> {
         let target = target::<E>();
         let mut stream: Events<E> = self.client.events(&target).await?;
         // From here on no change is missed; the caller must request the initial state.
