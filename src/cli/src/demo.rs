@@ -10,11 +10,9 @@
 //! story.rs       events on the machines
 //! check.rs       expected state of the aggregator
 //! play.rs        the whole demo
-//! error.rs       errors
 //! ```
 
 mod check;
-mod error;
 mod events;
 mod machine;
 mod processes;
@@ -23,13 +21,12 @@ mod runner;
 mod scenario;
 mod sharing_pods;
 
-pub use self::error::DemoError;
 use self::processes::ChildProcesses;
 use self::programs::Programs;
 use self::runner::{DemoOutcome, DemoRunner};
 use super::output;
 use super::watch::StopSignal;
-use super::{CliError, Exit, Report};
+use super::{CliError, DemoError, Exit, Report};
 use crate::settings::Colors;
 use crate::settings::demo::DemoSettings;
 

@@ -1,5 +1,8 @@
 //! Errors of the command line, and their messages.
 
+mod demo;
+mod mig_parted;
+
 use std::error::Error;
 use std::io;
 use std::path::PathBuf;
@@ -21,9 +24,9 @@ use octavo_planner::layout::ExportError;
 use octavo_toolkit::error::chain;
 use thiserror::Error;
 
+pub use self::demo::DemoError;
+pub use self::mig_parted::MigPartedError;
 use super::client::{ClientError, RequestError};
-use super::demo::DemoError;
-use super::mig_parted::MigPartedError;
 use super::simulated::SimulationError;
 
 /// Reason why a command failed. The message names the action and its object; the cause follows in the chain.
@@ -174,7 +177,7 @@ pub enum CliError {
     Profile(#[source] Box<WriteError>),
     /// The demo failed.
     #[error("the demo failed")]
-    Demo(#[source] DemoError),
+    Demo(#[from] DemoError),
     /// The asynchronous runtime did not start.
     #[error("cannot start the program's event loop")]
     Runtime(#[source] io::Error),

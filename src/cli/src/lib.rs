@@ -59,12 +59,10 @@ use octavo_settings::{Answer, EarlyExitKind};
 use serde::Serialize;
 
 pub use self::client::{ClientError, RequestError};
-pub use self::demo::DemoError;
 use self::device_holders::DeviceHolders;
-pub use self::error::{CliError, explain};
+pub use self::error::{CliError, DemoError, MigPartedError, explain};
 pub use self::exit::Exit;
 use self::layouts::NamedInventory;
-pub use self::mig_parted::MigPartedError;
 use self::naming::DeviceNames;
 use self::output::publish;
 pub use self::simulated::SimulationError;

@@ -11,7 +11,6 @@
 mod assert;
 mod change;
 mod config;
-mod error;
 mod hooks;
 
 use std::collections::BTreeMap;
@@ -28,10 +27,9 @@ use octavo_settings::hardware::HardwareSettings;
 
 use self::change::ChangeRequest;
 use self::config::{Resolution, SelectedConfig};
-pub use self::error::MigPartedError;
 use self::hooks::HookRunner;
 use super::apply::with_journal_warnings;
-use super::{CliError, Exit, Report, checkpoint, explain, input, layouts};
+use super::{CliError, Exit, MigPartedError, Report, checkpoint, explain, input, layouts};
 use crate::settings::mig_parted::{
     ApplySettings, CheckpointSettings, Compat, ConfigScope, ExportSettings, GenerateSettings,
     MigPartedCommand, MigPartedSettings, ResetPolicy, RestoreSettings, Verbosity,

@@ -9,10 +9,10 @@ use std::process::Stdio;
 use tokio::process::Command;
 
 use super::super::simulated::SIMULATOR_VARIABLES;
-use super::DemoError;
 use super::programs::Programs;
 use super::scenario::Scenario;
 use super::sharing_pods::{self, SharingPods};
+use crate::DemoError;
 
 /// The available layouts.
 const LAYOUTS: &str = include_str!("../../../../demo/layouts.yaml");

@@ -19,7 +19,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::DemoError;
+use crate::DemoError;
 
 /// Number of retained lines per log.
 const MAX_LOG_LINES: usize = 40;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::DemoError;
+use crate::DemoError;
 
 /// Paths of the programs that the demo starts.
 #[derive(Debug)]

@@ -10,14 +10,12 @@ use octavo_settings::server_url::ServerUrl;
 use tokio::process::Command;
 use tokio::time::{Instant, interval, sleep_until};
 
-use super::DemoError;
 use super::check::FleetCheck;
 use super::events::{self, DemoAction, DemoEvent};
 use super::machine::DemoMachine;
 use super::processes::ChildProcesses;
 use super::programs::Programs;
 use super::scenario::Scenario;
-use crate::CliError;
 use crate::client::{Client, RequestPath};
 use crate::fleet;
 use crate::output::{self, OutputState};
@@ -28,6 +26,7 @@ use crate::style::Style;
 use crate::text::printable;
 use crate::watch::event_feed::{EventFeed, say_lost};
 use crate::watch::node_diff;
+use crate::{CliError, DemoError};
 
 /// Maximum time of a start, sufficient on a slow machine.
 const START_TIMEOUT: Duration = Duration::from_mins(1);

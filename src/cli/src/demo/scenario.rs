@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use super::DemoError;
+use crate::DemoError;
 
 /// A machine to simulate.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,11 +5,10 @@ use octavo_model::inventory::{Inventory, Vendor};
 use octavo_planner::layout::{DeviceRef, compare, compare_modes};
 
 use super::config::SelectedConfig;
-use super::error::MigPartedError;
 use super::{OpenHardware, failed};
 use crate::settings::mig_parted::{AssertScope, AssertSettings, Compat, ConfigScope};
 use crate::text::{lines, wrap};
-use crate::{CliError, Report};
+use crate::{CliError, MigPartedError, Report};
 
 /// Reports success, or fails with the differences.
 pub(super) async fn report(

@@ -6,11 +6,10 @@ use octavo_planner::layout::{
     Layout, ResolvedLayout, RuleError, RuleErrorKind, resolve, without_missing_devices,
 };
 
-use super::error::MigPartedError;
 use crate::diagnostics::Severity;
 use crate::layout_source::LayoutSource;
 use crate::settings::mig_parted::{Compat, ConfigScope, ConfigSettings};
-use crate::{CliError, Report, resolved_layout};
+use crate::{CliError, MigPartedError, Report, resolved_layout};
 
 /// A configuration of a file.
 #[derive(Debug)]

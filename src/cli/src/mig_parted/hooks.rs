@@ -14,12 +14,11 @@ use octavo_files::hooks::{Hook, HookPoint, Hooks};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use super::error::MigPartedError;
 use crate::output::note;
 use crate::settings::Input;
 use crate::settings::mig_parted::{HooksSettings, Verbosity};
 use crate::text::printable;
-use crate::{CliError, input};
+use crate::{CliError, MigPartedError, input};
 
 /// Maximum number of shown bytes of a failed hook's output.
 const MAX_SHOWN_BYTES: u64 = 16 << 10;

@@ -1,4 +1,4 @@
-//! Errors that are specific to configurations and hooks.
+//! Errors of mig-parted's commands: configurations and hooks.
 
 use std::io;
 use std::path::PathBuf;

@@ -5,8 +5,6 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::CliError;
-
 /// Reason why the demo ended early, or failed at its end.
 #[derive(Debug, Error)]
 pub enum DemoError {
@@ -79,7 +77,7 @@ pub enum DemoError {
 
 impl DemoError {
     /// Returns advice about the error.
-    pub(crate) fn advice(&self) -> Option<&'static str> {
+    pub(super) fn advice(&self) -> Option<&'static str> {
         match self {
             Self::ProgramMissing { .. } => Some(
                 "run `make demo` in a checkout of Octavo, which builds all of them, or say where they are with --programs",
@@ -98,11 +96,5 @@ impl DemoError {
             }
             Self::Died { .. } | Self::NoAddress { .. } | Self::FleetMismatch(_) => None,
         }
-    }
-}
-
-impl From<DemoError> for CliError {
-    fn from(error: DemoError) -> Self {
-        Self::Demo(error)
     }
 }
