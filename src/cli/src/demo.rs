@@ -5,11 +5,11 @@
 //! programs.rs    programs that the demo needs
 //! scenario.rs    the machines, and their expected counts
 //! machine.rs     one simulated machine in a directory
-//! tenants.rs     pods that share a machine's GPU, as kubelet and the kernel report them
-//! children.rs    child processes: start, log, stop
-//! story.rs       events on the machines
+//! sharing_pods.rs pods that share a machine's GPU, as kubelet and the kernel report them
+//! processes.rs   child processes: start, log, stop
+//! events.rs      events on the machines
 //! check.rs       expected state of the aggregator
-//! play.rs        the whole demo
+//! runner.rs      the whole demo
 //! ```
 
 mod check;
