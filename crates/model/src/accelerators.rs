@@ -9,6 +9,7 @@
 
 mod catalog;
 mod facts;
+mod field;
 mod memory;
 mod naming;
 mod neuron;
@@ -20,13 +21,14 @@ use crate::id::Sku;
 use crate::inventory::{Architecture, Identity, PciIds, Vendor};
 use crate::quantity::Mebibytes;
 pub use catalog::{
-    Alias, AliasKind, Catalog, CloudOffer, Fact, Field, Lookup, Overlay, OverlayEntry,
-    OverlayError, OverlayProblem, Product, SharedAlias, Value,
+    Alias, Catalog, CloudOffer, Fact, Lookup, Overlay, OverlayEntry, OverlayError, OverlayProblem,
+    Product, SharedAlias, Value,
 };
 pub use facts::{
     DeviceLink, Facts, LinkKind, MarketedMemory, MemoryUnit, NotAccelerator, PciPattern, Tflops,
     citation, is_known_accelerator, non_accelerator_with_ids, non_accelerators, products,
 };
+pub use field::{AliasKind, Field};
 pub use naming::{OverrideEffect, TYPE_OVERRIDE, TypeOverride, TypeSources};
 pub use neuron::{LogicalRule, logical_rule, neuron_chip, neuron_memory};
 pub use overlay_products::OverlayProducts;

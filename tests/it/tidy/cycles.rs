@@ -25,7 +25,6 @@ const KNOWN_CYCLES: &[&str] = &[
     "availability fleet hardware_profile",
     "call event export library log memory watch",
     "capacity gpu mig world",
-    "catalog naming overlay_products product_tables",
     "control driver",
     "controller patcher watcher",
     "counts device node partitions",

@@ -4,18 +4,17 @@
 //! Device detection does not need it: `identify` reads the static tables. The catalog is built from the same tables
 //! on demand, and an administrator's own file ([`Overlay`]) can extend it.
 
-mod field;
 mod lookup;
 mod name_normalization;
 mod overlay;
 
 use std::collections::BTreeMap;
 
-pub use self::field::{AliasKind, Field};
 pub use self::lookup::Lookup;
 pub use self::overlay::{Overlay, OverlayEntry, OverlayError, OverlayProblem};
-use super::OverlayProducts;
 use super::facts;
+use super::field::{AliasKind, Field};
+use super::overlay_products::OverlayProducts;
 use super::product_tables::{self, FactValue};
 use crate::id::{Sku, TypeName};
 

@@ -7,15 +7,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::product_names::RESERVED_TYPE_NAMES;
 use super::{Catalog, Field, Lookup, OverlayProducts, Value};
 use crate::id::{Sku, TypeName};
 use crate::inventory::{Architecture, Device, Identity, Inventory, Vendor};
 
 /// Node label that sets the type of the node's unidentified devices.
 pub const TYPE_OVERRIDE: &str = "octavo.dev/type-override";
-
-/// Placeholder values of labels without a single type; no type may have these names.
-pub(super) const RESERVED_TYPE_NAMES: [&str; 2] = ["mixed", "unknown"];
 
 /// Sources of device types on a node, besides the built-in catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -3,8 +3,8 @@
 //! Built-in products take precedence. No PCI id or name here can be that of a built-in product: loading the overlay
 //! rejects duplicates.
 
-use super::facts::{MarketedMemory, MemoryUnit, PciPattern};
-use super::{Field, OverlayEntry, Product, Value, memory, product_names};
+use super::facts::{MarketedMemory, PciPattern};
+use super::{memory, product_names};
 use crate::id::{Sku, TypeName};
 use crate::inventory::{Identity, PciIds, Vendor};
 use crate::quantity::Mebibytes;
@@ -17,46 +17,22 @@ pub struct OverlayProducts {
 
 /// Product that an overlay adds, or adds PCI ids or names to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct OverlayProduct {
-    sku: Sku,
-    type_name: TypeName,
+pub(super) struct OverlayProduct {
+    pub(super) sku: Sku,
+    pub(super) type_name: TypeName,
     /// Vendor, where the product's devices can only be of one vendor.
-    vendor: Option<Vendor>,
-    architecture: Option<String>,
-    memory: Option<MarketedMemory>,
-    visible_memory_mib: Option<u32>,
-    patterns: Vec<PciPattern>,
-    names: Vec<String>,
+    pub(super) vendor: Option<Vendor>,
+    pub(super) architecture: Option<String>,
+    pub(super) memory: Option<MarketedMemory>,
+    pub(super) visible_memory_mib: Option<u32>,
+    pub(super) patterns: Vec<PciPattern>,
+    pub(super) names: Vec<String>,
 }
 
 impl OverlayProducts {
-    /// Adds an entry of the overlay, whose resulting product is `product`.
-    pub(super) fn add(&mut self, entry: &OverlayEntry, product: &Product) {
-        let size = |field| match product.facts.get(&field).map(|fact| &fact.value) {
-            Some(Value::Number(number)) => parse_whole_number(*number),
-            Some(Value::Text(_) | Value::List(_)) | None => None,
-        };
-        let sold = size(Field::MemoryGb).map(|size| (size, MemoryUnit::Gigabytes));
-        let sold =
-            sold.or_else(|| size(Field::MemoryGib).map(|size| (size, MemoryUnit::Gibibytes)));
-        let architecture = match product.facts.get(&Field::Architecture) {
-            Some(fact) => match &fact.value {
-                Value::Text(text) => Some(text.clone()),
-                Value::Number(_) | Value::List(_) => None,
-            },
-            None => None,
-        };
-        let name = entry.name.iter().chain(&entry.aliases);
-        self.products.push(OverlayProduct {
-            sku: product.sku.clone(),
-            type_name: product.type_name.clone(),
-            vendor: product.vendor.parse().ok(),
-            architecture,
-            memory: sold.map(|(size, unit)| MarketedMemory { size, unit }),
-            visible_memory_mib: size(Field::MemoryMib),
-            patterns: entry.patterns().map(|(_, pattern)| pattern).collect(),
-            names: name.map(|(_, text)| text.clone()).collect(),
-        });
+    /// Adds a product.
+    pub(super) fn add(&mut self, product: OverlayProduct) {
+        self.products.push(product);
     }
 
     /// Returns `true` if a PCI function with these ids is an accelerator, regardless of its PCI class.
@@ -104,21 +80,6 @@ impl OverlayProducts {
     }
 }
 
-impl OverlayEntry {
-    /// PCI ids of this entry, each with its text; invalid ones are omitted.
-    pub(super) fn patterns(&self) -> impl Iterator<Item = (&str, PciPattern)> {
-        let lists = self
-            .facts
-            .iter()
-            .filter_map(|(_, field, value)| match value {
-                Value::List(texts) if *field == Field::PciIds => Some(texts),
-                Value::List(_) | Value::Number(_) | Value::Text(_) => None,
-            });
-        let texts = lists.flatten();
-        texts.filter_map(|text| Some((text.as_str(), PciPattern::parse(text)?)))
-    }
-}
-
 fn matches_ids(pattern: &PciPattern, ids: PciIds) -> bool {
     let subsystem = (ids.subsystem_vendor, ids.subsystem_device);
     pattern.device == (ids.vendor, ids.device)
@@ -128,9 +89,4 @@ fn matches_ids(pattern: &PciPattern, ids: PciIds) -> bool {
 fn single<T>(mut all: impl Iterator<Item = T>) -> Option<T> {
     let first = all.next()?;
     all.next().is_none().then_some(first)
-}
-
-fn parse_whole_number(number: f64) -> Option<u32> {
-    let text = format!("{number}");
-    text.parse().ok()
 }

@@ -13,6 +13,9 @@ use crate::quantity::Mebibytes;
 /// `NVIDIA A100-SXM4-80GB`.
 const VENDOR_WORDS: &[&str] = &["nvidia", "tesla", "amd", "aws"];
 
+/// Placeholder values of labels without a single type; no type may have these names.
+pub(super) const RESERVED_TYPE_NAMES: [&str; 2] = ["mixed", "unknown"];
+
 /// Products of `vendor` whose name equals the driver's product name.
 pub(super) fn products_named(vendor: Vendor, name: &str) -> Vec<&'static Facts> {
     let wanted = words(name);

@@ -1,7 +1,7 @@
 //! Static tables of product facts with their sources, and of product aliases. `build/product_tables.rs` generates them from the
 //! catalog.
 
-use super::catalog::{AliasKind, Field};
+use super::field::{AliasKind, Field};
 
 include!(concat!(env!("OUT_DIR"), "/product_tables.rs"));
 

@@ -5,6 +5,7 @@
 //! names both products.
 
 mod checks;
+mod identification;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as MapEntry;
@@ -13,7 +14,7 @@ use thiserror::Error;
 
 use self::checks::{contradictions, invalid_keys};
 use super::super::facts::PciPattern;
-use super::super::naming::RESERVED_TYPE_NAMES;
+use super::super::product_names::RESERVED_TYPE_NAMES;
 use super::name_normalization::normalized;
 use super::{Alias, AliasKind, Catalog, Fact, Field, Lookup, Product, Value};
 use crate::id::{Sku, TypeName};
@@ -236,7 +237,7 @@ impl Catalog {
             return;
         };
         let product = product.with_entry(entry, &sources);
-        self.own.add(entry, &product);
+        self.own.add(entry.identified_product(&product));
         self.products
             .insert(at.unwrap_or(self.products.len()), product);
     }
