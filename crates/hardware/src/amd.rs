@@ -14,9 +14,8 @@ mod kfd;
 
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Amd, PartitioningMode, PciIds, ReadProblem};
-use octavo_model::quantity::Mebibytes;
 
-use crate::pci::PciFunction;
+use crate::pci_function::{AmdReading, PciFunction};
 use crate::sysfs::{MAX_DEVICE_MEMORY, Sysfs};
 use files::Files;
 use kfd::Topology;
@@ -29,16 +28,6 @@ const AMD: u16 = 0x1002;
 /// PCI device IDs of virtual functions: MI210, MI300X, MI325X, V710, V620. Source: AMD GPU Operator, its
 /// node-feature-discovery rule (`amd-vgpu`).
 const VIRTUAL_FUNCTION_IDS: [u16; 5] = [0x7410, 0x74b5, 0x74b9, 0x7461, 0x73ae];
-
-/// Values that the kernel drivers report for a device.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct AmdReading {
-    pub(crate) amd: Amd,
-    pub(crate) product_name: Option<String>,
-    /// Total memory. A driver that does not report it counts as failing.
-    pub(crate) memory: Option<Mebibytes>,
-    pub(crate) problems: Vec<ReadProblem>,
-}
 
 /// Reads the values of each function that is bound to amdgpu.
 pub(crate) fn scan_devices(sys: &Sysfs, functions: &mut [PciFunction]) {

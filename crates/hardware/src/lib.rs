@@ -25,6 +25,7 @@ mod merge;
 mod neuron;
 pub mod nvml;
 mod pci;
+mod pci_function;
 mod sysfs;
 pub mod worker;
 

@@ -9,9 +9,8 @@ use octavo_model::inventory::{
     Condition, Device, Inventory, Machine, Mig, NvmlState, PciIds, ReadProblem, Vendor,
 };
 
-use crate::amd::AmdReading;
 use crate::calls::InFlight;
-use crate::pci::PciFunction;
+use crate::pci_function::{AmdReading, PciFunction};
 use crate::{Observation, UnidentifiedDevice};
 
 /// NVIDIA's PCI vendor ID.

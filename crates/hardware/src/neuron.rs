@@ -26,7 +26,7 @@ use octavo_model::inventory::{
 };
 use octavo_model::quantity::Mebibytes;
 
-use crate::pci::PciFunction;
+use crate::pci_function::PciFunction;
 use crate::sysfs::{MAX_DEVICE_MEMORY, Sysfs};
 use files::{AttributePath, Files};
 

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use octavo_model::accelerators::{self, OverlayProducts};
-use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Machine, PciIds, VgpuHost};
 
-use crate::amd::{self, AmdReading};
+use crate::amd;
+use crate::pci_function::PciFunction;
 use crate::sysfs::Sysfs;
 
 const DEVICES: &str = "bus/pci/devices";
@@ -21,18 +21,6 @@ const NEURON_DRIVER: &str = "neuron";
 
 /// Maximum length of a product name in bytes.
 const MAX_NAME_BYTES: usize = 128;
-
-/// A PCI function that is an accelerator.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct PciFunction {
-    pub(crate) address: PciAddress,
-    pub(crate) ids: PciIds,
-    pub(crate) numa_node: Option<u32>,
-    pub(crate) kernel_driver: Option<String>,
-    pub(crate) vgpu: Option<VgpuHost>,
-    /// Values from AMD's drivers, if they are bound to it.
-    pub(crate) amd: Option<AmdReading>,
-}
 
 /// Classification of a function.
 #[derive(Debug)]

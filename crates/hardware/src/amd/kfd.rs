@@ -10,8 +10,8 @@ use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Amd, AmdPartition, ReadProblem};
 use octavo_model::quantity::Mebibytes;
 
-use crate::amd::AmdReading;
 use crate::amd::files::excerpt;
+use crate::pci_function::AmdReading;
 use crate::sysfs::{MAX_DEVICE_MEMORY, Sysfs};
 
 const NODES: &str = "class/kfd/kfd/topology/nodes";

@@ -3,6 +3,7 @@
 use std::fs;
 
 use octavo_model::inventory::AmdPartition;
+use octavo_model::quantity::Mebibytes;
 
 use super::*;
 
