@@ -24,7 +24,6 @@ const KNOWN_CYCLES: &[&str] = &[
     "availability fleet hardware_profile",
     "call event export library log memory watch",
     "capacity gpu mig world",
-    "control driver",
     "controller patcher watcher",
     "counts device node partitions",
     "derive table",

@@ -1,11 +1,11 @@
-//! Reads one device: constant values once, the others in every observation.
+//! Looks up and reads one device: constant values once, the others in every observation.
 
 use nvml_wrapper::enums::device::DeviceArchitecture;
 use nvml_wrapper_sys::bindings::{nvmlGpuInstance_t, nvmlMemory_t};
 use octavo_model::catalog::ComputeInstanceProfile;
 use octavo_model::id::{GpuUuid, PciAddress};
 use octavo_model::inventory::{
-    Architecture, Completeness, Device, Mig, MigMode, MigState, PciIds, ReadProblem,
+    Architecture, Completeness, Condition, Device, Mig, MigMode, MigState, PciIds, ReadProblem,
 };
 use octavo_model::quantity::{ComputeCapability, Mebibytes};
 
@@ -171,6 +171,63 @@ impl KnownDevice {
             geometry,
         }))
     }
+}
+
+/// Reads one device. Errors other than those of the whole library mean that the device could not be identified.
+pub(super) fn observe_one(
+    session: Session<'_>,
+    index: u32,
+    slot: &mut Option<KnownDevice>,
+) -> Result<Device, DriverError> {
+    let known = match slot {
+        Some(known) => known,
+        None => slot.insert(look_up_device(session, index)?),
+    };
+    let mut device = Device::new(known.pci, known.ids);
+    device.condition = Condition::Working;
+    device.index = Some(index);
+    match known.read(session.for_device(known.pci), &mut device) {
+        Ok(()) => {}
+        Err(error) if error.remedy() == Remedy::Reinitialize => return Err(error),
+        Err(error) => {
+            device.condition = Condition::Failing {
+                reason: error.to_string(),
+            };
+            // The handle of a device that left the bus is invalid; look it up again next time.
+            if error.is(Code::INVALID_ARGUMENT) {
+                *slot = None;
+            }
+        }
+    }
+    Ok(device)
+}
+
+/// Looks up the device with this index.
+pub(super) fn look_up_device(session: Session<'_>, index: u32) -> Result<KnownDevice, DriverError> {
+    let nvml = session.nvml();
+    let wrapped = session.wrapped("nvmlDeviceGetHandleByIndex_v2", || {
+        nvml.device_by_index(index)
+    })?;
+    let told = session.wrapped("nvmlDeviceGetPciInfo_v3", || wrapped.pci_info())?;
+    let halves = |pair: u32| ((pair & 0xffff) as u16, (pair >> 16) as u16);
+    let (vendor, device) = halves(told.pci_device_id);
+    let (subsystem_vendor, subsystem_device) = halves(told.pci_sub_system_id.unwrap_or(0));
+    // SAFETY: the handle is only used as an argument of further calls to the library that returned it.
+    let handle = DeviceHandle(unsafe { wrapped.handle() });
+    Ok(KnownDevice::new(
+        handle,
+        told.bus_id.parse().map_err(|_| DriverError {
+            call: "nvmlDeviceGetPciInfo_v3",
+            code: Code::MissingPciAddress,
+        })?,
+        PciIds {
+            vendor,
+            device,
+            subsystem_vendor,
+            subsystem_device,
+            class: None,
+        },
+    ))
 }
 
 fn apply_facts(facts: &Facts, device: &mut Device) {

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use nvml_wrapper::Nvml;
 use octavo_model::id::PciAddress;
-use octavo_model::inventory::{Condition, Device, Driver, PciIds};
+use octavo_model::inventory::{Condition, Device, Driver};
 use octavo_model::reading::Reading;
 
 use crate::calls::CallWatch;
-use crate::error::{Code, DriverError, Remedy};
+use crate::error::{DriverError, Remedy};
 use crate::nvml::control::NvmlControl;
-use crate::nvml::device::KnownDevice;
+use crate::nvml::device::{KnownDevice, observe_one};
 use crate::nvml::events::NvmlEvents;
 use crate::nvml::session::{DeviceHandle, Session};
 use crate::nvml::{links, readings};
@@ -106,61 +106,4 @@ impl GpuDriver for NvmlDriver {
             .map(|control| Box::new(control) as Box<dyn GpuControl + 'a>)
             .collect()
     }
-}
-
-/// Reads one device. Errors other than those of the whole library mean that the device could not be identified.
-pub(super) fn observe_one(
-    session: Session<'_>,
-    index: u32,
-    slot: &mut Option<KnownDevice>,
-) -> Result<Device, DriverError> {
-    let known = match slot {
-        Some(known) => known,
-        None => slot.insert(look_up_device(session, index)?),
-    };
-    let mut device = Device::new(known.pci, known.ids);
-    device.condition = Condition::Working;
-    device.index = Some(index);
-    match known.read(session.for_device(known.pci), &mut device) {
-        Ok(()) => {}
-        Err(error) if error.remedy() == Remedy::Reinitialize => return Err(error),
-        Err(error) => {
-            device.condition = Condition::Failing {
-                reason: error.to_string(),
-            };
-            // The handle of a device that left the bus is invalid; look it up again next time.
-            if error.is(Code::INVALID_ARGUMENT) {
-                *slot = None;
-            }
-        }
-    }
-    Ok(device)
-}
-
-/// Looks up the device with this index.
-pub(super) fn look_up_device(session: Session<'_>, index: u32) -> Result<KnownDevice, DriverError> {
-    let nvml = session.nvml();
-    let wrapped = session.wrapped("nvmlDeviceGetHandleByIndex_v2", || {
-        nvml.device_by_index(index)
-    })?;
-    let told = session.wrapped("nvmlDeviceGetPciInfo_v3", || wrapped.pci_info())?;
-    let halves = |pair: u32| ((pair & 0xffff) as u16, (pair >> 16) as u16);
-    let (vendor, device) = halves(told.pci_device_id);
-    let (subsystem_vendor, subsystem_device) = halves(told.pci_sub_system_id.unwrap_or(0));
-    // SAFETY: the handle is only used as an argument of further calls to the library that returned it.
-    let handle = DeviceHandle(unsafe { wrapped.handle() });
-    Ok(KnownDevice::new(
-        handle,
-        told.bus_id.parse().map_err(|_| DriverError {
-            call: "nvmlDeviceGetPciInfo_v3",
-            code: Code::MissingPciAddress,
-        })?,
-        PciIds {
-            vendor,
-            device,
-            subsystem_vendor,
-            subsystem_device,
-            class: None,
-        },
-    ))
 }
