@@ -1,4 +1,4 @@
-//! Backoff of failed watches.
+//! Backoff of failed watches and requests.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -14,6 +14,7 @@ pub(crate) struct ReconnectBackoff {
 }
 
 const INITIAL_DELAY: Duration = Duration::from_secs(1);
+/// Maximum delay of a watch.
 pub(crate) const MAX_DELAY: Duration = Duration::from_secs(30);
 /// After this time without a failure, the backoff starts again.
 const RESET_AFTER: Duration = Duration::from_mins(2);

@@ -139,6 +139,15 @@ pub fn told(error: &kube::Error) -> String {
     }
 }
 
+/// Returns the delay that the server requests. Source: Kubernetes, `Status.details.retryAfterSeconds`.
+pub(crate) fn requested_delay(error: &kube::Error) -> Option<Duration> {
+    let kube::Error::Api(status) = error else {
+        return None;
+    };
+    let seconds = status.details.as_ref()?.retry_after_seconds;
+    (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)))
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};

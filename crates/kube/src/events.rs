@@ -22,8 +22,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, warn};
 
-use super::client::{REQUEST_TIMEOUT, told};
-use super::node::{MAX_DELAY, ReconnectBackoff, patience};
+use crate::backoff::{MAX_DELAY, ReconnectBackoff};
+use crate::client::{REQUEST_TIMEOUT, requested_delay, told};
 
 /// Namespace of events about cluster-scoped objects. Source: Kubernetes, `client-go/tools/record`.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -117,7 +117,7 @@ impl EventWriter {
             Failure::Unavailable | Failure::Invalid => MAX_DELAY,
         };
         let wait = self.backoff.next_delay(longest);
-        Err(wait.max(patience(&error).unwrap_or_default()))
+        Err(wait.max(requested_delay(&error).unwrap_or_default()))
     }
 }
 

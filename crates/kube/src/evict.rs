@@ -19,8 +19,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
-use crate::client::{REQUEST_TIMEOUT, told};
-use crate::node::patience;
+use crate::client::{REQUEST_TIMEOUT, requested_delay, told};
 
 /// Retry interval of a pod that its disruption budget protects; `RETRY_INTERVAL_PER_POD` per pod if there are many, to limit the load on
 /// the API server.
@@ -249,7 +248,7 @@ impl Evictor {
 /// Returns the delay that the server requests.
 fn retry_after<T, E>(answer: &Result<kube::Result<T>, E>) -> Option<Duration> {
     let Ok(Err(error)) = answer else { return None };
-    patience(error)
+    requested_delay(error)
 }
 
 /// Returns the next attempt's time after a failure. The delay is capped at `MAX_RETRY_DELAY` unless the server requests a

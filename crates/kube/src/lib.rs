@@ -1,6 +1,7 @@
 //! Kubernetes clients: the API server, and the kubelet's interfaces on this node.
 
 pub mod access_review;
+mod backoff;
 pub mod client;
 pub mod cluster;
 pub mod events;

@@ -14,8 +14,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::time::timeout;
 
-use super::client::{ConnectError, Program, REQUEST_TIMEOUT, connect, told};
-use super::node::patience;
+use super::client::{ConnectError, Program, REQUEST_TIMEOUT, connect, requested_delay, told};
 use super::nvidia_plugin_config::FIELD_MANAGER;
 
 /// Client for the pods of a cluster.
@@ -61,7 +60,7 @@ impl PodAnnotationError {
     /// Returns the delay that the server requests.
     pub fn patience(&self) -> Option<Duration> {
         match self {
-            Self::Refused { source, .. } => patience(source),
+            Self::Refused { source, .. } => requested_delay(source),
             Self::TimedOut(_) => None,
         }
     }

@@ -19,8 +19,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_stream::StreamExt;
 
 use super::extract::Extracted;
+use crate::backoff::ReconnectBackoff;
 use crate::client::{REQUEST_TIMEOUT, told};
-use crate::node::ReconnectBackoff;
 
 /// Server-side watch timeout in seconds. Renewing an idle watch confirms that nothing has changed.
 const WATCH_TIMEOUT_SECONDS: u32 = 30;

@@ -16,8 +16,8 @@ use tokio_stream::StreamExt;
 use tracing::{info, warn};
 
 use super::{Presence, Profiles};
+use crate::backoff::ReconnectBackoff;
 use crate::client::told;
-use crate::node::ReconnectBackoff;
 
 /// Limit of stored queue names. Further names are reported as an error.
 const MAX_QUEUES: usize = 50_000;

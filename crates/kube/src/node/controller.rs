@@ -7,10 +7,11 @@ use kube::{Api, Client};
 use octavo_model::id::NodeName;
 use octavo_node::node::event_deduplicator::{Change, Subject};
 use octavo_node::node::event_queue::EventQueue;
-use octavo_node::node::{ConflictingKey, DesiredNode, View};
+use octavo_node::node::{DesiredNode, View};
 use tokio::sync::watch;
 
 use super::patcher::NodePatcher;
+use super::report::NodeReport;
 use super::watcher::NodeWatcher;
 use crate::events::{self, EventObject, EventWriter, OnRefusal};
 
@@ -36,19 +37,6 @@ pub struct NodeHandle {
     /// Progress and errors.
     pub report: watch::Receiver<NodeReport>,
     events: events::Sender<Subject>,
-}
-
-/// Progress of keeping a Node in its desired state.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct NodeReport {
-    /// Whether the API server has responded, possibly that there is no such Node.
-    pub is_read: bool,
-    /// The generation of the desired state that the Node has, except for fields of others.
-    pub applied_generation: Option<u64>,
-    /// Keys that others own.
-    pub foreign_keys: Vec<ConflictingKey>,
-    /// The current error.
-    pub trouble: Option<String>,
 }
 
 impl NodeHandle {

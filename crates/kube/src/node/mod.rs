@@ -4,13 +4,12 @@
 //! desired state ([`octavo_node::node::diff_node`]) and writes the differences. It writes nothing while the Node does
 //! not exist, and never makes the hardware code wait for an API server.
 
-mod backoff;
 mod controller;
 mod patcher;
 mod read;
+mod report;
 mod watcher;
 mod write;
 
-pub(super) use backoff::{MAX_DELAY, ReconnectBackoff};
-pub use controller::{NodeController, NodeHandle, NodeReport};
-pub(super) use write::patience;
+pub use controller::{NodeController, NodeHandle};
+pub use report::NodeReport;

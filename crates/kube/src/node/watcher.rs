@@ -11,9 +11,9 @@ use tokio::sync::watch;
 use tokio_stream::StreamExt;
 use tracing::{debug, info, warn};
 
-use super::backoff::ReconnectBackoff;
-use super::controller::NodeReport;
 use super::read;
+use super::report::NodeReport;
+use crate::backoff::ReconnectBackoff;
 use crate::client::told;
 
 /// Watches a Node and publishes its state.

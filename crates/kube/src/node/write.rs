@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::time::timeout;
 
-use crate::client::{REQUEST_TIMEOUT, told};
+use crate::client::{REQUEST_TIMEOUT, requested_delay, told};
 
 /// Field manager for changes of fields that others own.
 const UPDATE_MANAGER: &str = "octavo-agent-operands";
@@ -30,7 +30,7 @@ impl WriteError {
     /// Returns the delay that the server requests.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Refused(error) => patience(error),
+            Self::Refused(error) => requested_delay(error),
             Self::Late => None,
         }
     }
@@ -44,15 +44,6 @@ impl WriteError {
             Self::Late => false,
         }
     }
-}
-
-/// Returns the delay that the server requests. Source: Kubernetes, `Status.details.retryAfterSeconds`.
-pub(crate) fn patience(error: &kube::Error) -> Option<Duration> {
-    let kube::Error::Api(status) = error else {
-        return None;
-    };
-    let seconds = status.details.as_ref()?.retry_after_seconds;
-    (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)))
 }
 
 /// Writes to the Node `name`, last seen as `view`. Returns the updated Node.
