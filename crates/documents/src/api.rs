@@ -8,8 +8,8 @@ mod progress;
 
 use std::collections::BTreeMap;
 
-use octavo_fleet::availability::TypeSource;
 use octavo_fleet::fleet::{Counts, Partitions, TypeCounts};
+use octavo_fleet::type_source::TypeSource;
 use octavo_model::id::TypeName;
 use octavo_model::quantity::Mebibytes;
 use serde::{Deserialize, Serialize};

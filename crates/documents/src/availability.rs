@@ -1,9 +1,8 @@
 //! Availability as JSON, written by the aggregator and read by the command line. Unknown values are omitted.
 
 use jiff::Timestamp;
-use octavo_fleet::availability::{
-    CountBasis, Row, TypeSource, UnavailableReason, UnavailableUnits, Wait,
-};
+use octavo_fleet::availability::{CountBasis, Row, UnavailableReason, UnavailableUnits, Wait};
+use octavo_fleet::type_source::TypeSource;
 use octavo_model::quantity::Mebibytes;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -3,9 +3,9 @@
 use askama::Template;
 use axum::http::Uri;
 use octavo_fleet::access::{Sight, Types};
-use octavo_fleet::availability::TypeSource;
 use octavo_fleet::fleet::{Counts, NodeState};
 use octavo_fleet::hardware_profile::TYPE_LABEL;
+use octavo_fleet::type_source::TypeSource;
 use octavo_model::quantity::Mebibytes;
 use octavo_store::clock::{Clock, Moment};
 use octavo_store::fleet::{Fleet, Node, TypeTotals};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use askama::Template;
 use octavo_files::config_files::LayoutFileSnapshot;
-use octavo_fleet::availability::TypeSource;
 use octavo_fleet::fleet::Counts;
+use octavo_fleet::type_source::TypeSource;
 use octavo_model::interconnect::{self, Interconnect, InterconnectKind};
 use octavo_model::inventory::{Amd, Inventory, Neuron, NvmlState, Topology};
 use octavo_model::slices::words::LEGEND;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use octavo_fleet::availability::TypeSource;
 use octavo_fleet::fleet::{
     Counts, DeviceSummary, LayoutStatus, LayoutSummary, NodeState, NodeSummary, SharingSummary,
     TypeCounts, UsageRank,
 };
+use octavo_fleet::type_source::TypeSource;
 use octavo_model::id::{NodeName, TypeName};
 use octavo_model::inventory::Inventory;
 use octavo_node::labels::LabelSet;

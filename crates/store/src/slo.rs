@@ -105,7 +105,7 @@ pub fn is_usable(row: &ProfileRow) -> bool {
 }
 
 fn is_device(one: &IdentifierJson) -> bool {
-    octavo_fleet::availability::is_accelerator(&one.identifier)
+    octavo_fleet::accelerator_resource::is_accelerator(&one.identifier)
 }
 
 /// Returns whether a workload may request this count. A bound that is not a number is ignored.

@@ -21,7 +21,6 @@ use super::tokens::{Token, is_word, item_end, tokens, without_tests};
 const KNOWN_CYCLES: &[&str] = &[
     "args doctor layouts mig_parted sharing",
     "attribution site",
-    "availability fleet hardware_profile",
     "call event export library log memory watch",
     "capacity gpu mig world",
     "counts device node partitions",
@@ -30,7 +29,6 @@ const KNOWN_CYCLES: &[&str] = &[
     "findings syntax tree",
     "format others",
     "format rule",
-    "history pending row",
     "kubelet owners",
     "labels node sharing",
     "node_diff operands",

@@ -1,6 +1,7 @@
 //! Derivation of an estimate request from a hardware profile: the devices that one workload of the profile runs on.
 
-use octavo_fleet::availability::{Shape, is_accelerator};
+use octavo_fleet::accelerator_resource::is_accelerator;
+use octavo_fleet::availability::Shape;
 use thiserror::Error;
 
 use super::{DevicesJson, MAX_ITEMS};

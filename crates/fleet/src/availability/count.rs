@@ -7,15 +7,15 @@ use octavo_model::id::TypeName;
 
 use super::agent_units::{AgentUnits, UnitCounts};
 use super::history::{HoldingHistory, WaitEstimate};
-use super::pending::{self, HeldUnits, HeldUnitsByNode, RowNodes, held_names};
+use super::pending::{self, HeldUnits, HeldUnitsByNode, held_names};
 use super::potential::PotentialUnits;
-use super::row::{NodeShare, Row, RowKey, Unknown, Wait};
-use super::shape::{Shape, is_accelerator};
+use super::row::{NodeShare, Row, RowKey, RowNodes, Unknown, Wait};
+use super::shape::Shape;
 use super::unavailable::{AgentState, UnavailableReason, unavailable_reason};
-use super::unit_type::{
-    NVIDIA_PRODUCT_LABEL, TypeResolver, TypeSource, UnitType, memory_from_labels,
-};
+use super::unit_type::{NVIDIA_PRODUCT_LABEL, TypeResolver, UnitType, memory_from_labels};
+use crate::accelerator_resource::is_accelerator;
 use crate::cluster::{Amounts, ClusterNode, PODS, Sights};
+use crate::type_source::TypeSource;
 
 /// Availability of the fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::shape::is_accelerator;
+use crate::accelerator_resource::is_accelerator;
 use crate::cluster::{ClusterNode, ClusterPod, Sights};
 
 /// Previous observation of the cluster.

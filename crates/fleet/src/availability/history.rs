@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::ended_holdings::{EndedHolding, HoldingEvent};
-use super::pending::{HolderWorkloads, RowNodes, workload_key};
-use super::row::{RowKey, Unknown};
+use super::holder_workloads::{HolderWorkloads, workload_key};
+use super::row::{MIN_ENDS, RowKey, RowNodes, Unknown};
 use super::shape::Shape;
 use super::survival::{CumulativeHazard, HoldingInterval, Quantile};
 use super::unit_type::{NVIDIA_PRODUCT_LABEL, TypeResolver};
@@ -47,8 +47,6 @@ pub(super) enum WaitEstimate {
 
 /// Length of the observation window in seconds; older workloads are not representative.
 const WINDOW_SECONDS: i64 = 14 * 86_400;
-/// Minimum number of ended workloads for an estimate.
-pub(super) const MIN_ENDS: u32 = 20;
 /// Maximum number of ends recorded per kind; the oldest are dropped.
 const MAX_ENDS_PER_KIND: usize = 512;
 /// Maximum number of kinds, because types and resource names come from the cluster and are unbounded.
@@ -252,7 +250,7 @@ mod tests {
             resource: resource.to_owned(),
             shape: Shape::from_resource(resource, None),
         };
-        let work = super::super::pending::HolderWorkload {
+        let work = crate::availability::holder_workloads::HolderWorkload {
             began: now - 60,
             is_usable: true,
         };

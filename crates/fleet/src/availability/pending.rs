@@ -3,17 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::history::WaitEstimate;
-use super::row::{Pending, Row, RowKey, Unknown, Wait};
-use super::shape::{Shape, is_accelerator};
+use super::holder_workloads::{HolderWorkload, HolderWorkloads, workload_key};
+use super::row::{Pending, Row, RowKey, RowNodes, Unknown, Wait};
+use super::shape::Shape;
 use super::unit_type::{UnitType, parse_type};
+use crate::accelerator_resource::is_accelerator;
 use crate::cluster::{ClusterNode, ClusterPod, PodRequirements, Sights};
 
 /// Maximum number of distinct pod requests matched against nodes. Pods beyond it count for every type with the
 /// requested resource.
 const MAX_DISTINCT_REQUESTS: usize = 256;
-
-/// Nodes of each row.
-pub(super) type RowNodes<'a> = BTreeMap<RowKey, Vec<&'a ClusterNode>>;
 
 /// Maximum number of rows for requests that no node can satisfy: anyone who may create pods chooses their content.
 const MAX_REQUESTED_ROWS: usize = 256;
@@ -100,25 +99,6 @@ struct Deadlines {
     holders: u32,
     /// Number of holders with a deadline, the earliest and the latest deadline.
     told: Option<(u32, i64, i64)>,
-}
-
-/// Holders grouped into workloads by namespace and start minute (since 1970). Pods of one namespace that start in the
-/// same minute are usually replicas or workers of one job and end together. Counting them individually would
-/// underestimate the time until the first end.
-pub(super) type HolderWorkloads<'a> = BTreeMap<(&'a str, i64), HolderWorkload>;
-
-/// Workload that holds units.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct HolderWorkload {
-    /// Start of its first pod, in seconds since 1970.
-    pub(super) began: i64,
-    /// True if another pod could use its units afterwards.
-    pub(super) is_usable: bool,
-}
-
-/// Workload that a pod belongs to.
-pub(super) fn workload_key(namespace: &str, began: i64) -> (&str, i64) {
-    (namespace, began.div_euclid(60))
 }
 
 /// Holders of a resource.

@@ -5,10 +5,14 @@ use std::sync::Arc;
 
 use octavo_model::quantity::Mebibytes;
 
-use super::history::MIN_ENDS;
 use super::shape::Shape;
 use super::unavailable::UnavailableReason;
-use super::unit_type::{TypeSource, UnitType};
+use super::unit_type::UnitType;
+use crate::cluster::ClusterNode;
+use crate::type_source::TypeSource;
+
+/// Minimum number of ended workloads for an estimate.
+pub(super) const MIN_ENDS: u32 = 20;
 
 /// Identity of a row, in sort order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,6 +56,9 @@ pub struct Row {
     /// Counts by node.
     pub by_node: Vec<NodeShare>,
 }
+
+/// Nodes of each row.
+pub(super) type RowNodes<'a> = BTreeMap<RowKey, Vec<&'a ClusterNode>>;
 
 /// A node's share of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]

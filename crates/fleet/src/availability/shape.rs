@@ -7,6 +7,8 @@ use std::fmt;
 
 use octavo_model::inventory::Vendor;
 
+use crate::accelerator_resource::{AMD, NEURON, NVIDIA};
+
 /// What one unit of a resource is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shape {
@@ -28,24 +30,12 @@ pub enum Shape {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceResource(&'static str);
 
-const NVIDIA: &str = "nvidia.com/";
-const AMD: &str = "amd.com/";
-const NEURON: &str = "aws.amazon.com/neuron";
 const MIG: &str = "nvidia.com/mig-";
 const SHARED: &str = ".shared";
 /// Suffixes of NVIDIA's product label for partitioned and time-sliced devices. Source: NVIDIA k8s-device-plugin,
 /// `internal/lm`.
 const MIG_PRODUCT: &str = "-MIG-";
 const SHARED_PRODUCT: &str = "-SHARED";
-
-/// Returns `true` if a resource is an accelerator resource. Sources: NVIDIA k8s-device-plugin, AMD's
-/// k8s-device-plugin, AWS Neuron's.
-pub fn is_accelerator(resource: &str) -> bool {
-    let is_nvidia = resource
-        .strip_prefix(NVIDIA)
-        .is_some_and(|name| name == "gpu" || name.starts_with("gpu.") || name.starts_with("mig-"));
-    is_nvidia || resource.starts_with(AMD) || resource.starts_with(NEURON)
-}
 
 impl DeviceResource {
     /// Whole-device resource of this vendor; `None` if no known plugin offers its devices.
@@ -159,6 +149,7 @@ impl fmt::Display for Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::accelerator_resource::is_accelerator;
 
     #[test]
     fn a_resource_says_what_one_unit_is() {

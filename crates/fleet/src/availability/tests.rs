@@ -15,6 +15,7 @@ use crate::cluster::{
     Amounts, ClusterNode, ClusterPod, Effect, PODS, Phase, PodKey, PodRequirements, Readiness,
     Sights, Taint,
 };
+use crate::type_source::TypeSource;
 
 const GPU: &str = "nvidia.com/gpu";
 const TYPE: &str = "octavo.dev/type";

@@ -1,4 +1,4 @@
-//! Type of a node's units, and the source of that type.
+//! Type of a node's units.
 //!
 //! An agent identifies the devices themselves. On nodes without an agent, labels set by other software are resolved
 //! through the catalog, so that their product names become Octavo's type names.
@@ -11,6 +11,7 @@ use octavo_model::quantity::Mebibytes;
 
 use super::shape::parse_product_label;
 use crate::cluster::ClusterNode;
+use crate::type_source::TypeSource;
 
 /// Type of the units of a row.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,17 +21,6 @@ pub enum UnitType {
     /// The node has several types, and the resource does not distinguish them.
     Mixed,
     /// No source reports the type.
-    Unknown,
-}
-
-/// Source of a type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TypeSource {
-    /// The node's agent, from the devices.
-    Agent,
-    /// This Node label.
-    Label(&'static str),
-    /// No source.
     Unknown,
 }
 
@@ -185,17 +175,6 @@ impl UnitType {
             }
         });
         words.collect::<Vec<_>>().join(" ")
-    }
-}
-
-impl TypeSource {
-    /// `agent`, the key of the label, or `nothing`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Agent => "agent",
-            Self::Label(key) => key,
-            Self::Unknown => "nothing",
-        }
     }
 }
 

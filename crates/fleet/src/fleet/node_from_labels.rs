@@ -5,9 +5,9 @@ use octavo_model::quantity::Mebibytes;
 
 use super::counts::{Counts, TypeCounts};
 use super::node::{NodeState, NodeSummary, Sharing};
-use crate::availability::TypeSource;
 use crate::cluster::ClusterNode;
 use crate::hardware_profile::{Specs, TYPE_LABEL, counts_partitions, labeled_devices};
+use crate::type_source::TypeSource;
 
 /// Labels with the memory of one device, in MiB. Source: k8s-device-plugin, README, "Catalog of Labels".
 const MEMORY_LABELS: [&str; 2] = ["octavo.dev/memory-mib", "nvidia.com/gpu.memory"];

@@ -6,8 +6,8 @@ use octavo_model::accelerators::{AliasKind, Catalog, Lookup};
 use octavo_model::id::TypeName;
 
 use super::TYPE_LABEL;
-use crate::availability::TypeSource;
 use crate::cluster::ClusterNode;
+use crate::type_source::TypeSource;
 
 /// Number of devices of a node by type; `None` stands for unidentified devices.
 pub type DevicesByType = BTreeMap<Option<TypeName>, u64>;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::reach::untolerated_permanent_taints;
 use super::{HardwareProfile, Scheduling};
-use crate::availability::is_accelerator;
+use crate::accelerator_resource::is_accelerator;
 use crate::cluster::{Amounts, ClusterNode, PodRequirements, Sights, free_slots};
 
 /// Device resource of a profile, with its limits and the nodes it reaches.

@@ -17,8 +17,8 @@ use octavo_documents::estimates::{
     DevicesJson, EstimateRequest, EstimateRow, MAX_ITEMS, devices_of_profile,
 };
 use octavo_documents::hardware_profiles::document::ProfileRow;
+use octavo_fleet::accelerator_resource::is_accelerator;
 use octavo_fleet::access::Sight;
-use octavo_fleet::availability::is_accelerator;
 use octavo_fleet::price::Amount;
 use octavo_store::estimates;
 use octavo_store::slo::{allows_count, is_usable};

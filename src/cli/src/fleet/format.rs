@@ -2,8 +2,8 @@
 
 use octavo_documents::api::{CountsJson, LayoutRow, NodeRow, NodeType, PartitionsJson};
 use octavo_documents::startup::StartingJson;
-use octavo_fleet::availability::TypeSource;
 use octavo_fleet::fleet::NodeState;
+use octavo_fleet::type_source::TypeSource;
 use octavo_model::reason::Reason;
 use octavo_planner::reconcile::ApplyState;
 
