@@ -7,13 +7,16 @@
 mod counts;
 mod device;
 mod group;
+mod instance_use;
 mod layout;
 mod neuron;
 mod node;
 mod node_from_labels;
+mod node_state;
 mod partitions;
 mod report_rate;
 mod sharing;
+mod sharing_mode;
 mod usage;
 mod usage_rank;
 
@@ -24,13 +27,15 @@ pub use layout::{
     DeviceLayout, LayoutStatus, LayoutSummary, MAX_LAYOUT_DEVICES, MAX_TEXT_BYTES, MAX_WORD_BYTES,
 };
 pub use neuron::rounded_for_report;
-pub use node::{NodeState, NodeSummary, Sharing};
+pub use node::NodeSummary;
+pub use node_state::NodeState;
 pub use partitions::{PartitionUse, partitions_of};
 pub use report_rate::{MAX_REPORTED_TENANTS, MIN_REPORT_INTERVAL, ReportAction, ReportRate};
 pub use sharing::{
     MAX_CONFIG_BYTES, MAX_RESOURCES, MAX_RETAINED, MAX_UNITS, SharingReport, SharingSummary,
     TimeSlicingExtent,
 };
+pub use sharing_mode::Sharing;
 pub use usage::{Alarm, MAX_ITEMS, MAX_MISSING, MAX_TENANT_ITEMS, MAX_USAGE_BYTES, alarms, told};
 pub use usage_rank::{UsageRank, rank_memory};
 

@@ -23,7 +23,6 @@ const KNOWN_CYCLES: &[&str] = &[
     "attribution site",
     "call event export library log memory watch",
     "capacity gpu mig world",
-    "counts device node partitions",
     "derive table",
     "draft node_selection note_text user_changes",
     "findings syntax tree",

@@ -6,8 +6,9 @@ use octavo_model::inventory::{
 };
 use octavo_model::quantity::Mebibytes;
 
-use super::node::{NodeState, Sharing};
-use super::partitions;
+use super::instance_use::instances;
+use super::node_state::NodeState;
+use super::sharing_mode::Sharing;
 
 /// Summary of one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,7 +159,7 @@ fn partitioned(device: &Device, mig: &MigState) -> Occupancy {
         return Occupancy::Unknown;
     }
     let mut partitions = Partitions::default();
-    for (_, _, used) in partitions::instances(device, mig) {
+    for (_, _, used) in instances(device, mig) {
         partitions.count = partitions.count.saturating_add(1);
         partitions.in_use = partitions.in_use.saturating_add(u32::from(used));
     }

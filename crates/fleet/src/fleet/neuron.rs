@@ -11,7 +11,8 @@ use octavo_model::inventory::{
 use octavo_model::quantity::Mebibytes;
 
 use super::device::{DeviceSummary, Occupancy, most_severe};
-use super::node::{NodeState, Sharing};
+use super::node_state::NodeState;
+use super::sharing_mode::Sharing;
 
 impl DeviceSummary {
     /// Summarizes all devices of a node: those on the bus in their order, then those that only the Neuron driver

@@ -1,15 +1,14 @@
 //! Summary of one node for the fleet.
 
-use std::fmt;
-
 use octavo_model::inventory::{Neuron, NvmlState};
 use octavo_model::quantity::Mebibytes;
-use octavo_model::reason::Reason;
 
 use super::counts::{Counts, TypeCounts};
 use super::device::{DeviceSummary, Occupancy, truncated};
 use super::layout::LayoutSummary;
+use super::node_state::NodeState;
 use super::sharing::{SharingSummary, TimeSlicingExtent};
+use super::sharing_mode::Sharing;
 
 /// Summary of a node's devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,46 +27,6 @@ pub struct NodeSummary {
     pub layout: Option<LayoutSummary>,
     /// Status of device allocation; `None` if not reported.
     pub allocation: Option<SharingSummary>,
-}
-
-/// Sharing mode. The words are those of the label `octavo.dev/sharing`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Sharing {
-    /// No allocatable device, or unknown.
-    None,
-    /// Whole devices.
-    Exclusive,
-    /// MIG partitions.
-    Mig,
-    /// Partitions of AMD devices.
-    Partitioned,
-    /// Everything is time-sliced.
-    TimeSlicing,
-    /// Several modes.
-    Mixed,
-}
-
-/// State of a node: the most severe applicable one, ordered by severity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum NodeState {
-    /// It has no accelerator.
-    Empty,
-    /// No problem.
-    Ok,
-    /// No agent reports it: types and counts come from the Node's labels.
-    NoAgent,
-    /// A device works but needs attention, or the layout or the allocation is not as desired.
-    Attention,
-    /// A device is unusable.
-    Degraded,
-    /// Its devices have no driver.
-    NoDriver,
-    /// The driver was present before and is not any more.
-    NvmlLost,
-    /// The driver hangs: the data was read before that.
-    NvmlStalled,
-    /// Its last report is too old: the data is outdated.
-    Stale,
 }
 
 impl NodeSummary {
@@ -184,70 +143,4 @@ fn reason(devices: &[DeviceSummary], nvml: &NvmlState) -> Option<String> {
         0 => (*first).to_owned(),
         more => format!("{first} (and {more} more)"),
     })
-}
-
-impl Sharing {
-    /// All sharing modes.
-    pub const ALL: [Self; 6] = [
-        Self::None,
-        Self::Exclusive,
-        Self::Mig,
-        Self::Partitioned,
-        Self::TimeSlicing,
-        Self::Mixed,
-    ];
-
-    /// Name in documents.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Exclusive => "exclusive",
-            Self::Mig => "mig",
-            Self::Partitioned => "partitioned",
-            Self::TimeSlicing => "time-slicing",
-            Self::Mixed => "mixed",
-        }
-    }
-}
-
-impl NodeState {
-    /// All states, ordered by severity.
-    pub const ALL: [Self; 9] = [
-        Self::Empty,
-        Self::Ok,
-        Self::NoAgent,
-        Self::Attention,
-        Self::Degraded,
-        Self::NoDriver,
-        Self::NvmlLost,
-        Self::NvmlStalled,
-        Self::Stale,
-    ];
-
-    /// Name in documents.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Empty => "empty",
-            Self::Ok => "ok",
-            Self::NoAgent => "no-agent",
-            Self::Attention => "attention",
-            Self::Degraded => "degraded",
-            Self::NoDriver => Reason::NoDriver.as_str(),
-            Self::NvmlLost => Reason::NvmlLost.as_str(),
-            Self::NvmlStalled => Reason::NvmlStalled.as_str(),
-            Self::Stale => Reason::Stale.as_str(),
-        }
-    }
-}
-
-impl fmt::Display for Sharing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl fmt::Display for NodeState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
 }

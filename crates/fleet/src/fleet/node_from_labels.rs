@@ -4,7 +4,9 @@ use octavo_model::accelerators::Catalog;
 use octavo_model::quantity::Mebibytes;
 
 use super::counts::{Counts, TypeCounts};
-use super::node::{NodeState, NodeSummary, Sharing};
+use super::node::NodeSummary;
+use super::node_state::NodeState;
+use super::sharing_mode::Sharing;
 use crate::cluster::ClusterNode;
 use crate::hardware_profile::{Specs, TYPE_LABEL, counts_partitions, labeled_devices};
 use crate::type_source::TypeSource;
