@@ -25,3 +25,5 @@ pub use self::taint::{Effect, Taint, TaintOperator, Toleration};
 pub const PODS: &str = "pods";
 /// Kubernetes resource of CPU time.
 pub const CPU: &str = "cpu";
+/// Kubernetes resource of memory.
+pub const MEMORY: &str = "memory";

@@ -7,13 +7,16 @@
 
 mod checks;
 mod draft;
+mod draft_error;
+mod draft_note;
+mod draft_request;
 mod finding;
 mod node_selection;
 mod node_types;
-mod note_text;
 mod placement;
 mod reach;
 mod specs;
+mod tolerations;
 mod user_changes;
 
 use std::fmt;
@@ -21,7 +24,10 @@ use std::fmt;
 use octavo_model::id::TypeName;
 
 pub use self::checks::{ClusterContext, LocalQueues, check_profile};
-pub use self::draft::{Draft, DraftError, DraftNote, DraftRequest, draft};
+pub use self::draft::{Draft, draft};
+pub use self::draft_error::DraftError;
+pub use self::draft_note::DraftNote;
+pub use self::draft_request::DraftRequest;
 pub use self::finding::{Finding, FindingSeverity};
 pub use self::node_types::{
     DevicesByType, LabeledDevices, counts_partitions, devices_from_labels, labeled_devices,
@@ -30,9 +36,8 @@ pub use self::node_types::{
 pub use self::placement::{Cluster, NodeCapacity, PlacementTarget, ProfilePlacement, placements};
 pub use self::reach::{Reach, TypeReach, reach};
 pub use self::specs::Specs;
-pub use self::user_changes::{
-    CountError, CountField, CountOverride, CountProblem, CountsError, NO_TAINT,
-};
+pub use self::tolerations::NO_TAINT;
+pub use self::user_changes::{CountError, CountField, CountOverride, CountProblem, CountsError};
 use crate::cluster::{Amounts, PodRequirements, Quantity, Selector, Toleration};
 
 /// Annotation with the accelerator types of a profile, separated by commas.

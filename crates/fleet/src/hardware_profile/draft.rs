@@ -8,41 +8,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use octavo_model::accelerators::Catalog;
 use octavo_model::id::TypeName;
-use thiserror::Error;
 
+use super::draft_error::DraftError;
+use super::draft_note::DraftNote;
+use super::draft_request::DraftRequest;
 use super::node_selection::{SelectedNodes, select_nodes};
 use super::node_types::WHOLE_DEVICE_RESOURCES;
-use super::note_text::{
-    format_known_taints, format_reasons, format_resources, format_types, lookup_hint,
-};
 use super::reach::is_temporary;
-use super::user_changes::{
-    CountError, CountOverride, NO_TAINT, apply_counts, split_tolerated, toleration_for,
-};
+use super::tolerations::{NO_TAINT, split_tolerated, toleration_for};
+use super::user_changes::apply_counts;
 use super::{
-    Count, DevicesByType, HardwareProfile, Identifier, ProfileAnnotations, ProfileKey, ProfileKind,
-    Scheduling, Specs,
+    Count, DevicesByType, HardwareProfile, Identifier, ProfileAnnotations, ProfileKind, Scheduling,
+    Specs,
 };
-use crate::cluster::{CPU, ClusterNode, Sights, Taint, Toleration};
-
-/// Request for a draft.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct DraftRequest {
-    /// Nodes to cover; all if empty.
-    pub nodes: BTreeSet<String>,
-    /// Type to cover.
-    pub type_name: Option<TypeName>,
-    /// Resource to request, if the nodes have several.
-    pub resource: Option<String>,
-    /// Namespace and name; the name defaults to one derived from the type.
-    pub key: ProfileKey,
-    /// Display name.
-    pub display_name: Option<String>,
-    /// Counts that override the drafted ones.
-    pub counts: Vec<CountOverride>,
-    /// Taints to tolerate, in their text form; `None` for the default selection.
-    pub tolerate: Option<BTreeSet<String>>,
-}
+use crate::cluster::{CPU, ClusterNode, MEMORY, Sights, Taint, Toleration};
 
 /// Drafted profile with explanations.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,90 +36,11 @@ pub struct Draft {
     pub notes: Vec<DraftNote>,
 }
 
-/// Note about a draft.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DraftNote {
-    /// A node with several types is excluded.
-    MixedNode {
-        /// Node name.
-        node: String,
-        /// Types of its devices.
-        has: String,
-    },
-    /// A node with unidentified devices is excluded.
-    Unknown(String),
-    /// A node without devices is excluded.
-    NodeWithoutDevices(String),
-    /// A requested node does not exist.
-    NodeNotFound(String),
-    /// A node without Octavo's type label is excluded, because the selector would not match it.
-    UnlabeledNode(String),
-    /// No node has Octavo's label, so the profile selects by a vendor's label.
-    VendorLabel {
-        /// Key of the label.
-        key: String,
-        /// Value of the label.
-        value: String,
-    },
-    /// A node is excluded because its label differs from the selector.
-    NodeWithOtherLabel {
-        /// Node name.
-        node: String,
-        /// Key in the selector.
-        key: String,
-        /// Value in the selector.
-        value: String,
-    },
-    /// The profile also reaches nodes that were not selected.
-    AdditionalNodes {
-        /// Number of these nodes.
-        nodes: usize,
-        /// Their type.
-        type_name: TypeName,
-    },
-    /// A taint is not tolerated by default, because it keeps workloads away on purpose.
-    NotTolerated(Taint),
-    /// A taint is not tolerated, as the user requested.
-    NotToleratedByRequest(Taint),
-}
-
-/// Reason why no profile can be drafted.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum DraftError {
-    /// There is no usable node.
-    #[error("none of these nodes can be used{}; {}", format_reasons(.0), lookup_hint(.0))]
-    NoUsableNode(Vec<DraftNote>),
-    /// No node has devices of the requested type.
-    #[error("no node has devices of type {0}; `octavo availability` lists the types there are")]
-    NoNodeOfType(TypeName),
-    /// The nodes have several types.
-    #[error("these nodes have {} types, {}: a profile's selector cannot say \"this or that\". Make one for each; or give all these nodes a label of your own, such as class=large, and a profile that selects by it", .0.len(), format_types(.0))]
-    SeveralTypes(Vec<TypeName>),
-    /// The nodes have several device resources, or none.
-    #[error("{}", format_resources(.0))]
-    AmbiguousResource(Vec<String>),
-    /// No node has the requested resource.
-    #[error("none of these nodes gives out {0}")]
-    NoSuchResource(String),
-    /// A count is invalid.
-    #[error(transparent)]
-    Counts(#[from] CountError),
-    /// No node has the named taint.
-    #[error("none of these nodes has the taint {named:?}{}", format_known_taints(.known))]
-    NoSuchTaint {
-        /// Taint as named by the user.
-        named: String,
-        /// Taints of the nodes.
-        known: Vec<String>,
-    },
-}
-
 /// Taints that a draft does not tolerate by default, because they keep workloads off control-plane nodes.
 const CONTROL_PLANE_TAINTS: [&str; 2] = [
     "node-role.kubernetes.io/control-plane",
     "node-role.kubernetes.io/master",
 ];
-pub(super) const MEMORY_RESOURCE: &str = "memory";
 /// Node label with the memory of one device, in MiB.
 const MEMORY_LABEL: &str = "octavo.dev/memory-mib";
 const GIBIBYTE: u64 = 1 << 30;
@@ -310,13 +210,9 @@ fn identifiers(nodes: &[&ClusterNode], resource: &str, display: &str) -> Vec<Ide
         ),
         identifier(
             "Memory",
-            MEMORY_RESOURCE,
+            MEMORY,
             "Memory",
-            [
-                gibibytes(1),
-                memory(share(MEMORY_RESOURCE)),
-                memory(most(MEMORY_RESOURCE)),
-            ],
+            [gibibytes(1), memory(share(MEMORY)), memory(most(MEMORY))],
         ),
     ];
     all.retain(|one| most(&one.resource) > 0);

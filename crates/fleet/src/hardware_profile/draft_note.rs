@@ -1,13 +1,57 @@
-//! Text of notes about drafts.
+//! Notes about drafts.
 
 use std::fmt;
 
 use octavo_model::id::TypeName;
 
-use super::draft::DraftNote;
+use crate::cluster::Taint;
 
-/// Maximum number of notes in an error message.
-const MAX_SHOWN_NOTES: usize = 5;
+/// Note about a draft.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DraftNote {
+    /// A node with several types is excluded.
+    MixedNode {
+        /// Node name.
+        node: String,
+        /// Types of its devices.
+        has: String,
+    },
+    /// A node with unidentified devices is excluded.
+    Unknown(String),
+    /// A node without devices is excluded.
+    NodeWithoutDevices(String),
+    /// A requested node does not exist.
+    NodeNotFound(String),
+    /// A node without Octavo's type label is excluded, because the selector would not match it.
+    UnlabeledNode(String),
+    /// No node has Octavo's label, so the profile selects by a vendor's label.
+    VendorLabel {
+        /// Key of the label.
+        key: String,
+        /// Value of the label.
+        value: String,
+    },
+    /// A node is excluded because its label differs from the selector.
+    NodeWithOtherLabel {
+        /// Node name.
+        node: String,
+        /// Key in the selector.
+        key: String,
+        /// Value in the selector.
+        value: String,
+    },
+    /// The profile also reaches nodes that were not selected.
+    AdditionalNodes {
+        /// Number of these nodes.
+        nodes: usize,
+        /// Their type.
+        type_name: TypeName,
+    },
+    /// A taint is not tolerated by default, because it keeps workloads away on purpose.
+    NotTolerated(Taint),
+    /// A taint is not tolerated, as the user requested.
+    NotToleratedByRequest(Taint),
+}
 
 impl fmt::Display for DraftNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -59,56 +103,6 @@ impl fmt::Display for DraftNote {
             ),
         }
     }
-}
-
-/// Reasons why nodes were excluded, limited to the first few.
-pub(super) fn format_reasons(notes: &[DraftNote]) -> String {
-    let shown: Vec<String> = notes
-        .iter()
-        .take(MAX_SHOWN_NOTES)
-        .map(ToString::to_string)
-        .collect();
-    match (
-        shown.is_empty(),
-        notes.len().saturating_sub(MAX_SHOWN_NOTES),
-    ) {
-        (true, _) => String::new(),
-        (false, 0) => format!(": {}", shown.join("; ")),
-        (false, more) => format!(": {}; and {more} more", shown.join("; ")),
-    }
-}
-
-/// Hint on how to find usable nodes.
-pub(super) fn lookup_hint(notes: &[DraftNote]) -> &'static str {
-    if notes.is_empty() {
-        "`octavo availability` lists the types there are"
-    } else {
-        "`kubectl get nodes -L octavo.dev/type` shows which nodes have a type"
-    }
-}
-
-pub(super) fn format_types(all: &[TypeName]) -> String {
-    let all: Vec<&str> = all.iter().map(TypeName::as_str).collect();
-    all.join(", ")
-}
-
-pub(super) fn format_resources(all: &[String]) -> String {
-    if all.is_empty() {
-        return "these nodes give out no device yet: look for the device plugin with `octavo doctor`".to_owned();
-    }
-    format!(
-        "these nodes give out {} resources, {}: say which one with resource=NAME",
-        all.len(),
-        all.join(", ")
-    )
-}
-
-/// Taints of the nodes, as a clause of an error message.
-pub(super) fn format_known_taints(known: &[String]) -> String {
-    if known.is_empty() {
-        return ": they have none that keeps work off".to_owned();
-    }
-    format!("; they have {}", known.join(", "))
 }
 
 /// Types of a mixed node: `4x nvidia-a100-80gb, 4x nvidia-v100-16gb`.

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use octavo_model::accelerators::Catalog;
 use octavo_model::id::TypeName;
 
-use super::draft::{DraftError, DraftNote, DraftRequest};
-use super::note_text::format_devices;
+use super::draft_error::DraftError;
+use super::draft_note::{DraftNote, format_devices};
+use super::draft_request::DraftRequest;
 use super::{DevicesByType, TYPE_LABEL, selecting_label};
 use crate::cluster::{ClusterNode, Sights};
 

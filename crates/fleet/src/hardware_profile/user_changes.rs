@@ -1,4 +1,4 @@
-//! User's changes to a draft: counts of resources, and tolerated taints.
+//! User's changes to the counts of a draft.
 //!
 //! Only values that the nodes can satisfy are accepted, so that no profile is created whose workloads stay pending.
 
@@ -8,9 +8,8 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use super::draft::{DraftError, MEMORY_RESOURCE};
 use super::{Count, Identifier};
-use crate::cluster::{CPU, Quantity, Taint, TaintOperator, Toleration};
+use crate::cluster::{CPU, MEMORY, Quantity};
 
 /// Counts of one resource; omitted ones keep the drafted value. Text form: `RESOURCE:LEAST:USUAL:MOST`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -96,10 +95,8 @@ pub enum CountProblem {
 #[error("{0:?} is not RESOURCE:LEAST:USUAL:MOST, such as nvidia.com/gpu:1:2:4")]
 pub struct CountsError(String);
 
-/// Value that stands for "no taint is tolerated".
-pub const NO_TAINT: &str = "none";
 /// Maximum number of characters of user input that an error repeats.
-const MAX_SHOWN_CHARS: usize = 64;
+pub(super) const MAX_SHOWN_CHARS: usize = 64;
 
 impl CountField {
     /// Name in documents.
@@ -231,7 +228,7 @@ fn parse_amount(resource: &str, text: &str) -> Result<Count, CountProblem> {
     let quantity: Quantity = text
         .parse()
         .map_err(|_odd| CountProblem::NotAQuantity(start()))?;
-    let is_device = resource != CPU && resource != MEMORY_RESOURCE;
+    let is_device = resource != CPU && resource != MEMORY;
     if is_device && !text.chars().all(|c| c.is_ascii_digit()) {
         return Err(CountProblem::NotWhole(start()));
     }
@@ -242,37 +239,4 @@ fn parse_amount(resource: &str, text: &str) -> Result<Count, CountProblem> {
         text: text.to_owned(),
         quantity,
     })
-}
-
-/// Tolerations for those of `taints` whose text form is in `named`, and the remaining taints.
-pub(super) fn split_tolerated<'a>(
-    taints: &'a [Taint],
-    named: &BTreeSet<String>,
-) -> Result<(Vec<Toleration>, Vec<&'a Taint>), DraftError> {
-    let known: Vec<String> = taints.iter().map(ToString::to_string).collect();
-    let odd = named.iter().find(|one| !known.contains(one));
-    if let Some(odd) = odd {
-        return Err(DraftError::NoSuchTaint {
-            named: odd.chars().take(MAX_SHOWN_CHARS).collect(),
-            known,
-        });
-    }
-    let (chosen, left): (Vec<&Taint>, Vec<&Taint>) = taints
-        .iter()
-        .partition(|taint| named.contains(&taint.to_string()));
-    Ok((chosen.into_iter().map(toleration_for).collect(), left))
-}
-
-/// Narrowest toleration for a taint.
-pub(super) fn toleration_for(taint: &Taint) -> Toleration {
-    Toleration {
-        key: taint.key.clone(),
-        operator: if taint.value.is_empty() {
-            TaintOperator::Exists
-        } else {
-            TaintOperator::Equal
-        },
-        value: taint.value.clone(),
-        effect: Some(taint.effect),
-    }
 }
