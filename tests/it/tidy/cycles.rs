@@ -30,7 +30,6 @@ const KNOWN_CYCLES: &[&str] = &[
     "kubelet owners",
     "labels node sharing",
     "node_diff operands",
-    "time_slicing_output write",
 ];
 
 /// Modules that hold tests, or support them.

@@ -98,6 +98,16 @@ impl OutputValue {
     }
 }
 
+/// A mapping with these entries.
+pub(super) fn map<'k>(entries: impl IntoIterator<Item = (&'k str, OutputValue)>) -> OutputValue {
+    let entries = entries.into_iter();
+    OutputValue::Map(
+        entries
+            .map(|(key, value)| (key.to_owned(), value))
+            .collect(),
+    )
+}
+
 fn write_joined<T>(
     (open, close): (char, char),
     items: &[T],

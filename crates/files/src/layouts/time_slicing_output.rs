@@ -4,8 +4,7 @@ use octavo_planner::layout::{
     ResourceRename, Share, ShareTarget, TimeSlicing, UnitRef, UnitSelector,
 };
 
-use super::output::OutputValue;
-use super::write::map;
+use super::output::{OutputValue, map};
 
 /// Serializes how devices are shared.
 ///

@@ -8,7 +8,7 @@ use octavo_planner::layout::{
 use thiserror::Error;
 
 use super::error::LayoutError;
-use super::output::OutputValue;
+use super::output::{OutputValue, map};
 use super::time_slicing_output;
 use super::{API_VERSION, KIND, parse};
 
@@ -243,13 +243,4 @@ fn mig_parted_criteria(
     };
     entries.push(("devices", devices));
     Ok(())
-}
-
-pub(super) fn map<'k>(entries: impl IntoIterator<Item = (&'k str, OutputValue)>) -> OutputValue {
-    let entries = entries.into_iter();
-    OutputValue::Map(
-        entries
-            .map(|(key, value)| (key.to_owned(), value))
-            .collect(),
-    )
 }
