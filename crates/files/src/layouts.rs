@@ -11,6 +11,7 @@ mod devices;
 mod error;
 mod findings;
 mod mig_parted;
+mod node;
 mod octavo;
 mod output;
 pub mod prices;
@@ -29,8 +30,8 @@ use octavo_planner::layout::{Layouts, Rule, TimeSlicing};
 
 pub use self::error::{LayoutError, LayoutProblem, LayoutWarning, WarningProblem};
 use self::findings::Findings;
+use self::node::{Entry, Node, Value};
 pub use self::render::render;
-use self::tree::{Entry, Node, Value};
 pub use self::write::{LayoutWriteError, write, write_json};
 
 /// `apiVersion` of our dialect.

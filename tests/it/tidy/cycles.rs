@@ -24,7 +24,6 @@ const KNOWN_CYCLES: &[&str] = &[
     "call event export library log memory watch",
     "capacity gpu mig world",
     "derive table",
-    "findings syntax tree",
     "format others",
     "format rule",
     "kubelet owners",

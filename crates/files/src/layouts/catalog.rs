@@ -9,7 +9,7 @@ use octavo_model::source_position::SourcePosition;
 
 use super::error::{LayoutError, LayoutProblem};
 use super::findings::{Findings, MappingShape, value_of};
-use super::tree::{Entry, Node, Value as Tree, quoted};
+use super::node::{Entry, Node, Value as Tree, quoted};
 use super::{expect_header, scalar, tree};
 
 /// `kind` of the file.

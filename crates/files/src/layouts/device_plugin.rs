@@ -15,9 +15,9 @@ use octavo_planner::layout::{
 use super::DEVICE_PLUGIN_KEYS;
 use super::error::{LayoutProblem, WarningProblem};
 use super::findings::{Findings, MappingShape, value_of};
+use super::node::{Entry, Node, Value};
 use super::scalar;
 use super::time_slicing::{self, RESOURCES};
-use super::tree::{Entry, Node, Value};
 
 /// Name of the layout.
 pub(super) const LAYOUT_NAME: &str = "device-plugin";

@@ -10,8 +10,8 @@ use octavo_planner::layout::{Criteria, IndexRange, Selector};
 
 use super::error::LayoutProblem;
 use super::findings::{Findings, MappingShape, value_of};
+use super::node::{Node, Value};
 use super::scalar::{self, RangeError};
-use super::tree::{Node, Value};
 
 const DEVICES: MappingShape = MappingShape {
     what: "devices",

@@ -6,7 +6,7 @@ use octavo_planner::layout::Layouts;
 
 use super::ParsedLayouts;
 use super::error::{LayoutError, LayoutProblem, LayoutWarning, WarningProblem};
-use super::tree::{Entry, Node, Value, quoted};
+use super::node::{Entry, Node, Value, quoted};
 
 /// Errors and warnings of one file.
 #[derive(Debug, Default)]

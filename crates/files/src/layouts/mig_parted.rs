@@ -11,8 +11,8 @@ use octavo_planner::layout::{
 use super::devices;
 use super::error::{LayoutProblem, WarningProblem};
 use super::findings::{Findings, MappingShape, is_label_value, value_of};
+use super::node::{Entry, Node, Value, quoted};
 use super::scalar;
-use super::tree::{Entry, Node, Value, quoted};
 use super::{MIG_PARTED_KEYS, expect_text, profiles};
 
 const FILE: MappingShape = MappingShape {

@@ -5,9 +5,9 @@ use octavo_planner::layout::{Dialect, Layout, Layouts, MigSpec, Rule, Selector};
 use super::devices;
 use super::error::LayoutProblem;
 use super::findings::{Findings, MappingShape, is_label_value, value_of};
+use super::node::{Entry, Node, Value, quoted};
 use super::scalar;
 use super::time_slicing;
-use super::tree::{Entry, Node, Value, quoted};
 use super::{KIND, OCTAVO_KEYS, expect_header, profiles};
 
 const FILE: MappingShape = MappingShape {

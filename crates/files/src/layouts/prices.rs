@@ -6,7 +6,7 @@ use octavo_model::source_position::SourcePosition;
 
 use super::error::{LayoutError, LayoutProblem};
 use super::findings::{Findings, MappingShape, value_of};
-use super::tree::{Node, Value as Tree, quoted};
+use super::node::{Node, Value as Tree, quoted};
 use super::{expect_header, scalar, tree};
 
 /// `kind` of the file.

@@ -8,8 +8,8 @@ use octavo_planner::layout::ProfileCount;
 
 use super::error::LayoutProblem;
 use super::findings::Findings;
+use super::node::{Entry, Node, quoted};
 use super::scalar;
-use super::tree::{Entry, Node, quoted};
 
 /// Parses the entries. `zero` is called for a count of zero and returns whether it is accepted.
 pub(super) fn read(

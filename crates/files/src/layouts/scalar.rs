@@ -3,7 +3,7 @@
 use octavo_model::quantity::Mebibytes;
 use octavo_planner::layout::{DeviceFilter, IndexRange};
 
-use super::tree::{Node, Scalar, Value};
+use super::node::{Node, Scalar, Value};
 
 /// Returns the text of a scalar.
 pub(super) fn text(node: &Node) -> Option<&str> {

@@ -4,7 +4,12 @@ use granit_parser::{ErrorKind, ScanError};
 use octavo_model::source_position::SourcePosition;
 
 use super::error::LayoutProblem;
-use super::tree::{MAX_DEPTH, PlacedProblem};
+
+/// Maximum nesting depth. A layout needs seven levels.
+pub(super) const MAX_DEPTH: usize = 32;
+
+/// A problem and its position.
+pub(super) type PlacedProblem = (SourcePosition, LayoutProblem);
 
 /// Rejects characters that YAML forbids. The parser treats U+0000 as the end of the text and would ignore everything
 /// after it. Source: YAML 1.2.2, 5.1 "Character Set".

@@ -12,9 +12,9 @@ use octavo_planner::layout::{
 
 use super::error::LayoutProblem;
 use super::findings::{Findings, MappingShape, value_of};
+use super::node::{Entry, Node, Value, quoted};
 use super::profiles;
 use super::scalar;
-use super::tree::{Entry, Node, Value, quoted};
 
 const TIME_SLICING: MappingShape = MappingShape {
     what: "timeSlicing",

@@ -12,100 +12,14 @@ use octavo_model::source_position::SourcePosition;
 
 use super::error::LayoutProblem;
 use super::findings::Findings;
-use super::syntax::{check_characters, place, syntax_error};
+use super::node::{Entry, Node, Scalar, Value, quoted};
+use super::syntax::{MAX_DEPTH, PlacedProblem, check_characters, place, syntax_error};
 
 /// Maximum file size. NVIDIA's own file with all boards has 20 KiB.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Maximum nesting depth. A layout needs seven levels.
-pub(super) const MAX_DEPTH: usize = 32;
-
 /// Maximum number of values, including those behind aliases.
 const MAX_VALUES: usize = 100_000;
-
-/// A value and its position.
-#[derive(Debug)]
-pub(super) struct Node {
-    pub(super) place: SourcePosition,
-    pub(super) value: Value,
-    /// Number of values, including this one and those behind aliases.
-    weight: usize,
-}
-
-/// Content of a node.
-#[derive(Debug)]
-pub(super) enum Value {
-    Scalar(Scalar),
-    List(Vec<Rc<Node>>),
-    Map(Vec<Entry>),
-}
-
-/// A scalar.
-#[derive(Debug)]
-pub(super) struct Scalar {
-    pub(super) text: String,
-    /// Unquoted, so that it may be a number, a boolean or null.
-    pub(super) plain: bool,
-}
-
-/// A key, unique in its mapping, and its value.
-#[derive(Debug, Clone)]
-pub(super) struct Entry {
-    pub(super) place: SourcePosition,
-    pub(super) key: Rc<str>,
-    /// Whether the key is unquoted.
-    pub(super) plain: bool,
-    pub(super) value: Rc<Node>,
-}
-
-impl Node {
-    /// Describes the value for messages.
-    pub(super) fn describe(&self) -> String {
-        match &self.value {
-            Value::Scalar(scalar) if scalar.plain && scalar.is_null() => "nothing".to_owned(),
-            Value::Scalar(scalar) if scalar.plain => quoted_if_needed(&scalar.text),
-            Value::Scalar(scalar) => format!("the text {}", quoted(&scalar.text)),
-            Value::List(_) => "a list".to_owned(),
-            Value::Map(_) => "a mapping".to_owned(),
-        }
-    }
-
-    /// Reports whether the value is null.
-    pub(super) fn is_null(&self) -> bool {
-        matches!(&self.value, Value::Scalar(scalar) if scalar.plain && scalar.is_null())
-    }
-}
-
-impl Scalar {
-    fn is_null(&self) -> bool {
-        matches!(&*self.text, "" | "~" | "null" | "Null" | "NULL")
-    }
-}
-
-/// Quotes a text from the file, escaped and shortened.
-pub(super) fn quoted(text: &str) -> String {
-    let mut quoted = format!(
-        "{:?}",
-        text.chars().take(MAX_QUOTED_CHARS).collect::<String>()
-    );
-    if text.chars().nth(MAX_QUOTED_CHARS).is_some() {
-        quoted.push('…');
-    }
-    quoted
-}
-
-/// Quotes a text only if necessary.
-fn quoted_if_needed(text: &str) -> String {
-    let simple = text.chars().all(|c| c.is_ascii_graphic()) && text.len() <= MAX_QUOTED_CHARS;
-    if simple {
-        text.to_owned()
-    } else {
-        quoted(text)
-    }
-}
-
-/// Maximum number of characters of a text that are repeated in a message.
-const MAX_QUOTED_CHARS: usize = 60;
 
 /// Parses a text. Invalid YAML or an exceeded limit is reported as one error.
 pub(super) fn read(text: &str, findings: &mut Findings) -> Option<Rc<Node>> {
@@ -118,8 +32,6 @@ pub(super) fn read(text: &str, findings: &mut Findings) -> Option<Rc<Node>> {
         }
     }
 }
-
-pub(super) type PlacedProblem = (SourcePosition, LayoutProblem);
 
 /// An unfinished list or mapping.
 struct OpenNode {

@@ -4,8 +4,8 @@
 use super::non_null_value;
 use crate::layouts::error::WarningProblem;
 use crate::layouts::findings::{Findings, MappingShape};
+use crate::layouts::node::{Entry, Node, Value};
 use crate::layouts::scalar;
-use crate::layouts::tree::{Entry, Node, Value};
 
 /// Type of a flag's value.
 #[derive(Clone, Copy)]
