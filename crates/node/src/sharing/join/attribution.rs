@@ -5,10 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use octavo_model::process_origin::ProcessOrigin;
 
 use super::UsageInput;
-use super::site::{AllocationSite, pod};
-
-/// A pod by namespace and name.
-pub(super) type PodName<'a> = (&'a str, &'a str);
+use super::site::{AllocationSite, PodName, pod};
 
 /// Maximum number of pods named in one line.
 const MAX_NAMED_PODS: usize = 4;

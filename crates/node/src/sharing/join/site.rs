@@ -9,7 +9,9 @@ use octavo_model::reading::Reading;
 use octavo_model::resource::ShareId;
 
 use super::Allocation;
-use super::attribution::PodName;
+
+/// A pod by namespace and name.
+pub(super) type PodName<'a> = (&'a str, &'a str);
 
 /// A whole device or a partition with its holders and processes.
 #[derive(Default)]

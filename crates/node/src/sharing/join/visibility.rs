@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use octavo_model::process_origin::ProcessOrigin;
 use octavo_model::reading::Reading;
 
-use super::attribution::{PodAttribution, PodName, PodNames};
+use super::attribution::{PodAttribution, PodNames};
 use super::name;
 use super::site::AllocationSite;
+use super::site::PodName;
 
 /// Returns whether the usage of an allocated unit is unknown because its processes are not visible.
 fn is_usage_hidden(spot: &AllocationSite<'_>, kin: &PodAttribution) -> bool {
