@@ -25,8 +25,6 @@ const KNOWN_CYCLES: &[&str] = &[
     "derive table",
     "format others",
     "format rule",
-    "kubelet owners",
-    "labels node sharing",
     "node_diff operands",
 ];
 

@@ -22,6 +22,14 @@ pub(super) enum OfferComparison {
     Unknown(String),
 }
 
+/// Resources of NVIDIA only.
+pub(super) fn nvidia_resources(all: &AllocatableIds) -> AllocatableIds {
+    let its = all
+        .iter()
+        .filter(|(name, _)| name.starts_with("nvidia.com/"));
+    its.map(|(name, ids)| (name.clone(), ids.clone())).collect()
+}
+
 /// NVIDIA's ids are UUIDs, so each device and partition is looked up. Ids of other forms belong to network cards and
 /// similar devices.
 pub(super) fn nvidia(inventory: &Inventory, offered: &AllocatableIds) -> OfferComparison {

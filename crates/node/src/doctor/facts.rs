@@ -112,6 +112,21 @@ impl Kubelet {
     pub(super) fn sockets(&self) -> impl Iterator<Item = &String> {
         self.sockets.iter().flatten()
     }
+
+    /// Reason why its resources are unknown.
+    pub(super) fn unknown_reason(&self) -> String {
+        let registered = self.registered.as_ref().err();
+        let allocatable = self.allocatable.as_ref().err();
+        let said: Vec<&str> = [registered, allocatable]
+            .into_iter()
+            .flatten()
+            .map(String::as_str)
+            .collect();
+        if said.is_empty() {
+            return "this kubelet does not tell what it would give out".to_owned();
+        }
+        said.join("; ")
+    }
 }
 
 /// Number of healthy devices by registered resource.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use octavo_model::inventory::Vendor;
 
-use super::allocatable::{self, AllocatableIds, OfferComparison};
+use super::allocatable::{self, OfferComparison, nvidia_resources};
 use super::amd::AMD;
 use super::drivers::VendorDriver;
 use super::facts::{Facts, Kubelet};
@@ -164,26 +164,11 @@ fn claim_driver_evidence(
         .then(|| format!("{driver} allocates devices to claims: {folder}/plugins has its folder"))
 }
 
-/// Reason why the kubelet's resources are unknown.
-pub(super) fn unknown_reason(kubelet: &Kubelet) -> String {
-    let registered = kubelet.registered.as_ref().err();
-    let allocatable = kubelet.allocatable.as_ref().err();
-    let said: Vec<&str> = [registered, allocatable]
-        .into_iter()
-        .flatten()
-        .map(String::as_str)
-        .collect();
-    if said.is_empty() {
-        return "this kubelet does not tell what it would give out".to_owned();
-    }
-    said.join("; ")
-}
-
 fn plugin(path: &VendorPath, facts: &Facts<'_>, kubelet: &Kubelet) -> Finding {
     let check = Check::DevicePlugin;
     let subject = subject(path);
     let Some(counts) = counts(path, kubelet) else {
-        return check.unknown(subject, unknown_reason(kubelet));
+        return check.unknown(subject, kubelet.unknown_reason());
     };
     if !counts.is_empty() {
         let names: Vec<String> = counts.keys().cloned().collect();
@@ -222,7 +207,7 @@ fn allocatable(path: &VendorPath, facts: &Facts<'_>, kubelet: &Kubelet) -> Findi
     let check = Check::Allocatable;
     let subject = subject(path);
     let Some(counts) = counts(path, kubelet) else {
-        return check.unknown(subject, unknown_reason(kubelet));
+        return check.unknown(subject, kubelet.unknown_reason());
     };
     if counts.is_empty() {
         return check.not_applicable(format!("nobody gives {}* out", path.resources));
@@ -242,7 +227,7 @@ fn allocatable(path: &VendorPath, facts: &Facts<'_>, kubelet: &Kubelet) -> Findi
     let comparison = match path.maker.vendor {
         Vendor::Nvidia => match &kubelet.allocatable {
             Ok(Some(all)) => allocatable::nvidia(facts.inventory, &nvidia_resources(all)),
-            Ok(None) | Err(_) => OfferComparison::Unknown(unknown_reason(kubelet)),
+            Ok(None) | Err(_) => OfferComparison::Unknown(kubelet.unknown_reason()),
         },
         Vendor::Aws => allocatable::neuron(facts, &counts),
         Vendor::Amd | Vendor::Other(_) => {
@@ -254,12 +239,4 @@ fn allocatable(path: &VendorPath, facts: &Facts<'_>, kubelet: &Kubelet) -> Findi
         OfferComparison::Differs(said) => check.failing(subject, said, path.reload),
         OfferComparison::Unknown(why) => check.unknown(subject, why),
     }
-}
-
-/// Resources of NVIDIA only.
-pub(super) fn nvidia_resources(all: &AllocatableIds) -> AllocatableIds {
-    let its = all
-        .iter()
-        .filter(|(name, _)| name.starts_with("nvidia.com/"));
-    its.map(|(name, ids)| (name.clone(), ids.clone())).collect()
 }

@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::allocatable;
+use super::allocatable::{self, nvidia_resources};
 use super::facts::{Facts, FeatureLabels, Kubelet};
-use super::kubelet::{nvidia_resources, unknown_reason};
 use super::{Check, Finding, Subject, format_count, format_list};
 use crate::node::LAYOUT_LABEL;
 use crate::node::node_diff::PLUGIN_CONFIG_LABEL;
@@ -52,7 +51,7 @@ pub(super) fn owners(facts: &Facts<'_>, kubelet: &Kubelet, claimed: Vec<Finding>
 fn duplicate_ids(kubelet: &Kubelet) -> Result<Vec<String>, String> {
     let all = match &kubelet.allocatable {
         Ok(Some(all)) => nvidia_resources(all),
-        Ok(None) | Err(_) => return Err(unknown_reason(kubelet)),
+        Ok(None) | Err(_) => return Err(kubelet.unknown_reason()),
     };
     let mut names: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (name, ids) in &all {
@@ -86,7 +85,7 @@ pub(super) fn time_slicing(facts: &Facts<'_>, kubelet: &Kubelet) -> Finding {
     let check = Check::TimeSlicing;
     let Ok(Some(all)) = &kubelet.allocatable else {
         let said = time_slicing_from_labels(facts);
-        return said.unwrap_or_else(|| check.unknown(Subject::Node, unknown_reason(kubelet)));
+        return said.unwrap_or_else(|| check.unknown(Subject::Node, kubelet.unknown_reason()));
     };
     let all = nvidia_resources(all);
     let mut shared = Vec::new();
