@@ -7,7 +7,7 @@ use nvml_sim::model::Slot;
 use octavo_hardware::Handle;
 use octavo_model::inventory::NvmlState;
 use octavo_model::xid::Xid;
-use octavo_node::labels::MigStrategy;
+use octavo_node::mig_strategy::MigStrategy;
 use octavo_node::sharing::Offers;
 use octavo_node::sharing::health::HealthMonitor;
 use octavo_node::sharing::offer::compile;

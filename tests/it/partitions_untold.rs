@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use octavo_model::inventory::Inventory;
-use octavo_node::labels::{MigStrategy, Options, compile};
+use octavo_node::labels::{Options, compile};
+use octavo_node::mig_strategy::MigStrategy;
 
 use crate::machine::Machine;
 

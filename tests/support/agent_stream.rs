@@ -1,7 +1,7 @@
 //! An agent's side of the stream to the aggregator.
 
 use octavo_model::inventory::{Inventory, Machine, NvmlState};
-use octavo_node::labels::LabelSet;
+use octavo_node::label_set::LabelSet;
 use octavo_stream::messages::{Identity, encode_from_agent};
 use octavo_stream::proto::v1;
 use octavo_stream::proto::v1::fleet_client::FleetClient;

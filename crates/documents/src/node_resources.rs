@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use octavo_model::quantity::Mebibytes;
 use octavo_model::resource::{ResourceName, ShareId};
-use octavo_node::labels::LabelSet;
+use octavo_node::label_set::LabelSet;
 use octavo_node::sharing::forecast::placeholder_number;
 use octavo_node::sharing::{Offer, Offers, Unit};
 use serde::{Deserialize, Serialize};

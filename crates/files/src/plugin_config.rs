@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use octavo_model::resource::ResourceName;
-use octavo_node::labels::MigStrategy;
+use octavo_node::mig_strategy::MigStrategy;
 use octavo_node::sharing::diagnosis;
 use octavo_node::sharing::hand_off::{PluginConfig, ReplicatedResource};
 use serde::Deserialize;

@@ -15,18 +15,18 @@ mod instance_features;
 mod labels_builder;
 mod note;
 mod octavo_keys;
-mod set;
 
 use octavo_model::inventory::{Device, Inventory};
 use octavo_model::reason::Reason;
 use octavo_planner::reconcile::NodeLayoutStatus;
 
+use crate::label_set::LabelSet;
+use crate::mig_strategy::MigStrategy;
 use crate::sharing::Offers;
 pub use diff::{DiffSide, LabelChange, diff};
 pub use instance_features::instance_features;
 use labels_builder::LabelsBuilder;
-pub use note::{InvalidMig, Note, Omission};
-pub use set::LabelSet;
+pub use note::{Note, Omission};
 
 /// Options for compiling labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -84,18 +84,6 @@ impl LayoutState {
     }
 }
 
-/// Representation of MIG devices in NVIDIA's keys. Source: NVIDIA k8s-device-plugin, `--mig-strategy`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum MigStrategy {
-    /// MIG devices have no keys.
-    #[default]
-    None,
-    /// Each MIG device appears as a GPU; all MIG devices must have the same profile.
-    Single,
-    /// Each profile has keys of its own.
-    Mixed,
-}
-
 /// Publication of a group of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Publication {
@@ -132,20 +120,6 @@ pub fn compile(
         Publication::Withhold => {}
     }
     draft.finish()
-}
-
-/// Helpers for tests elsewhere in the crate.
-#[cfg(test)]
-pub(crate) mod tests_support {
-    use super::LabelSet;
-
-    /// Builds a label set from keys and values that are known to be valid.
-    pub(crate) fn label_set(labels: &[(&str, &str)]) -> LabelSet {
-        labels
-            .iter()
-            .map(|(key, value)| (key.parse().unwrap(), value.parse().unwrap()))
-            .collect()
-    }
 }
 
 #[cfg(test)]

@@ -2,8 +2,10 @@
 //! what is missing. Pure functions.
 
 pub mod doctor;
+pub mod label_set;
 pub mod labels;
 pub mod lease;
+pub mod mig_strategy;
 pub mod node;
 pub mod sharing;
 pub mod workload;

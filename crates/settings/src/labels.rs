@@ -3,7 +3,8 @@
 
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
-use octavo_node::labels::{self, Options, Publication};
+use octavo_node::labels::{Options, Publication};
+use octavo_node::mig_strategy;
 
 use super::Switch;
 
@@ -89,9 +90,9 @@ impl LabelSettings {
     pub fn options(self, started: Timestamp) -> Options {
         Options {
             mig_strategy: match self.mig_strategy {
-                MigStrategy::None => labels::MigStrategy::None,
-                MigStrategy::Single => labels::MigStrategy::Single,
-                MigStrategy::Mixed => labels::MigStrategy::Mixed,
+                MigStrategy::None => mig_strategy::MigStrategy::None,
+                MigStrategy::Single => mig_strategy::MigStrategy::Single,
+                MigStrategy::Mixed => mig_strategy::MigStrategy::Mixed,
             },
             timestamp: match self.timestamp {
                 Switch::On => Some(started.as_second()),

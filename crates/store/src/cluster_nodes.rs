@@ -13,7 +13,7 @@ use octavo_fleet::fleet::NodeSummary;
 use octavo_kube::cluster::Followed;
 use octavo_model::accelerators::Catalog;
 use octavo_model::label::{LabelKey, LabelValue};
-use octavo_node::labels::LabelSet;
+use octavo_node::label_set::LabelSet;
 use tokio::sync::watch;
 
 use super::clock::Moment;

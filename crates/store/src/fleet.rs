@@ -13,7 +13,7 @@ use octavo_fleet::fleet::{
 use octavo_fleet::type_source::TypeSource;
 use octavo_model::id::{NodeName, TypeName};
 use octavo_model::inventory::Inventory;
-use octavo_node::labels::LabelSet;
+use octavo_node::label_set::LabelSet;
 use octavo_node::sharing::usage::Usage;
 use octavo_stream::protocol::{Parts, Run};
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use octavo_fleet::fleet::{NodeState, Sharing};
 use octavo_model::id::TypeName;
-use octavo_node::labels::LabelSet;
+use octavo_node::label_set::LabelSet;
 
 use super::clock::Moment;
 use super::fleet::{Fleet, Node};

@@ -23,7 +23,7 @@ use octavo_fleet::fleet::{LayoutStatus, MAX_USAGE_BYTES, SharingReport};
 use octavo_model::catalog::ProfileCatalog;
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Device, Inventory, Machine, Neuron, NvmlState};
-use octavo_node::labels::LabelSet;
+use octavo_node::label_set::LabelSet;
 use octavo_node::sharing::usage::Usage;
 use prost::Message;
 

@@ -18,7 +18,7 @@ use octavo_model::accelerators::Catalog;
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Inventory, NvmlState};
 use octavo_model::reason::Reason;
-use octavo_node::labels::LabelSet;
+use octavo_node::label_set::LabelSet;
 use octavo_node::node::drain::DrainStatus;
 use octavo_node::node::event_deduplicator::{Event, EventDeduplicator, NodeObservation};
 use octavo_node::node::operands::{self, OperandInputs, OperandPauser};

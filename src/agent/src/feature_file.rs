@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 use octavo_engine::durable;
-use octavo_node::labels::LabelSet;
+use octavo_node::label_set::LabelSet;
 use octavo_settings::duration::Expiry;
 use octavo_toolkit::files::{self, ReadError};
 

@@ -253,7 +253,8 @@ mod tests {
 
     use clap::CommandFactory;
     use jiff::Timestamp;
-    use octavo_node::labels::{self, Options};
+    use octavo_node::labels::Options;
+    use octavo_node::mig_strategy;
     use octavo_settings::duration::Expiry;
     use octavo_settings::hardware::NvmlLibrary;
 
@@ -312,12 +313,15 @@ mod tests {
         };
         assert_eq!(
             strategy(&["--sharing=embedded"]),
-            labels::MigStrategy::Mixed
+            mig_strategy::MigStrategy::Mixed
         );
-        assert_eq!(strategy(&["--sharing=hand-off"]), labels::MigStrategy::None);
+        assert_eq!(
+            strategy(&["--sharing=hand-off"]),
+            mig_strategy::MigStrategy::None
+        );
         for (name, expected) in [
-            ("none", labels::MigStrategy::None),
-            ("single", labels::MigStrategy::Single),
+            ("none", mig_strategy::MigStrategy::None),
+            ("single", mig_strategy::MigStrategy::Single),
         ] {
             let given = format!("--mig-strategy={name}");
             assert_eq!(strategy(&["--sharing=embedded", &given]), expected);

@@ -12,7 +12,7 @@ use std::pin::Pin;
 use jiff::Timestamp;
 use octavo_engine::durable::DurableError;
 use octavo_model::inventory::Inventory;
-use octavo_node::labels::LabelSet;
+use octavo_node::label_set::LabelSet;
 use thiserror::Error;
 
 /// Future of a publication in progress.

@@ -24,7 +24,7 @@ use octavo_kube::evict::{EvictionHandle, Evictor};
 use octavo_kube::node::{NodeController, NodeHandle};
 use octavo_kube::node_feature::{NodeFeatureHandle, NodeFeatureWriter};
 use octavo_kube::nvidia_plugin::DevicePluginWatcher;
-use octavo_node::labels::MigStrategy;
+use octavo_node::mig_strategy::MigStrategy;
 use octavo_node::node::DesiredNode;
 use octavo_node::sharing::hand_off::rollout::Limits;
 use octavo_toolkit::telemetry::LogLevelHandle;

@@ -12,7 +12,8 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use octavo_model::inventory::Inventory;
-use octavo_node::labels::{LabelSet, Note, compile as labels};
+use octavo_node::label_set::LabelSet;
+use octavo_node::labels::{Note, compile as labels};
 use octavo_node::sharing::CompiledOffers;
 use octavo_node::sharing::forecast::forecast;
 use octavo_node::sharing::offer::compile;

@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Condition, Device, Identity, Inventory, Machine, NvmlState, PciIds};
 use octavo_model::resource::ShareId;
-use octavo_node::labels::LabelSet;
+use octavo_node::label_set::LabelSet;
 use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 use octavo_stream::proto::v1::fleet_client::FleetClient;
 use octavo_stream::protocol::Parts;

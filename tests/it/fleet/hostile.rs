@@ -1,7 +1,7 @@
 //! Peers that are newer, wrong, or mean any harm they can do: the aggregator as it ships says what is wrong with them, and
 //! everything else goes on.
 
-use octavo_node::labels::LabelSet;
+use octavo_node::label_set::LabelSet;
 use octavo_stream::proto::v1;
 use octavo_stream::proto::v1::fleet_client::FleetClient;
 use octavo_stream::proto::v1::to_agent::Message as Answer;

@@ -10,7 +10,7 @@ use octavo_agent::uplink::dial::Aggregator as Dial;
 use octavo_agent::uplink::{Outbox, Uplink};
 use octavo_model::id::NodeName;
 use octavo_model::inventory::{Inventory, Machine, NvmlState};
-use octavo_node::labels::LabelSet;
+use octavo_node::label_set::LabelSet;
 use octavo_stream::messages::Identity;
 use octavo_stream::proto::v1;
 use octavo_stream::proto::v1::fleet_client::FleetClient;

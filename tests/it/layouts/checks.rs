@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use octavo_files::layouts::{parse, render, without_places, write, write_json};
 use octavo_model::inventory::Inventory;
 use octavo_model::source_position::SourcePosition;
-use octavo_node::labels::MigStrategy;
+use octavo_node::mig_strategy::MigStrategy;
 use octavo_node::sharing::offer::compile;
 use octavo_node::sharing::{Offer, Offers};
 use octavo_planner::layout::{Dialect, Layouts, MigTarget, compare, resolve};

@@ -25,7 +25,6 @@ const KNOWN_CYCLES: &[&str] = &[
     "derive table",
     "format others",
     "format rule",
-    "node_diff operands",
 ];
 
 /// Modules that hold tests, or support them.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use nvml_sim::model::{Process, ProcessKind};
 use octavo_agent::settings::AgentSettings;
 use octavo_agent::usage::{UsageChannels, UsageObservation, UsageObserver, UsageObserverSettings};
-use octavo_node::labels::MigStrategy;
+use octavo_node::mig_strategy::MigStrategy;
 use octavo_node::sharing::offer;
 use octavo_node::sharing::usage::{Tenant, UnitUsage};
 use octavo_planner::layout::Targets;

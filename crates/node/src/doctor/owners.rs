@@ -6,7 +6,7 @@ use super::allocatable::{self, nvidia_resources};
 use super::facts::{Facts, FeatureLabels, Kubelet};
 use super::{Check, Finding, Subject, format_count, format_list};
 use crate::node::LAYOUT_LABEL;
-use crate::node::node_diff::PLUGIN_CONFIG_LABEL;
+use crate::node::operands::PLUGIN_CONFIG_LABEL;
 
 /// Prefixes of the sockets and configurations of Octavo's agent, and of the sockets of NVIDIA's plugin.
 const OCTAVO_PREFIX: &str = "octavo-";

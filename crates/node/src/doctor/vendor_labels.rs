@@ -9,7 +9,8 @@ use octavo_model::inventory::{Condition, Device, PartitioningMode, Vendor};
 
 use super::facts::{Facts, FeatureLabels};
 use super::{Check, Finding, Subject, format_list};
-use crate::labels::{MigStrategy, Options, compile};
+use crate::labels::{Options, compile};
+use crate::mig_strategy::MigStrategy;
 
 /// Prefix of labels of AMD's node labeler. Source: `ROCm`/k8s-device-plugin, `cmd/k8s-node-labeller`.
 const AMD: &str = "amd.com/gpu.";

@@ -18,7 +18,8 @@ use std::collections::BTreeSet;
 use octavo_model::inventory::{Condition, Device, Inventory, Machine, Mig, NvmlState, Vendor};
 
 use crate::labels::labels_builder::LabelsBuilder;
-use crate::labels::{MigStrategy, Note, Omission, Options, Publication};
+use crate::labels::{Note, Omission, Options, Publication};
+use crate::mig_strategy::MigStrategy;
 use crate::sharing::Offers;
 
 /// A GPU that NVML reports.

@@ -5,6 +5,8 @@ use std::fmt;
 use octavo_model::id::PciAddress;
 use octavo_model::label::{LabelKey, LabelValue};
 
+use crate::mig_strategy::InvalidMig;
+
 /// A remark about the labels that the labels themselves cannot express.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
@@ -82,19 +84,6 @@ pub enum Omission {
     InvalidKey,
 }
 
-/// Reason why the single strategy does not match the MIG devices of the node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum InvalidMig {
-    /// A GPU in MIG mode has no MIG device.
-    EmptyGpu,
-    /// Only some GPUs are in MIG mode.
-    MixedMigModes,
-    /// The MIG devices have more than one profile.
-    MultipleProfiles,
-    /// The profile of a MIG device has no name.
-    ProfileUnknown,
-}
-
 impl Note {
     /// Returns true if the note concerns the label `key`.
     pub(super) fn is_about(&self, key: &LabelKey) -> bool {
@@ -162,17 +151,6 @@ impl fmt::Display for Omission {
                 "the catalogue does not know a device by its driver's name for it"
             }
             Self::InvalidKey => "it cannot be a label's key",
-        })
-    }
-}
-
-impl fmt::Display for InvalidMig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::EmptyGpu => "a GPU in MIG mode has no partition",
-            Self::MixedMigModes => "some GPUs are in MIG mode and some are not",
-            Self::MultipleProfiles => "there is more than one profile",
-            Self::ProfileUnknown => "a partition was made from a profile that has no name",
         })
     }
 }

@@ -6,13 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::operands::{DEPLOY_PREFIX, PAUSED, RUNNING};
+use super::operands::{DEPLOY_PREFIX, PAUSED, PLUGIN_CONFIG_LABEL, RUNNING};
 use super::view::{Taint, View, is_owned_by};
 use super::{
     COMPAT_FIELD_MANAGER, FIELD_MANAGER, MIG_CONFIG_STATE_LABEL, NOT_READY_TAINT,
     REPARTITIONING_TAINT, TAINT_EFFECT,
 };
-use crate::labels::LabelSet;
+use crate::label_set::LabelSet;
 
 /// Desired fields of a Node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -111,9 +111,6 @@ pub struct NodeChanges {
 /// Field manager for the configuration label of NVIDIA's device plugin; separate, so that applying it affects no other
 /// field.
 pub const SHARING_FIELD_MANAGER: &str = "octavo-agent-sharing";
-
-/// Label read by the device plugin's config-manager. Source: NVIDIA k8s-device-plugin, `cmd/config-manager`.
-pub const PLUGIN_CONFIG_LABEL: &str = "nvidia.com/device-plugin.config";
 
 /// Compares a Node with its desired fields and returns the changes.
 pub fn diff_node(view: &View, wanted: &DesiredNode) -> NodeChanges {

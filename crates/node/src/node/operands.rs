@@ -10,7 +10,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::node_diff::PLUGIN_CONFIG_LABEL;
 use super::view::View;
 
 /// Label value of a running operand. Source: NVIDIA GPU Operator, `controllers/state_manager.go`.
@@ -22,6 +21,8 @@ pub const PAUSED: &str = "paused-for-octavo";
 pub const DEPLOY_PREFIX: &str = "nvidia.com/gpu.deploy.";
 /// Label of the device plugin.
 pub const PLUGIN_LABEL: &str = "nvidia.com/gpu.deploy.device-plugin";
+/// Label read by the device plugin's config-manager. Source: NVIDIA k8s-device-plugin, `cmd/config-manager`.
+pub const PLUGIN_CONFIG_LABEL: &str = "nvidia.com/device-plugin.config";
 /// Labels of operands that open GPUs. Source: NVIDIA mig-parted, `cmd/nvidia-mig-manager/reconfigure`.
 pub const CLIENT_LABELS: [&str; 5] = [
     PLUGIN_LABEL,

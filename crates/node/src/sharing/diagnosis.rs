@@ -12,8 +12,8 @@ pub use self::evidence::{
     ConfigMap, Evidence, LookupResult, Mismatch, PluginDaemonSet, PluginPod, is_plugin_resource,
     mismatches,
 };
-use crate::labels::MigStrategy;
-use crate::node::node_diff::PLUGIN_CONFIG_LABEL;
+use crate::mig_strategy::MigStrategy;
+use crate::node::operands::PLUGIN_CONFIG_LABEL;
 
 /// The facts to compare.
 #[derive(Debug, Clone, Copy)]

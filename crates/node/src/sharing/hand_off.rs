@@ -16,7 +16,7 @@ use octavo_planner::layout::{Targets, TimeSlice};
 use thiserror::Error;
 
 use super::offer::{Offer, Offers, Unit};
-use crate::labels::MigStrategy;
+use crate::mig_strategy::MigStrategy;
 
 /// Sharing configuration of NVIDIA's plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use octavo_model::label::{LabelError, LabelKey, LabelValue};
-use octavo_node::labels::LabelSet;
+use octavo_node::label_set::LabelSet;
 use thiserror::Error;
 
 /// Label selector. All requirements must hold; without any, every label set matches.

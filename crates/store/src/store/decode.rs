@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use octavo_fleet::fleet::{DeviceSummary, LayoutSummary, NodeSummary, SharingSummary, UsageRank};
 use octavo_model::id::PciAddress;
-use octavo_node::labels::LabelSet;
+use octavo_node::label_set::LabelSet;
 use octavo_stream::protocol::{Content, PartKey, Parts};
 use octavo_stream::status::{self, Catalogs, StatusError};
 

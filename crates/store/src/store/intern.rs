@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
 
-use octavo_node::labels::LabelSet;
+use octavo_node::label_set::LabelSet;
 use octavo_stream::protocol::{Change, Content, PartKey, Parts};
 
 /// Contents in use, with the parsed labels of those that contain labels.

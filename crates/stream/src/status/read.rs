@@ -12,7 +12,7 @@ use octavo_model::inventory::{
 };
 use octavo_model::label::{LabelKey, LabelValue};
 use octavo_model::quantity::{ComputeCapability, CudaVersion, DriverVersion, Mebibytes};
-use octavo_node::labels::LabelSet;
+use octavo_node::label_set::LabelSet;
 
 use super::amd;
 use super::error::{FieldError, StatusProblem};

@@ -10,7 +10,7 @@ use octavo_model::inventory::{
     ProcessKind, ReadProblem, RecoveryAction, RemappedRows,
 };
 use octavo_model::quantity::Mebibytes;
-use octavo_node::labels::LabelSet;
+use octavo_node::label_set::LabelSet;
 
 use super::amd;
 use crate::proto::v1;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use octavo_model::accelerators::TYPE_OVERRIDE;
-use octavo_node::node::node_diff::PLUGIN_CONFIG_LABEL;
 use octavo_node::node::operands;
+use octavo_node::node::operands::PLUGIN_CONFIG_LABEL;
 use octavo_node::node::selection::active_mig_manager;
 use octavo_node::node::{Compat, LOG_LEVEL_ANNOTATION, SelectedLayout, View, select};
 

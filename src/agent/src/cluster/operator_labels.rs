@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use octavo_node::labels::{LabelSet, LayoutState};
+use octavo_node::label_set::LabelSet;
+use octavo_node::labels::LayoutState;
 use octavo_planner::reconcile::NodeLayoutStatus;
 
 /// Returns the value that mig-manager would set. Source: NVIDIA mig-parted, `nvidia.com/mig.config.state`.

@@ -17,7 +17,7 @@ use octavo_model::reason::{Reason, Severity};
 use octavo_model::resource::ResourceName;
 use octavo_model::sharing_status::Health;
 use octavo_model::sharing_status::SharingStatus;
-use octavo_node::labels::MigStrategy;
+use octavo_node::mig_strategy::MigStrategy;
 use octavo_node::node::PluginLabel;
 use octavo_node::node::event_deduplicator::Event;
 use octavo_node::sharing::health::{HealthMonitor, XidTable};

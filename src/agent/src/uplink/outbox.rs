@@ -8,7 +8,7 @@ use octavo_fleet::fleet::{
     told,
 };
 use octavo_model::inventory::{Inventory, ReadProblem};
-use octavo_node::labels::LabelSet;
+use octavo_node::label_set::LabelSet;
 use octavo_node::sharing::usage::Usage;
 use octavo_planner::reconcile::NodeLayoutStatus;
 use octavo_stream::messages::{MAX_PARTS, MAX_STATUS_BYTES};

@@ -6,7 +6,7 @@ mod fake_aggregator;
 mod sockets;
 
 use octavo_model::inventory::{Inventory, Machine, NvmlState};
-use octavo_node::labels::LabelSet;
+use octavo_node::label_set::LabelSet;
 use octavo_stream::messages::ReceivedMessage;
 use octavo_stream::protocol::{AggregatorMessage, Greeting, Receiver, StatusOffer};
 use octavo_stream::status;

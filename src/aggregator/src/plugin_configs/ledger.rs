@@ -287,7 +287,7 @@ fn check(
 #[cfg(test)]
 mod tests {
     use octavo_model::resource::ResourceName;
-    use octavo_node::labels::MigStrategy;
+    use octavo_node::mig_strategy::MigStrategy;
     use octavo_node::sharing::hand_off::{PluginConfig, ReplicatedResource};
 
     use super::*;

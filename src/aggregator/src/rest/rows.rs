@@ -103,7 +103,7 @@ mod tests {
 
     use octavo_model::inventory::Condition::PciOnly;
     use octavo_model::inventory::{Device, Vendor};
-    use octavo_node::labels::LabelSet;
+    use octavo_node::label_set::LabelSet;
     use octavo_store::fleet::{Freshness, ReportingAgent, StatusDigest};
     use octavo_stream::protocol::{Parts, Run};
     use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! Writes to a Node, and fields left unchanged.
 
 use super::*;
-use crate::labels::tests_support::label_set;
+use crate::label_set::tests_support::label_set;
 
 fn texts_of(labels: &[(&str, &str)]) -> BTreeMap<String, String> {
     let labels = labels.iter();

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use octavo_model::sharing_status::HandOff;
 
-use crate::labels::MigStrategy;
-use crate::node::node_diff::{PLUGIN_CONFIG_LABEL, PluginLabel, SHARING_FIELD_MANAGER};
-use crate::node::{View, operands};
+use crate::mig_strategy::MigStrategy;
+use crate::node::View;
+use crate::node::node_diff::{PluginLabel, SHARING_FIELD_MANAGER};
+use crate::node::operands::{self, PLUGIN_CONFIG_LABEL};
 use crate::sharing::diagnosis::{
     ConfigMap, DiagnosisInput, Evidence, Finding, LookupResult, Mismatch, diagnose, foreign_label,
     is_plugin_resource, mismatches, no_device_plugin,

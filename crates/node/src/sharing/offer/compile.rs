@@ -10,7 +10,7 @@ use super::shares::Shares;
 use super::units::Candidate;
 use super::warnings::Warnings;
 use super::{CompiledOffers, Offer, Offers, name, units};
-use crate::labels::MigStrategy;
+use crate::mig_strategy::MigStrategy;
 
 /// Returns the offers of a node with this inventory and these targets. Units without a share are offered whole. The
 /// order of the devices does not matter.

@@ -12,7 +12,7 @@ use octavo_planner::layout::DeviceRef;
 
 use super::warnings::Warnings;
 use super::{Partition, Unit};
-use crate::labels::{InvalidMig, MigStrategy};
+use crate::mig_strategy::{InvalidMig, MigStrategy};
 
 /// A unit that can be offered.
 #[derive(Debug)]

@@ -50,9 +50,23 @@ impl fmt::Display for LabelSet {
     }
 }
 
+/// Helpers for tests elsewhere in the crate.
+#[cfg(test)]
+pub(crate) mod tests_support {
+    use super::LabelSet;
+
+    /// Builds a label set from keys and values that are known to be valid.
+    pub(crate) fn label_set(labels: &[(&str, &str)]) -> LabelSet {
+        labels
+            .iter()
+            .map(|(key, value)| (key.parse().unwrap(), value.parse().unwrap()))
+            .collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use crate::labels::tests_support::label_set;
+    use crate::label_set::tests_support::label_set;
 
     #[test]
     fn label_set_prints_in_key_order() {
