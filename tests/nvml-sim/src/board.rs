@@ -6,6 +6,7 @@
 
 mod derive;
 mod plain;
+mod profile_row;
 mod table;
 
 use crate::model::{Architecture, Brand, GiProfile};

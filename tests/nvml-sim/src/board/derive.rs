@@ -3,7 +3,7 @@
 //! Every rule here was read off boards whose listing is complete, and is applied to their relatives. A profile with at
 //! least one computed field says so ([`Provenance::Derived`]), so that a test never mistakes it for a fact.
 
-use super::table::{CiRow, GiRow};
+use super::profile_row::{CiRow, GiRow};
 use crate::model::{CiProfile, Engines, GiProfile, Placement, Provenance};
 
 /// Units of the placement grid of RTX PRO boards, where the file does not say: those of the RTX PRO 6000.

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::profile_row::GiRow;
 use super::{Board, derive};
-use crate::model::{Architecture, Brand, Placement};
+use crate::model::{Architecture, Brand};
 
 const FILE: &str = include_str!("../../data/mig-profiles.json");
 
@@ -22,35 +23,6 @@ pub(super) struct SkuRow {
     pub(super) multiprocessors: Option<u32>,
     pub(super) memory_slice_units: Option<u32>,
     pub(super) gpu_instance_profiles: Vec<GiRow>,
-}
-
-/// A GPU instance profile as the file has it.
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct GiRow {
-    pub(super) id: Option<u32>,
-    pub(super) name: String,
-    pub(super) nvml_profile_index: u32,
-    pub(super) slices: u32,
-    pub(super) max_count: u32,
-    pub(super) memory_mb: Option<u64>,
-    pub(super) sms: Option<u32>,
-    pub(super) ce: Option<u32>,
-    pub(super) dec: Option<u32>,
-    pub(super) enc: Option<u32>,
-    pub(super) jpeg: Option<u32>,
-    pub(super) ofa: Option<u32>,
-    pub(super) placements: Option<Vec<Placement>>,
-    pub(super) compute_instance_profiles: Option<Vec<CiRow>>,
-}
-
-/// A compute instance profile as the file has it.
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct CiRow {
-    pub(super) id: u32,
-    pub(super) name: String,
-    pub(super) slices: u32,
-    pub(super) max_count: u32,
-    pub(super) sms: u32,
 }
 
 /// The SKUs of the file, in alphabetical order.
