@@ -12,6 +12,7 @@ mod build;
 mod format;
 mod gpu;
 mod instances;
+mod one_or_many;
 mod others;
 mod topology;
 

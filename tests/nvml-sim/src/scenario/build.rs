@@ -7,11 +7,10 @@ use std::collections::BTreeMap;
 
 use serde_saphyr::Spanned;
 
-use super::format::{
-    FabricEntry, GpuEntry, LatencyEntry, LatencyName, OneOrMany, ProcessEntry, Topology,
-};
+use super::format::{FabricEntry, GpuEntry, LatencyEntry, LatencyName, ProcessEntry, Topology};
 use super::gpu::gpu;
 use super::instances::add_instances;
+use super::one_or_many::OneOrMany;
 use super::{Place, Scenario, ScenarioError, topology};
 use crate::board::Board;
 use crate::latency::Latency;

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
+use super::one_or_many::{OneOrMany, one};
 use super::others::{AmdEntry, FunctionEntry, NeuronEntry};
 use crate::fault::Rule;
 use crate::latency::Latency;
@@ -100,17 +101,6 @@ pub(super) struct GpuEntry {
     pub(super) instances: Vec<Spanned<InstanceEntry>>,
 }
 
-/// One value for all GPUs of an entry, or one for each.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(
-    untagged,
-    expecting = "expected one good value, or a list with one for each GPU"
-)]
-pub(super) enum OneOrMany<T> {
-    One(T),
-    Many(Vec<T>),
-}
-
 /// A GPU instance with its compute instances.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -198,24 +188,6 @@ pub(super) enum ComputeMode {
     ExclusiveProcess,
 }
 
-impl<T: Clone> OneOrMany<T> {
-    /// The value for GPU `nth` of the entry; `None` past the end of the list.
-    pub(super) fn get(&self, nth: usize) -> Option<T> {
-        match self {
-            Self::One(value) => Some(value.clone()),
-            Self::Many(values) => values.get(nth).cloned(),
-        }
-    }
-
-    /// How many GPUs the values are for; `None` for any number.
-    pub(super) fn count(&self) -> Option<usize> {
-        match self {
-            Self::One(_) => None,
-            Self::Many(values) => Some(values.len()),
-        }
-    }
-}
-
 fn driver() -> Spanned<String> {
     default_text("580.95.05")
 }
@@ -239,8 +211,4 @@ fn compute() -> ProcessKind {
 
 fn yes() -> bool {
     true
-}
-
-pub(super) fn one() -> u32 {
-    1
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::format::{ComputeMode, GpuEntry, OneOrMany};
+use super::format::{ComputeMode, GpuEntry};
+use super::one_or_many::OneOrMany;
 use crate::board::Board;
 use crate::model::{
     Architecture, EccCounters, EccMode, Fabric, Gpu, MigMode, MigState, PciAddress, PciIds,

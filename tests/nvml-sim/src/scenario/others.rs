@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::format::{OneOrMany, one};
+use super::one_or_many::{OneOrMany, one};
 use super::{Scenario, ScenarioError};
 use crate::model::{
     AmdChip, AmdDevice, ComputeMode, Function, MemoryMode, Neuron, NeuronChip, Others, PciAddress,
