@@ -22,7 +22,6 @@ const KNOWN_CYCLES: &[&str] = &[
     "args doctor layouts mig_parted sharing",
     "call event export library log memory watch",
     "capacity gpu mig world",
-    "format rule",
 ];
 
 /// Modules that hold tests, or support them.

@@ -1,12 +1,10 @@
 //! How a rule is written: flat, strict, with exactly one action.
 //!
-//! Type of the file, not of the domain. Reading checks what a person can get wrong; writing gives back what can be read.
-
-use std::time::Duration;
+//! Type of the file, not of the domain.
 
 use serde::{Deserialize, Serialize};
 
-use super::rule::{Abort, Action, Counting, Hang, Rule, RuleError};
+use super::action::{Abort, Counting, Hang};
 use crate::model::Code;
 
 /// A rule as it is written.
@@ -17,143 +15,48 @@ use crate::model::Code;
     reason = "each is a key of the file; the domain has an enum"
 )]
 pub(super) struct RawRule {
-    id: String,
-    call: String,
+    pub(super) id: String,
+    pub(super) call: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    gpu: Option<GpuName>,
+    pub(super) gpu: Option<GpuName>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    nth: Option<u64>,
+    pub(super) nth: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    times: Option<u64>,
-    count: Counting,
+    pub(super) times: Option<u64>,
+    pub(super) count: Counting,
     #[serde(rename = "return", skip_serializing_if = "Option::is_none")]
-    answer: Option<Code>,
+    pub(super) answer: Option<Code>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    hang: Option<Hang>,
+    pub(super) hang: Option<Hang>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    delay_ms: Option<u64>,
+    pub(super) delay_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    slow_factor: Option<f64>,
+    pub(super) slow_factor: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    abort: Option<Abort>,
+    pub(super) abort: Option<Abort>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    in_use_ms: Option<u64>,
+    pub(super) in_use_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    index_order: Option<Vec<u32>>,
+    pub(super) index_order: Option<Vec<u32>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    activation: Option<Code>,
+    pub(super) activation: Option<Code>,
     #[serde(skip_serializing_if = "is_false")]
-    lie: bool,
+    pub(super) lie: bool,
     #[serde(skip_serializing_if = "is_false")]
-    wrong_placement: bool,
+    pub(super) wrong_placement: bool,
     #[serde(skip_serializing_if = "is_false")]
-    stale_mig_handles: bool,
+    pub(super) stale_mig_handles: bool,
     #[serde(skip_serializing_if = "is_false")]
-    lose_gpu: bool,
+    pub(super) lose_gpu: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    made: Option<u64>,
+    pub(super) made: Option<u64>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected the index or the UUID of a GPU")]
-enum GpuName {
+pub(super) enum GpuName {
     Index(u32),
     Uuid(String),
-}
-
-impl TryFrom<RawRule> for Rule {
-    type Error = RuleError;
-
-    fn try_from(raw: RawRule) -> Result<Self, RuleError> {
-        if raw.call.is_empty() {
-            return Err(RuleError::NoCall);
-        }
-        if raw.nth == Some(0) {
-            return Err(RuleError::ZerothCall(raw.call));
-        }
-        if raw
-            .slow_factor
-            .is_some_and(|factor| !(factor.is_finite() && factor > 0.0))
-        {
-            return Err(RuleError::SlowFactor(raw.call));
-        }
-        let set = |flag: bool, action: Action| flag.then_some(action);
-        let mut actions: Vec<Action> = [
-            raw.answer.map(Action::Return),
-            raw.hang.map(Action::Hang),
-            raw.delay_ms.map(Duration::from_millis).map(Action::Delay),
-            raw.slow_factor.map(Action::Slow),
-            raw.abort.map(Action::Abort),
-            raw.in_use_ms
-                .map(Duration::from_millis)
-                .map(Action::InUseFor),
-            raw.index_order.map(Action::IndexOrder),
-            raw.activation.map(Action::Activation),
-            set(raw.lie, Action::Lie),
-            set(raw.wrong_placement, Action::WrongPlacement),
-            set(raw.stale_mig_handles, Action::StaleMigHandles),
-            set(raw.lose_gpu, Action::LoseGpu),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
-        let found = actions.len();
-        let (Some(action), 1) = (actions.pop(), found) else {
-            return Err(RuleError::Actions {
-                call: raw.call,
-                found,
-            });
-        };
-        Ok(Self {
-            id: raw.id,
-            call: raw.call,
-            gpu: raw.gpu.map(|gpu| match gpu {
-                GpuName::Index(index) => index.to_string(),
-                GpuName::Uuid(uuid) => uuid,
-            }),
-            nth: raw.nth.unwrap_or(1),
-            times: raw.times,
-            count: raw.count,
-            action,
-            made: raw.made.unwrap_or(0),
-        })
-    }
-}
-
-impl From<Rule> for RawRule {
-    fn from(rule: Rule) -> Self {
-        let mut raw = Self {
-            id: rule.id,
-            call: rule.call,
-            gpu: rule
-                .gpu
-                .map(|gpu| gpu.parse().map_or(GpuName::Uuid(gpu), GpuName::Index)),
-            nth: Some(rule.nth),
-            times: rule.times,
-            count: rule.count,
-            made: Some(rule.made).filter(|made| *made != 0),
-            ..Self::default()
-        };
-        match rule.action {
-            Action::Return(code) => raw.answer = Some(code),
-            Action::Hang(hang) => raw.hang = Some(hang),
-            Action::Delay(delay) => raw.delay_ms = Some(millis(delay)),
-            Action::Slow(factor) => raw.slow_factor = Some(factor),
-            Action::Abort(abort) => raw.abort = Some(abort),
-            Action::Lie => raw.lie = true,
-            Action::InUseFor(time) => raw.in_use_ms = Some(millis(time)),
-            Action::WrongPlacement => raw.wrong_placement = true,
-            Action::StaleMigHandles => raw.stale_mig_handles = true,
-            Action::IndexOrder(order) => raw.index_order = Some(order),
-            Action::Activation(status) => raw.activation = Some(status),
-            Action::LoseGpu => raw.lose_gpu = true,
-        }
-        raw
-    }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the form serde asks for")]

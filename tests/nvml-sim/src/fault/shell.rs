@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::rule::{Call, Counts, Hang, HangOf, Rule, RuleError, Rules, Verdict};
+use super::action::Hang;
+use super::rule::{Call, Counts, HangOf, Rule, RuleError, Rules, Verdict};
 
 const RULES: &str = "faults.yaml";
 const COUNTS: &str = "fault-counts.json";
