@@ -21,7 +21,6 @@ use super::tokens::{Token, is_word, item_end, tokens, without_tests};
 const KNOWN_CYCLES: &[&str] = &[
     "args doctor layouts mig_parted sharing",
     "call event export library log memory watch",
-    "capacity gpu mig world",
 ];
 
 /// Modules that hold tests, or support them.

@@ -16,6 +16,7 @@ mod code;
 mod event;
 mod gpu;
 mod ids;
+mod instance;
 mod lifecycle;
 mod mig;
 mod others;
@@ -34,9 +35,10 @@ pub use gpu::{
     RemoteKind,
 };
 pub(crate) use ids::seed;
+pub use instance::{ComputeInstance, Departed, GpuInstance, MigDevice};
 pub use lifecycle::is_driver_version;
 pub(crate) use lifecycle::nvml_version;
-pub use mig::{Attributes, ComputeInstance, Departed, GpuInstance, MigDevice, MigMode};
+pub use mig::{Attributes, MigMode};
 pub use others::{
     AmdChip, AmdDevice, ComputeMode, Function, MemoryMode, Neuron, NeuronChip, Others,
 };

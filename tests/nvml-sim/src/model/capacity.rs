@@ -3,7 +3,7 @@
 //! Three rules hold at once: placements of GPU instances never share a memory slice, the slices together never exceed the
 //! board's, and exclusive profiles stay exclusive. NVML answers 23 for each of them alike.
 
-use super::mig::GpuInstance;
+use super::instance::GpuInstance;
 use super::profile::{GiProfile, Placement};
 
 /// The order in which the driver tries the placements of a profile when the client names none.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::code::Code;
-use super::mig::{ComputeInstance, Departed, GpuInstance, MigDevice};
+use super::instance::{ComputeInstance, Departed, GpuInstance, MigDevice};
 use super::pci::PciAddress;
 use super::profile::GiProfile;
 
