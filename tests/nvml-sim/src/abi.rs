@@ -12,6 +12,7 @@
 mod call;
 mod compute_instance;
 mod event;
+mod event_set;
 mod export;
 mod field_value;
 mod gpu_instance;
@@ -24,6 +25,7 @@ mod memory;
 mod mig;
 mod pointer;
 mod session;
+mod setting;
 mod strings;
 mod stubs;
 mod system;

@@ -6,9 +6,10 @@
 use std::ffi::{c_uint, c_ulonglong};
 use std::time::Duration;
 
-use crate::model::{Code, Event, Gpu, Slot, World};
+use crate::model::{Code, Gpu, Slot};
 
 use super::call::Call;
+use super::event_set::{EventSet, Registration};
 use super::export::exports;
 use super::handle::{DeviceHandle, Kind, SetHandle};
 use super::library::with_event_sets;
@@ -25,21 +26,6 @@ const UNAVAILABLE_OR_RECOVERY: c_ulonglong = 0x4000 | 0x8000;
 
 /// The driver branch that brought the event types above 0x100.
 const FIRST_BRANCH_WITH_RECOVERY_EVENTS: u32 = 610;
-
-/// What a client waits for.
-#[derive(Debug, Clone, Default)]
-pub(super) struct EventSet {
-    registered: Vec<Registration>,
-    last: u64,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Registration {
-    slot: Slot,
-    types: c_ulonglong,
-    /// The newest event when it was made: only later ones count.
-    since: u64,
-}
 
 /// `nvmlEventData_t` of the first version, with a handle as it is written here.
 #[repr(C)]
@@ -132,29 +118,5 @@ fn wait(call: &Call<'_>, set: SetHandle, timeout_ms: c_uint) -> Result<Data, Cod
             return Err(Code::Timeout);
         }
         watch.sleep(Duration::from_nanos(left));
-    }
-}
-
-impl EventSet {
-    /// The first event after the last one given that somebody registered for; what is skipped stays skipped.
-    fn next(&mut self, world: &World) -> Option<(Slot, Event)> {
-        let events = world.events_after(self.last);
-        let hit = events
-            .iter()
-            .find_map(|event| Some((self.wanted(world, event)?, event.clone())));
-        self.last = hit
-            .as_ref()
-            .map_or(world.last_event, |(_, event)| event.sequence);
-        hit
-    }
-
-    fn wanted(&self, world: &World, event: &Event) -> Option<Slot> {
-        let registered = self.registered.iter().find(|one| {
-            let here = world
-                .gpu(one.slot)
-                .is_ok_and(|gpu| gpu.uuid == event.gpu_uuid);
-            here && one.types & event.kind.bit() != 0 && event.sequence > one.since
-        });
-        registered.map(|one| one.slot)
     }
 }

@@ -1,7 +1,7 @@
 //! What lives as long as the loaded library: the machine it found, the driver version it belongs to, the open session.
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, OsStr, OsString};
+use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,9 +12,10 @@ use crate::location::{Environment, Location, SCENARIO_VARIABLE, STATE_VARIABLE};
 use crate::model::{Code, DriverStamp, World};
 use crate::store::{Store, StoreError};
 
-use super::event::EventSet;
+use super::event_set::EventSet;
 use super::handle::GENERATION_MASK;
 use super::log;
+use super::setting::setting;
 
 /// The machine behind the library.
 #[derive(Debug)]
@@ -223,15 +224,6 @@ extern "C" fn unload() {
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static UNLOAD: extern "C" fn() = unload;
-
-/// An environment variable. The library has no other way to be configured by its client.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is the one place of the library that reads the environment"
-)]
-pub(super) fn setting(name: &str) -> Option<OsString> {
-    std::env::var_os(name).filter(|value| !value.is_empty())
-}
 
 fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)

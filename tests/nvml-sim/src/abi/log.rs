@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use super::pointer::Argument;
+use super::setting::setting;
 
 /// One call as the log shows it.
 pub(super) struct Entry<'a> {
@@ -144,7 +145,7 @@ fn file() -> libc::c_int {
 }
 
 fn open() -> libc::c_int {
-    let path = super::library::setting("NVML_SIM_LOG");
+    let path = setting("NVML_SIM_LOG");
     let Some(path) = path.and_then(|path| CString::new(path.into_vec()).ok()) else {
         return -1;
     };
