@@ -104,7 +104,6 @@ struct FleetArgs {
         long,
         value_name = "DURATION",
         env = "OCTAVO_STALE_AFTER",
-        hide_env_values = true,
         default_value = "30s",
         value_parser = duration::positive
     )]
@@ -115,7 +114,6 @@ struct FleetArgs {
         long,
         value_name = "DURATION",
         env = "OCTAVO_FORGET_AFTER",
-        hide_env_values = true,
         default_value = "24h",
         value_parser = duration::positive
     )]
@@ -129,7 +127,6 @@ struct FleetArgs {
         long,
         value_name = "COUNT",
         env = "OCTAVO_MAX_NODES",
-        hide_env_values = true,
         default_value_t = 100_000,
         value_parser = value_parser!(u32).range(1..=10_000_000)
     )]
@@ -139,24 +136,14 @@ struct FleetArgs {
     ///
     /// A layout file in either dialect. It is read again when it has changed; one that cannot be read leaves the layouts
     /// before in use. The layouts made for a node's own devices, such as all-balanced, need no file.
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "OCTAVO_LAYOUTS",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "FILE", env = "OCTAVO_LAYOUTS")]
     layouts: Option<PathBuf>,
 
     /// Hardware profiles, for clusters that do not have them as objects
     ///
     /// YAML documents, each as the API server would have it. The file is read again when it has changed; one that cannot be
     /// read leaves the profiles before in use. Of the same name, the cluster's counts.
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "OCTAVO_PROFILES",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "FILE", env = "OCTAVO_PROFILES")]
     profiles: Option<PathBuf>,
 }
 

@@ -12,10 +12,8 @@ pub struct EngineArgs {
     /// The most that a change may cost those who use the node
     #[arg(
         long,
-        value_enum,
         value_name = "DISRUPTION",
         env = "OCTAVO_ALLOW",
-        hide_env_values = true,
         default_value = "gpu-reset"
     )]
     allow: Allow,
@@ -25,7 +23,6 @@ pub struct EngineArgs {
         long,
         value_name = "DIR",
         env = "OCTAVO_STATE_DIR",
-        hide_env_values = true,
         default_value = "/var/lib/octavo"
     )]
     state_dir: PathBuf,
@@ -35,7 +32,6 @@ pub struct EngineArgs {
         long,
         value_name = "PATH",
         env = "OCTAVO_NVIDIA_SMI",
-        hide_env_values = true,
         default_value = "/usr/bin/nvidia-smi"
     )]
     nvidia_smi: PathBuf,
@@ -45,13 +41,12 @@ pub struct EngineArgs {
         long,
         value_name = "PATH",
         env = "OCTAVO_REBOOT_PROGRAM",
-        hide_env_values = true,
         default_value = "/usr/sbin/reboot"
     )]
     reboot_program: PathBuf,
 
     /// Let the kernel reset a GPU, through sysfs, where there is no nvidia-smi
-    #[arg(long, env = "OCTAVO_ALLOW_SYSFS_RESET", hide_env_values = true)]
+    #[arg(long, env = "OCTAVO_ALLOW_SYSFS_RESET")]
     allow_sysfs_reset: bool,
 
     /// Where procfs of the node is mounted
@@ -59,7 +54,6 @@ pub struct EngineArgs {
         long,
         value_name = "DIR",
         env = "OCTAVO_PROC_ROOT",
-        hide_env_values = true,
         default_value = "/proc"
     )]
     proc_root: PathBuf,
@@ -72,7 +66,6 @@ pub struct EngineArgs {
         long,
         value_name = "PATH",
         env = "OCTAVO_POD_RESOURCES",
-        hide_env_values = true,
         default_value = "/var/lib/kubelet/pod-resources/kubelet.sock"
     )]
     pod_resources: PathBuf,

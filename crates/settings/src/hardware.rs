@@ -14,12 +14,7 @@ pub struct HardwareArgs {
     /// NVML library to load instead of searching for one
     ///
     /// The full path of libnvidia-ml.so.1. Without it, the usual library directories below each driver root are searched.
-    #[arg(
-        long,
-        value_name = "PATH",
-        env = "OCTAVO_NVML_LIBRARY",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "PATH", env = "OCTAVO_NVML_LIBRARY")]
     nvml_library: Option<PathBuf>,
 
     /// Root below which a driver may be installed; repeat for several
@@ -29,7 +24,6 @@ pub struct HardwareArgs {
         long = "driver-root",
         value_name = "DIR",
         env = "OCTAVO_DRIVER_ROOT",
-        hide_env_values = true,
         value_delimiter = ':',
         default_values = ["/", "/run/nvidia/driver", "/home/kubernetes/bin/nvidia"]
     )]
@@ -40,7 +34,6 @@ pub struct HardwareArgs {
         long,
         value_name = "DIR",
         env = "OCTAVO_SYS_ROOT",
-        hide_env_values = true,
         default_value = "/sys"
     )]
     sys_root: PathBuf,
@@ -53,7 +46,6 @@ pub struct HardwareArgs {
         long,
         value_name = "PATH",
         env = "OCTAVO_NEURON_LOGICAL_CONFIG",
-        hide_env_values = true,
         default_value = "/opt/aws/neuron/logical_nc_config"
     )]
     neuron_logical_config: PathBuf,
@@ -62,12 +54,7 @@ pub struct HardwareArgs {
     ///
     /// It adds products, with the PCI ids and names that they are recognised by. docs/cli.md has its form, which is read strictly: a
     /// mistake in it ends the program.
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "OCTAVO_CATALOG",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "FILE", env = "OCTAVO_CATALOG")]
     pub catalog: Option<PathBuf>,
 
     /// How long one call of the driver may take before NVML counts as stalled
@@ -75,7 +62,6 @@ pub struct HardwareArgs {
         long,
         value_name = "DURATION",
         env = "OCTAVO_CALL_DEADLINE",
-        hide_env_values = true,
         default_value = "10s",
         value_parser = duration::positive
     )]

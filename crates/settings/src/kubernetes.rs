@@ -12,12 +12,7 @@ use thiserror::Error;
 #[command(next_help_heading = "Kubernetes")]
 pub struct KubernetesArgs {
     /// The cluster to ask, outside of a pod; in a pod it is the pod's, as its service account
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "OCTAVO_KUBECONFIG",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "FILE", env = "OCTAVO_KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
 }
 

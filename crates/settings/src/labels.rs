@@ -14,13 +14,7 @@ use super::Switch;
 pub struct LabelArgs {
     /// How NVIDIA's labels and resources present partitions, as in NVIDIA's device plugin [default: none; of an agent with --sharing
     /// embedded: mixed]
-    #[arg(
-        long,
-        value_enum,
-        value_name = "STRATEGY",
-        env = "OCTAVO_MIG_STRATEGY",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "STRATEGY", env = "OCTAVO_MIG_STRATEGY")]
     mig_strategy: Option<MigStrategy>,
 
     /// Write NVIDIA's labels (nvidia.com/*) beside our own
@@ -28,10 +22,8 @@ pub struct LabelArgs {
     /// Turn it off where gpu-feature-discovery runs: a label has one writer.
     #[arg(
         long,
-        value_enum,
         value_name = "on|off",
         env = "OCTAVO_NVIDIA_LABELS",
-        hide_env_values = true,
         hide_possible_values = true,
         default_value = "on"
     )]
@@ -43,10 +35,8 @@ pub struct LabelArgs {
     /// hardware has changed.
     #[arg(
         long,
-        value_enum,
         value_name = "on|off",
         env = "OCTAVO_TIMESTAMP",
-        hide_env_values = true,
         hide_possible_values = true,
         default_value = "off"
     )]
@@ -55,10 +45,8 @@ pub struct LabelArgs {
     /// Write nvidia.com/gpu.machine
     #[arg(
         long,
-        value_enum,
         value_name = "on|off",
         env = "OCTAVO_MACHINE_TYPE",
-        hide_env_values = true,
         hide_possible_values = true,
         default_value = "on"
     )]

@@ -1,9 +1,8 @@
 //! Settings that more than one program or library has. Those of a single program are in its module `settings`.
 //!
-//! There are two stages. Raw arguments are the command line as described to clap once, with help, defaults and
-//! `OCTAVO_*` variables; a flag takes precedence over its variable. Resolved settings are the programs' input: private
-//! fields, with every value checked and without meaningless combinations. Only resolved settings leave this module, so
-//! no other module has to interpret an absent flag.
+//! Each group of settings is one struct that clap parses, with help, defaults and `OCTAVO_*` variables; a flag takes
+//! precedence over its variable. Methods return values that depend on several arguments. A program rejects meaningless
+//! combinations before it uses its settings.
 
 pub mod aggregator;
 pub mod child;
@@ -110,21 +109,23 @@ where
     P: FromArgMatches,
     A: Into<OsString> + Clone,
 {
-    let mut command = without_empty_variables(command);
+    let mut command = prepare_variables(command);
     let mut matches = command.try_get_matches_from_mut(arguments)?;
     P::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
-fn without_empty_variables(command: Command) -> Command {
+/// Hides the values of variables in help, and ignores empty variables.
+fn prepare_variables(command: Command) -> Command {
     command
         .mut_args(|argument| {
+            let argument = argument.hide_env_values(true);
             if is_empty(&argument) {
                 argument.env(Resettable::Reset)
             } else {
                 argument
             }
         })
-        .mut_subcommands(without_empty_variables)
+        .mut_subcommands(prepare_variables)
 }
 
 #[expect(

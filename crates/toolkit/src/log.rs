@@ -11,10 +11,8 @@ pub struct LogArgs {
     /// The least severe messages to log
     #[arg(
         long,
-        value_enum,
         value_name = "LEVEL",
         env = "OCTAVO_LOG_LEVEL",
-        hide_env_values = true,
         default_value = "info"
     )]
     log_level: LogLevel,
@@ -24,7 +22,6 @@ pub struct LogArgs {
         long,
         value_name = "PART=LEVEL,...",
         env = "RUST_LOG",
-        hide_env_values = true,
         value_parser = parts
     )]
     log_filter: Option<Targets>,
@@ -32,10 +29,8 @@ pub struct LogArgs {
     /// How messages are written
     #[arg(
         long,
-        value_enum,
         value_name = "FORMAT",
         env = "OCTAVO_LOG_FORMAT",
-        hide_env_values = true,
         default_value = "text"
     )]
     log_format: LogFormat,

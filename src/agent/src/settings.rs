@@ -95,12 +95,7 @@ struct MetricsArgs {
     /// Where /metrics, /healthz and /readyz are served; port 0 takes any free one
     ///
     /// Without it nothing is served. It is plaintext, and with --usage-interval it says who uses what.
-    #[arg(
-        long,
-        value_name = "ADDRESS",
-        env = "OCTAVO_METRICS_LISTEN",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "ADDRESS", env = "OCTAVO_METRICS_LISTEN")]
     metrics_listen: Option<SocketAddr>,
 }
 

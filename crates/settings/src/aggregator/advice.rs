@@ -13,24 +13,14 @@ pub(super) struct AdviceArgs {
     ///
     /// A price book, whose form docs/matching.md has. It is read again when it has changed; one that cannot be read leaves
     /// the prices before in use. What has no price in it is shown without a cost.
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "OCTAVO_PRICE_BOOK",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "FILE", env = "OCTAVO_PRICE_BOOK")]
     price_book: Option<PathBuf>,
 
     /// Who estimates training times and speeds, instead of the built-in rule of thumb
     ///
     /// The address of a program that answers as docs/estimates.md says. While it cannot be reached, or says what cannot be,
     /// answers have no times, and say why.
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "OCTAVO_ESTIMATE_ENGINE",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "URL", env = "OCTAVO_ESTIMATE_ENGINE")]
     estimate_engine: Option<ServerUrl>,
 
     /// How long the engine may take
@@ -38,7 +28,6 @@ pub(super) struct AdviceArgs {
         long,
         value_name = "DURATION",
         env = "OCTAVO_ESTIMATE_TIMEOUT",
-        hide_env_values = true,
         default_value = "2s",
         value_parser = duration::positive
     )]

@@ -17,7 +17,6 @@ pub(super) struct AuthArgs {
         long = "agent-auth",
         value_name = "HOW",
         env = "OCTAVO_AGENT_AUTH",
-        hide_env_values = true,
         default_value = "none"
     )]
     auth: AgentAuthArg,
@@ -27,7 +26,6 @@ pub(super) struct AuthArgs {
         long = "agent-service-account",
         value_name = "NAMESPACE/NAME",
         env = "OCTAVO_AGENT_SERVICE_ACCOUNT",
-        hide_env_values = true,
         default_value = "octavo-system/octavo-agent"
     )]
     service_account: ServiceAccount,
@@ -39,7 +37,6 @@ pub(super) struct AuthArgs {
         long = "agent-audience",
         value_name = "AUDIENCE",
         env = "OCTAVO_AGENT_AUDIENCE",
-        hide_env_values = true,
         default_value = "octavo"
     )]
     audience: Audience,

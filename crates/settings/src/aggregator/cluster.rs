@@ -12,14 +12,14 @@ pub(super) struct ClusterArgs {
     ///
     /// The account needs the right to list and watch both, and nothing else. Without this nothing is asked, and only what agents
     /// say is told.
-    #[arg(long, env = "OCTAVO_FOLLOW_CLUSTER", hide_env_values = true)]
+    #[arg(long, env = "OCTAVO_FOLLOW_CLUSTER")]
     follow_cluster: bool,
 
     /// Make hardware profiles for people who may make them by the cluster's roles, with --follow-cluster
     ///
     /// The account needs the right to get, create and patch them. Without this pages and API show what would be made and the command
     /// that makes it, and change nothing.
-    #[arg(long, env = "OCTAVO_CREATE_PROFILES", hide_env_values = true)]
+    #[arg(long, env = "OCTAVO_CREATE_PROFILES")]
     create_profiles: bool,
 }
 

@@ -18,20 +18,14 @@ pub(super) struct HttpAuthArgs {
     /// What people and programs have to show before they see pages, API and metrics
     ///
     /// There is no default where others than this machine reach --http-listen: say which it shall be.
-    #[arg(
-        long = "http-auth",
-        value_name = "HOW",
-        env = "OCTAVO_HTTP_AUTH",
-        hide_env_values = true
-    )]
+    #[arg(long = "http-auth", value_name = "HOW", env = "OCTAVO_HTTP_AUTH")]
     http_auth: Option<HttpAuthArg>,
 
     /// For whom their tokens are; for the API server itself where this is not given
     #[arg(
         long = "http-audience",
         value_name = "AUDIENCE",
-        env = "OCTAVO_HTTP_AUDIENCE",
-        hide_env_values = true
+        env = "OCTAVO_HTTP_AUDIENCE"
     )]
     http_audience: Option<Audience>,
 
@@ -42,7 +36,6 @@ pub(super) struct HttpAuthArgs {
         long = "trusted-proxy",
         value_name = "ADDRESS",
         env = "OCTAVO_TRUSTED_PROXIES",
-        hide_env_values = true,
         value_delimiter = ','
     )]
     trusted_proxies: Vec<Network>,
@@ -50,11 +43,7 @@ pub(super) struct HttpAuthArgs {
     /// Believe its X-Forwarded-Groups too
     ///
     /// Only for a proxy that replaces what its clients send under that name. Without this the header is refused.
-    #[arg(
-        long = "trusted-proxy-groups",
-        env = "OCTAVO_TRUSTED_PROXY_GROUPS",
-        hide_env_values = true
-    )]
+    #[arg(long = "trusted-proxy-groups", env = "OCTAVO_TRUSTED_PROXY_GROUPS")]
     trusted_proxy_groups: bool,
 }
 

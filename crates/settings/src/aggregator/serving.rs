@@ -28,7 +28,6 @@ pub(super) struct ServingArgs {
         long,
         value_name = "ADDRESS",
         env = "OCTAVO_GRPC_LISTEN",
-        hide_env_values = true,
         default_value = "0.0.0.0:7443"
     )]
     grpc_listen: SocketAddr,
@@ -38,7 +37,6 @@ pub(super) struct ServingArgs {
         long,
         value_name = "ADDRESS",
         env = "OCTAVO_HTTP_LISTEN",
-        hide_env_values = true,
         default_value = "0.0.0.0:8443"
     )]
     http_listen: SocketAddr,
@@ -51,7 +49,6 @@ pub(super) struct ServingArgs {
         long = "http-host",
         value_name = "NAME",
         env = "OCTAVO_HTTP_HOSTS",
-        hide_env_values = true,
         value_delimiter = ',',
         value_parser = host_name
     )]
@@ -60,25 +57,15 @@ pub(super) struct ServingArgs {
     /// The certificate of both servers, with its chain, in PEM
     ///
     /// It is read again when it or the key has changed. A pair that cannot be used leaves the one before in use.
-    #[arg(
-        long,
-        value_name = "PATH",
-        env = "OCTAVO_TLS_CERT",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "PATH", env = "OCTAVO_TLS_CERT")]
     tls_cert: Option<PathBuf>,
 
     /// The certificate's private key, in PEM
-    #[arg(
-        long,
-        value_name = "PATH",
-        env = "OCTAVO_TLS_KEY",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "PATH", env = "OCTAVO_TLS_KEY")]
     tls_key: Option<PathBuf>,
 
     /// Serve both without TLS: for a laptop, or behind something that does TLS
-    #[arg(long, env = "OCTAVO_PLAINTEXT", hide_env_values = true)]
+    #[arg(long, env = "OCTAVO_PLAINTEXT")]
     plaintext: bool,
 
     /// Most connections of each server; more are refused
@@ -89,7 +76,6 @@ pub(super) struct ServingArgs {
         long,
         value_name = "COUNT",
         env = "OCTAVO_MAX_CONNECTIONS",
-        hide_env_values = true,
         default_value_t = 20_000,
         value_parser = value_parser!(u32).range(1..=1_000_000)
     )]

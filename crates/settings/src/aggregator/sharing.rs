@@ -10,12 +10,7 @@ pub(super) struct SharingArgs {
     /// The ConfigMap that NVIDIA's device plugin reads, which is written as agents with --sharing hand-off ask for it
     ///
     /// Keys that begin with octavo- are written there, and others are left alone.
-    #[arg(
-        long,
-        value_name = "NAMESPACE/NAME",
-        env = "OCTAVO_PLUGIN_CONFIG_MAP",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "NAMESPACE/NAME", env = "OCTAVO_PLUGIN_CONFIG_MAP")]
     plugin_config_map: Option<ConfigMapName>,
 }
 

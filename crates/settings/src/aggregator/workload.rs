@@ -21,7 +21,7 @@ pub(super) struct WorkloadArgs {
     ///
     /// The annotations octavo.dev/mig-profile and octavo.dev/sharing say the rest; no other one is touched. Of several aggregators the
     /// one writes that holds the Lease octavo-aggregator.
-    #[arg(long, env = "OCTAVO_ANNOTATE_PODS", hide_env_values = true)]
+    #[arg(long, env = "OCTAVO_ANNOTATE_PODS")]
     annotate_pods: bool,
 
     /// Where the Lease is, with --annotate-pods
@@ -29,7 +29,6 @@ pub(super) struct WorkloadArgs {
         long,
         value_name = "NAMESPACE",
         env = "OCTAVO_LEASE_NAMESPACE",
-        hide_env_values = true,
         default_value = "octavo-system",
         value_parser = namespace
     )]

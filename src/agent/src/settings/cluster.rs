@@ -27,21 +27,15 @@ pub(super) struct ClusterArgs {
     /// Take the layout from the labels of this machine's Node, and say in its annotation and events how far it is
     ///
     /// The label octavo.dev/layout names a layout and goes before --layout. On by itself with --label-sink node.
-    #[arg(long, env = "OCTAVO_FOLLOW_NODE", hide_env_values = true)]
+    #[arg(long, env = "OCTAVO_FOLLOW_NODE")]
     follow_node: bool,
 
     /// Honour the labels of another program in its place; needs --follow-node or --label-sink node
-    #[arg(
-        long,
-        value_enum,
-        value_name = "PROGRAM",
-        env = "OCTAVO_COMPAT",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "PROGRAM", env = "OCTAVO_COMPAT")]
     compat: Option<CompatArg>,
 
     /// Keep pods away with the taint octavo.dev/not-ready:NoSchedule until the layout is in force
-    #[arg(long, env = "OCTAVO_TAINT_NOT_READY", hide_env_values = true)]
+    #[arg(long, env = "OCTAVO_TAINT_NOT_READY")]
     taint_not_ready: bool,
 
     /// Evict pods that are in the way of a layout; needs --follow-node or --label-sink node
@@ -53,8 +47,7 @@ pub(super) struct ClusterArgs {
         value_enum,
         value_name = "PODS",
         default_value_t = DrainArg::Never,
-        env = "OCTAVO_DRAIN",
-        hide_env_values = true
+        env = "OCTAVO_DRAIN"
     )]
     drain: DrainArg,
 
@@ -63,7 +56,6 @@ pub(super) struct ClusterArgs {
         long,
         value_name = "DURATION",
         env = "OCTAVO_DRAIN_DEADLINE",
-        hide_env_values = true,
         value_parser = duration::positive
     )]
     drain_deadline: Option<Duration>,
@@ -76,7 +68,6 @@ pub(super) struct ClusterArgs {
         long,
         value_name = "NAME,NAME",
         env = "OCTAVO_DEVICE_PLUGIN_CONFIGS",
-        hide_env_values = true,
         value_delimiter = ',',
         num_args = 1
     )]
@@ -89,7 +80,6 @@ pub(super) struct ClusterArgs {
     #[arg(
         long,
         conflicts_with = "oneshot",
-        value_enum,
         value_name = "THEN",
         num_args = 0..=1,
         require_equals = true,

@@ -12,23 +12,13 @@ pub(super) struct PartitioningArgs {
     /// A file of layouts; without it those that are generated for this node can be named
     ///
     /// It is read again when it was replaced. An agent with neither this nor --layout, and whose Node names none, changes nothing.
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "OCTAVO_LAYOUTS",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "FILE", env = "OCTAVO_LAYOUTS")]
     layouts: Option<PathBuf>,
 
     /// The layout that this node shall have
     ///
     /// What is in use stays as it is until it is let go of. `octavo apply` chooses another one by hand.
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "OCTAVO_LAYOUT",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "NAME", env = "OCTAVO_LAYOUT")]
     layout: Option<String>,
 
     /// Change no device: a layout that is chosen for this node is reported as failed
@@ -37,7 +27,6 @@ pub(super) struct PartitioningArgs {
     #[arg(
         long,
         env = "OCTAVO_READ_ONLY",
-        hide_env_values = true,
         conflicts_with_all = ["layouts", "layout", "compat", "taint_not_ready", "drain"]
     )]
     read_only: bool,
@@ -45,10 +34,8 @@ pub(super) struct PartitioningArgs {
     /// What is done when somebody else changed a GPU that this node's layout speaks of
     #[arg(
         long,
-        value_enum,
         value_name = "POLICY",
         env = "OCTAVO_DRIFT",
-        hide_env_values = true,
         default_value = "repair"
     )]
     drift: DriftArg,

@@ -13,10 +13,8 @@ pub(super) struct PublishingArgs {
     /// Where labels go
     #[arg(
         long,
-        value_enum,
         value_name = "SINK",
         env = "OCTAVO_LABEL_SINK",
-        hide_env_values = true,
         default_value = "stdout"
     )]
     label_sink: SinkArg,
@@ -26,7 +24,6 @@ pub(super) struct PublishingArgs {
         long,
         value_name = "PATH",
         env = "OCTAVO_FEATURE_FILE",
-        hide_env_values = true,
         default_value = "/etc/kubernetes/node-feature-discovery/features.d/octavo"
     )]
     feature_file: PathBuf,
@@ -38,7 +35,6 @@ pub(super) struct PublishingArgs {
         long,
         value_name = "DURATION",
         env = "OCTAVO_FEATURE_FILE_EXPIRY",
-        hide_env_values = true,
         default_value = "1h",
         value_parser = duration::expiry
     )]
@@ -49,7 +45,6 @@ pub(super) struct PublishingArgs {
         long,
         value_name = "DURATION",
         env = "OCTAVO_INTERVAL",
-        hide_env_values = true,
         default_value = "10s",
         value_parser = duration::positive
     )]

@@ -20,10 +20,8 @@ pub(super) struct SharingArgs {
     /// Who gives devices and partitions out to pods, and shares them as the layout's timeSlicing says
     #[arg(
         long,
-        value_enum,
         value_name = "GIVER",
         env = "OCTAVO_SHARING",
-        hide_env_values = true,
         default_value = "auto"
     )]
     sharing: SharingArg,
@@ -33,7 +31,6 @@ pub(super) struct SharingArgs {
         long,
         value_name = "DIR",
         env = "OCTAVO_DEVICE_PLUGINS",
-        hide_env_values = true,
         default_value = "/var/lib/kubelet/device-plugins"
     )]
     device_plugins: PathBuf,
@@ -41,10 +38,8 @@ pub(super) struct SharingArgs {
     /// How containers get what they were given; for --sharing embedded
     #[arg(
         long,
-        value_enum,
         value_name = "WAY",
         env = "OCTAVO_DEVICE_LIST",
-        hide_env_values = true,
         value_delimiter = ',',
         default_value = "envvar"
     )]
@@ -55,7 +50,6 @@ pub(super) struct SharingArgs {
         long,
         value_name = "DIR",
         env = "OCTAVO_CDI_DIR",
-        hide_env_values = true,
         default_value = "/var/run/cdi"
     )]
     cdi_dir: PathBuf,
@@ -63,10 +57,8 @@ pub(super) struct SharingArgs {
     /// Which unit a replica is given of; for --sharing embedded
     #[arg(
         long,
-        value_enum,
         value_name = "POLICY",
         env = "OCTAVO_ALLOCATION",
-        hide_env_values = true,
         default_value = "spread"
     )]
     allocation: AllocationArg,
@@ -74,21 +66,11 @@ pub(super) struct SharingArgs {
     /// Xids that keep no device from being given out, such as 79,119, or `all`; for --sharing embedded
     ///
     /// What the device itself shows still does: it does not answer, the driver asks for a reset, its memory has errors.
-    #[arg(
-        long,
-        value_name = "XIDS",
-        env = "OCTAVO_IGNORE_XID",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "XIDS", env = "OCTAVO_IGNORE_XID")]
     ignore_xid: Option<IgnoredXids>,
 
     /// The ConfigMap that NVIDIA's device plugin reads; for --sharing hand-off
-    #[arg(
-        long,
-        value_name = "NAMESPACE/NAME",
-        env = "OCTAVO_PLUGIN_CONFIG_MAP",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "NAMESPACE/NAME", env = "OCTAVO_PLUGIN_CONFIG_MAP")]
     plugin_config_map: Option<ConfigMapName>,
 
     /// After this time, replicas that the Node does not offer are looked into
@@ -96,7 +78,6 @@ pub(super) struct SharingArgs {
         long,
         value_name = "DURATION",
         env = "OCTAVO_SHARING_DEADLINE",
-        hide_env_values = true,
         value_parser = duration::positive,
         default_value = "3m"
     )]
@@ -110,7 +91,6 @@ pub(super) struct SharingArgs {
         long,
         value_name = "DURATION",
         env = "OCTAVO_WITHHOLD_AFTER",
-        hide_env_values = true,
         value_parser = optional,
         default_value = "5m"
     )]
@@ -121,7 +101,6 @@ pub(super) struct SharingArgs {
         long,
         value_name = "DURATION",
         env = "OCTAVO_PLUGIN_CONFIG_DELAY",
-        hide_env_values = true,
         value_parser = duration::positive,
         default_value = "2m"
     )]
@@ -132,18 +111,17 @@ pub(super) struct SharingArgs {
         long,
         value_name = "DURATION",
         env = "OCTAVO_USAGE_INTERVAL",
-        hide_env_values = true,
         value_parser = optional,
         default_value = "none"
     )]
     usage_interval: OptionalDuration,
 
     /// Serve what dcgm-exporter would, under its names, beside our own metrics
-    #[arg(long, env = "OCTAVO_DCGM_METRICS", hide_env_values = true)]
+    #[arg(long, env = "OCTAVO_DCGM_METRICS")]
     dcgm_metrics: bool,
 
     /// Tell pods in events of their own when they use more than their share of a device
-    #[arg(long, env = "OCTAVO_POD_EVENTS", hide_env_values = true)]
+    #[arg(long, env = "OCTAVO_POD_EVENTS")]
     pod_events: bool,
 }
 

@@ -18,59 +18,34 @@ pub(super) struct UplinkArgs {
     /// The aggregator that the node's status is reported to; none is reported without it
     ///
     /// Scheme, host and port. With https, --aggregator-ca says whom to trust; http needs --aggregator-plaintext.
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "OCTAVO_AGGREGATOR",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "URL", env = "OCTAVO_AGGREGATOR")]
     aggregator: Option<String>,
 
     /// Certificates, in PEM, of the authorities that may vouch for the aggregator
     ///
     /// Read again for each connection, so it may be replaced at any time.
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "OCTAVO_AGGREGATOR_CA",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "FILE", env = "OCTAVO_AGGREGATOR_CA")]
     aggregator_ca: Option<PathBuf>,
 
     /// The name in the aggregator's certificate, where it is not the host of the URL
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "OCTAVO_AGGREGATOR_SERVER_NAME",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "NAME", env = "OCTAVO_AGGREGATOR_SERVER_NAME")]
     aggregator_server_name: Option<String>,
 
     /// The token that says to the aggregator which node this is: a file that kubelet projects for its audience
     ///
     /// Read again for each connection, so it may be replaced at any time. It is never sent unencrypted: it needs https, or an
     /// aggregator at a loopback address.
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "OCTAVO_AGGREGATOR_TOKEN",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "FILE", env = "OCTAVO_AGGREGATOR_TOKEN")]
     aggregator_token: Option<PathBuf>,
 
     /// Report without encryption, to whoever answers
-    #[arg(long, env = "OCTAVO_AGGREGATOR_PLAINTEXT", hide_env_values = true)]
+    #[arg(long, env = "OCTAVO_AGGREGATOR_PLAINTEXT")]
     aggregator_plaintext: bool,
 
     /// The name of this Kubernetes node; the machine's host name in lower case where it is not given
     ///
     /// In a pod that is not on the host's network the host name is the pod's: take spec.nodeName of the downward API.
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "OCTAVO_NODE_NAME",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "NAME", env = "OCTAVO_NODE_NAME")]
     node_name: Option<String>,
 
     /// How often an aggregator is told that nothing changed
@@ -78,7 +53,6 @@ pub(super) struct UplinkArgs {
         long,
         value_name = "DURATION",
         env = "OCTAVO_HEARTBEAT",
-        hide_env_values = true,
         default_value = "10s",
         value_parser = duration::positive
     )]
