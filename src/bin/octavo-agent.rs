@@ -163,21 +163,26 @@ async fn operate(
 
 /// Builds the partitioning, if it is enabled.
 fn partitioning(settings: &AgentSettings) -> Result<Option<Partitioning>, Box<dyn Error>> {
-    let sys_root = settings.hardware().sys_root();
+    let sys_root = &settings.hardware().sys_root;
     let Some(partitioning) = settings.partitioning() else {
         // This agent changes no device, so it cannot finish what another program began.
-        for notice in store::interrupted(settings.engine().state_dir()).notices() {
+        for notice in store::interrupted(&settings.engine().state_dir).notices() {
             warn!("{notice}");
         }
         return Ok(None);
     };
-    let book = match (partitioning.layouts(), settings.schedule()) {
+    let book = match (&partitioning.layouts, settings.schedule()) {
         (None, _) => LayoutFile::default(),
         // With `once`, the agent cannot wait until the file is repaired.
         (Some(file), Schedule::Once) => LayoutFile::open(file)?,
         (Some(file), Schedule::Every(_)) => LayoutFile::open_or_empty(file),
     };
-    Ok(Some(Partitioning::new(partitioning, book, sys_root)))
+    Ok(Some(Partitioning::new(
+        partitioning,
+        settings.engine(),
+        book,
+        sys_root,
+    )))
 }
 
 /// Stops the metrics server, and waits for all tasks in `leaving`.

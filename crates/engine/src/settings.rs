@@ -18,16 +18,16 @@ impl Settings {
         drift: DriftPolicy,
         by: &'static str,
     ) -> Self {
-        let program = settings.nvidia_smi();
+        let program = &settings.nvidia_smi;
         Self {
             policy: settings.policy(),
             drift,
             limits: Limits::default(),
             resets: Resets {
-                nvidia_smi: program.exists().then(|| program.to_owned()),
-                sysfs: settings.sysfs_reset().then(|| sys_root.to_owned()),
+                nvidia_smi: program.exists().then(|| program.clone()),
+                sysfs: settings.allow_sysfs_reset.then(|| sys_root.to_owned()),
                 reboot: settings.reboot_program().map(Path::to_owned),
-                lock: Some(settings.state_dir().join("reset.lock")),
+                lock: Some(settings.state_dir.join("reset.lock")),
             },
             by,
         }

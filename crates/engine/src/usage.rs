@@ -136,13 +136,13 @@ impl NodeProbe {
     /// Creates a probe from `settings`.
     pub fn new(settings: &EngineSettings) -> Self {
         Self {
-            proc_root: settings.proc_root().to_owned(),
+            proc_root: settings.proc_root.clone(),
             kubelet: settings.pod_resources().map(|socket| {
-                let living = Arc::new(PodProcesses::new(settings.proc_root()));
+                let living = Arc::new(PodProcesses::new(&settings.proc_root));
                 Kubelet {
                     in_pod: settings.in_pod(),
                     client: Mutex::new(KubeletClient {
-                        asker: AllocationReader::new(socket, settings.device_plugins(), living),
+                        asker: AllocationReader::new(socket, &settings.device_plugins(), living),
                         last: None,
                     }),
                 }

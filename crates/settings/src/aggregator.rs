@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser, value_parser};
-use octavo_toolkit::log::{LogArgs, LogSettings};
+use octavo_toolkit::log::LogSettings;
 
 use super::duration;
-use super::kubernetes::KubernetesArgs;
+use super::kubernetes::KubernetesSettings;
 use super::{Answer, parse};
 use advice::AdviceArgs;
 pub use advice::{AdviceSettings, EngineSettings};
@@ -81,7 +81,7 @@ struct AggregatorArgs {
     advice: AdviceArgs,
 
     #[command(flatten)]
-    kubernetes: KubernetesArgs,
+    kubernetes: KubernetesSettings,
 
     #[command(flatten)]
     cluster: ClusterArgs,
@@ -93,7 +93,7 @@ struct AggregatorArgs {
     workload: WorkloadArgs,
 
     #[command(flatten)]
-    log: LogArgs,
+    log: LogSettings,
 }
 
 #[derive(Debug, clap::Args)]
@@ -198,7 +198,7 @@ impl AggregatorSettings {
             advice: args.advice.into(),
             plugin_configs: args.sharing.resolve(kubeconfig.clone()),
             pod_types: args.workload.resolve(kubeconfig)?,
-            log: args.log.into(),
+            log: args.log,
         })
     }
 

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use octavo_planner::plan::{Disruption, Policy};
 
-/// Raw arguments.
-#[derive(Debug, Clone, clap::Args)]
+/// Settings of changing devices.
+#[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Partitioning")]
-pub struct EngineArgs {
+pub struct EngineSettings {
     /// The most that a change may cost those who use the node
     #[arg(
         long,
@@ -25,7 +25,7 @@ pub struct EngineArgs {
         env = "OCTAVO_STATE_DIR",
         default_value = "/var/lib/octavo"
     )]
-    state_dir: PathBuf,
+    pub state_dir: PathBuf,
 
     /// Resets a GPU where a change of MIG mode needs it, if it is there
     #[arg(
@@ -34,7 +34,7 @@ pub struct EngineArgs {
         env = "OCTAVO_NVIDIA_SMI",
         default_value = "/usr/bin/nvidia-smi"
     )]
-    nvidia_smi: PathBuf,
+    pub nvidia_smi: PathBuf,
 
     /// Reboots the node, with --allow reboot
     #[arg(
@@ -47,7 +47,7 @@ pub struct EngineArgs {
 
     /// Let the kernel reset a GPU, through sysfs, where there is no nvidia-smi
     #[arg(long, env = "OCTAVO_ALLOW_SYSFS_RESET")]
-    allow_sysfs_reset: bool,
+    pub allow_sysfs_reset: bool,
 
     /// Where procfs of the node is mounted
     #[arg(
@@ -56,7 +56,7 @@ pub struct EngineArgs {
         env = "OCTAVO_PROC_ROOT",
         default_value = "/proc"
     )]
-    proc_root: PathBuf,
+    pub proc_root: PathBuf,
 
     /// Where the kubelet tells which pods have which devices; `none` where there is no kubelet
     ///
@@ -73,6 +73,10 @@ pub struct EngineArgs {
     /// What kubelet says to every container: not for people
     #[arg(long, env = "KUBERNETES_SERVICE_HOST", hide = true)]
     kubernetes_service_host: Option<String>,
+
+    /// The directory of the device plugins' sockets, if it is not beside that of `pod_resources`.
+    #[arg(skip)]
+    pub device_plugins: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -87,100 +91,41 @@ enum Allow {
     Reboot,
 }
 
-/// Settings of changing devices.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EngineSettings {
-    policy: Policy,
-    state_dir: PathBuf,
-    nvidia_smi: PathBuf,
-    reboot_program: PathBuf,
-    sysfs_reset: bool,
-    proc_root: PathBuf,
-    pod_resources: Option<PathBuf>,
-    device_plugins: PathBuf,
-    in_pod: bool,
-}
-
 impl EngineSettings {
     /// Returns which disruptions are permitted.
     pub fn policy(&self) -> Policy {
-        self.policy
-    }
-
-    /// Returns the state directory.
-    pub fn state_dir(&self) -> &Path {
-        &self.state_dir
-    }
-
-    /// Returns the program that resets a GPU, if it exists.
-    pub fn nvidia_smi(&self) -> &Path {
-        &self.nvidia_smi
+        Policy {
+            max_disruption: match self.allow {
+                Allow::None => Disruption::None,
+                Allow::ClientsBounce => Disruption::ClientsBounce,
+                Allow::GpuReset => Disruption::GpuReset,
+                Allow::Reboot => Disruption::Reboot,
+            },
+        }
     }
 
     /// Returns the program that reboots the node, if that is permitted.
     pub fn reboot_program(&self) -> Option<&Path> {
-        let allowed = self.policy.max_disruption >= Disruption::Reboot;
-        allowed.then_some(self.reboot_program.as_path())
-    }
-
-    /// Returns whether a GPU may be reset through sysfs.
-    pub fn sysfs_reset(&self) -> bool {
-        self.sysfs_reset
-    }
-
-    /// Returns the mount point of the node's procfs.
-    pub fn proc_root(&self) -> &Path {
-        &self.proc_root
+        (self.allow == Allow::Reboot).then_some(&self.reboot_program)
     }
 
     /// Returns kubelet's socket; `None` if there is no kubelet.
     pub fn pod_resources(&self) -> Option<&Path> {
-        self.pod_resources.as_deref()
+        Some(self.pod_resources.as_path()).filter(|path| *path != Path::new("none"))
     }
 
     /// Returns the directory of the device plugins' sockets and of kubelet's checkpoint.
-    pub fn device_plugins(&self) -> &Path {
-        &self.device_plugins
-    }
-
-    /// Sets the directory of the device plugins' sockets to `folder`.
-    #[must_use]
-    pub fn with_device_plugins(self, folder: &Path) -> Self {
-        Self {
-            device_plugins: folder.to_owned(),
-            ..self
-        }
+    pub fn device_plugins(&self) -> PathBuf {
+        // Both directories are kubelet's, and are siblings.
+        let sibling = || {
+            let kubelet = self.pod_resources.parent().and_then(Path::parent);
+            kubelet.unwrap_or(Path::new("")).join("device-plugins")
+        };
+        self.device_plugins.clone().unwrap_or_else(sibling)
     }
 
     /// Returns whether this process runs in a pod. Source: kubelet sets `KUBERNETES_SERVICE_HOST` in every container.
     pub fn in_pod(&self) -> bool {
-        self.in_pod
-    }
-}
-
-impl From<EngineArgs> for EngineSettings {
-    fn from(args: EngineArgs) -> Self {
-        // Both directories are kubelet's, and are siblings.
-        let kubelets = args.pod_resources.parent().and_then(Path::parent);
-        Self {
-            device_plugins: kubelets
-                .unwrap_or_else(|| Path::new(""))
-                .join("device-plugins"),
-            policy: Policy {
-                max_disruption: match args.allow {
-                    Allow::None => Disruption::None,
-                    Allow::ClientsBounce => Disruption::ClientsBounce,
-                    Allow::GpuReset => Disruption::GpuReset,
-                    Allow::Reboot => Disruption::Reboot,
-                },
-            },
-            state_dir: args.state_dir,
-            nvidia_smi: args.nvidia_smi,
-            reboot_program: args.reboot_program,
-            sysfs_reset: args.allow_sysfs_reset,
-            proc_root: args.proc_root,
-            pod_resources: Some(args.pod_resources).filter(|path| path != Path::new("none")),
-            in_pod: args.kubernetes_service_host.is_some(),
-        }
+        self.kubernetes_service_host.is_some()
     }
 }

@@ -7,10 +7,10 @@ use std::str::FromStr;
 use clap::Args;
 use thiserror::Error;
 
-/// Raw arguments.
-#[derive(Debug, Clone, Args)]
+/// The cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Kubernetes")]
-pub struct KubernetesArgs {
+pub struct KubernetesSettings {
     /// The cluster to ask, outside of a pod; in a pod it is the pod's, as its service account
     #[arg(long, value_name = "FILE", env = "OCTAVO_KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,

@@ -8,14 +8,14 @@ use octavo_node::mig_strategy;
 
 use super::Switch;
 
-/// Raw arguments.
-#[derive(Debug, Clone, Args)]
+/// Settings of labels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Labels")]
-pub struct LabelArgs {
+pub struct LabelSettings {
     /// How NVIDIA's labels and resources present partitions, as in NVIDIA's device plugin [default: none; of an agent with --sharing
     /// embedded: mixed]
     #[arg(long, value_name = "STRATEGY", env = "OCTAVO_MIG_STRATEGY")]
-    mig_strategy: Option<MigStrategy>,
+    pub mig_strategy: Option<MigStrategy>,
 
     /// Write NVIDIA's labels (nvidia.com/*) beside our own
     ///
@@ -27,7 +27,7 @@ pub struct LabelArgs {
         hide_possible_values = true,
         default_value = "on"
     )]
-    nvidia_labels: Switch,
+    pub nvidia_labels: Switch,
 
     /// Write nvidia.com/gfd.timestamp
     ///
@@ -40,7 +40,7 @@ pub struct LabelArgs {
         hide_possible_values = true,
         default_value = "off"
     )]
-    timestamp: Switch,
+    pub timestamp: Switch,
 
     /// Write nvidia.com/gpu.machine
     #[arg(
@@ -50,7 +50,7 @@ pub struct LabelArgs {
         hide_possible_values = true,
         default_value = "on"
     )]
-    machine_type: Switch,
+    pub machine_type: Switch,
 }
 
 /// How NVIDIA's labels present partitions, as it is typed.
@@ -64,23 +64,14 @@ pub enum MigStrategy {
     Mixed,
 }
 
-/// Settings of labels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LabelSettings {
-    mig_strategy: MigStrategy,
-    nvidia_labels: Switch,
-    timestamp: Switch,
-    machine_type: Switch,
-}
-
 impl LabelSettings {
     /// Returns the options of the label compiler; `started` is the program's start time.
     pub fn options(self, started: Timestamp) -> Options {
         Options {
             mig_strategy: match self.mig_strategy {
-                MigStrategy::None => mig_strategy::MigStrategy::None,
-                MigStrategy::Single => mig_strategy::MigStrategy::Single,
-                MigStrategy::Mixed => mig_strategy::MigStrategy::Mixed,
+                None | Some(MigStrategy::None) => mig_strategy::MigStrategy::None,
+                Some(MigStrategy::Single) => mig_strategy::MigStrategy::Single,
+                Some(MigStrategy::Mixed) => mig_strategy::MigStrategy::Mixed,
             },
             timestamp: match self.timestamp {
                 Switch::On => Some(started.as_second()),
@@ -97,23 +88,5 @@ fn publication(switch: Switch) -> Publication {
     match switch {
         Switch::On => Publication::Publish,
         Switch::Off => Publication::Withhold,
-    }
-}
-
-impl From<LabelArgs> for LabelSettings {
-    fn from(args: LabelArgs) -> Self {
-        args.resolve(MigStrategy::None)
-    }
-}
-
-impl LabelArgs {
-    /// Resolves the settings; `strategy` is the default MIG strategy.
-    pub fn resolve(self, strategy: MigStrategy) -> LabelSettings {
-        LabelSettings {
-            mig_strategy: self.mig_strategy.unwrap_or(strategy),
-            nvidia_labels: self.nvidia_labels,
-            timestamp: self.timestamp,
-            machine_type: self.machine_type,
-        }
     }
 }

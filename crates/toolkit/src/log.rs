@@ -3,11 +3,11 @@
 use clap::{Args, ValueEnum};
 use tracing_subscriber::filter::Targets;
 
-/// Raw arguments.
-#[derive(Debug, Clone, Args)]
+/// Settings of the log.
+#[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "Logging")]
 #[expect(clippy::struct_field_names, reason = "they are the flags")]
-pub struct LogArgs {
+pub struct LogSettings {
     /// The least severe messages to log
     #[arg(
         long,
@@ -15,7 +15,7 @@ pub struct LogArgs {
         env = "OCTAVO_LOG_LEVEL",
         default_value = "info"
     )]
-    log_level: LogLevel,
+    pub log_level: LogLevel,
 
     /// Levels of single parts, such as `octavo_engine=debug,kube=trace`; goes before --log-level
     #[arg(
@@ -24,7 +24,7 @@ pub struct LogArgs {
         env = "RUST_LOG",
         value_parser = parts
     )]
-    log_filter: Option<Targets>,
+    pub log_filter: Option<Targets>,
 
     /// How messages are written
     #[arg(
@@ -33,15 +33,7 @@ pub struct LogArgs {
         env = "OCTAVO_LOG_FORMAT",
         default_value = "text"
     )]
-    log_format: LogFormat,
-}
-
-/// Settings of the log.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LogSettings {
-    level: LogLevel,
-    filter: Option<Targets>,
-    format: LogFormat,
+    pub log_format: LogFormat,
 }
 
 /// The least severe messages to log.
@@ -73,33 +65,6 @@ pub enum LogFormat {
     Text,
     /// One object a line, for collectors.
     Json,
-}
-
-impl LogSettings {
-    /// Returns the lowest severity to log.
-    pub fn level(&self) -> LogLevel {
-        self.level
-    }
-
-    /// Returns levels of individual modules, which take precedence.
-    pub fn filter(&self) -> Option<&Targets> {
-        self.filter.as_ref()
-    }
-
-    /// Returns the format of messages.
-    pub fn format(&self) -> LogFormat {
-        self.format
-    }
-}
-
-impl From<LogArgs> for LogSettings {
-    fn from(args: LogArgs) -> Self {
-        Self {
-            level: args.log_level,
-            filter: args.log_filter,
-            format: args.log_format,
-        }
-    }
 }
 
 /// Parses levels of modules. A misspelt level is an error for the whole, because the others would have no effect.

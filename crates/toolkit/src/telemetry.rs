@@ -26,16 +26,16 @@ pub struct LogLevelHandle {
 
 /// Initializes logging. Called once, by `main`; a second call has no effect.
 pub fn start(settings: &LogSettings) -> LogLevelHandle {
-    let usual = match settings.filter() {
+    let usual = match &settings.log_filter {
         Some(filter) => filter.clone(),
-        None => targets(filter(settings.level())),
+        None => targets(filter(settings.log_level)),
     };
     let (targets, handle) = reload::Layer::new(usual.clone());
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
         .with_ansi(false)
         .with_target(false);
-    let lines = match settings.format() {
+    let lines = match settings.log_format {
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().boxed(),
     };

@@ -25,6 +25,7 @@ use octavo_node::node::SelectedLayout;
 use octavo_node::sharing::usage::Usage;
 use octavo_planner::layout::{ResolvedLayout, Targets};
 use octavo_planner::reconcile::NodeLayoutStatus;
+use octavo_settings::engine::EngineSettings;
 use octavo_toolkit::error::chain;
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -78,16 +79,20 @@ pub struct Partitioning {
 impl Partitioning {
     /// Creates the state; the kernel's files are below `sys_root`. Nothing is changed before the first
     /// [`Self::round`].
-    pub fn new(settings: &PartitioningSettings, book: LayoutFile, sys_root: &Path) -> Self {
-        let engine = settings.engine();
+    pub fn new(
+        settings: &PartitioningSettings,
+        engine: &EngineSettings,
+        book: LayoutFile,
+        sys_root: &Path,
+    ) -> Self {
         Self {
-            folder: engine.state_dir().to_owned(),
-            settings: Settings::new(engine, sys_root, settings.drift(), "agent"),
+            folder: engine.state_dir.clone(),
+            settings: Settings::new(engine, sys_root, settings.drift_policy(), "agent"),
             witness: usage_probe(engine),
             gate: None,
             book,
-            layout: settings.layout().map(ToOwned::to_owned),
-            access: Access::new(settings.is_read_only()),
+            layout: settings.layout.clone(),
+            access: Access::new(settings.read_only),
             chosen: None,
             following: NodeChoice::NotConsulted,
             is_unsettled: false,

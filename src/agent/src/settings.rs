@@ -13,15 +13,14 @@ use std::net::SocketAddr;
 use clap::Parser;
 use octavo_model::id::NodeName;
 use octavo_settings::engine::EngineSettings;
-use octavo_settings::hardware::{HardwareArgs, HardwareSettings};
-use octavo_settings::labels::{LabelArgs, LabelSettings, MigStrategy};
+use octavo_settings::hardware::HardwareSettings;
+use octavo_settings::labels::{LabelSettings, MigStrategy};
 use octavo_settings::{Answer, parse};
-use octavo_toolkit::log::{LogArgs, LogSettings};
+use octavo_toolkit::log::LogSettings;
 
 use self::cluster::ClusterArgs;
 pub use self::cluster::{Cleanup, ClusterSettings};
-use self::partitioning::PartitioningArgs;
-pub use self::partitioning::PartitioningSettings;
+pub use self::partitioning::{Drift, PartitioningSettings};
 use self::publishing::PublishingArgs;
 pub use self::publishing::{FeatureFile, LabelSink, Schedule};
 use self::sharing::SharingArgs;
@@ -62,16 +61,19 @@ Every flag can be set by its variable too; the flag wins.";
 #[command(name = "octavo-agent", version, after_long_help = EXAMPLES)]
 struct AgentArgs {
     #[command(flatten)]
-    hardware: HardwareArgs,
+    hardware: HardwareSettings,
 
     #[command(flatten)]
-    labels: LabelArgs,
+    labels: LabelSettings,
 
     #[command(flatten)]
     publishing: PublishingArgs,
 
     #[command(flatten)]
-    partitioning: PartitioningArgs,
+    partitioning: PartitioningSettings,
+
+    #[command(flatten)]
+    engine: EngineSettings,
 
     #[command(flatten)]
     cluster: ClusterArgs,
@@ -86,7 +88,7 @@ struct AgentArgs {
     metrics: MetricsArgs,
 
     #[command(flatten)]
-    log: LogArgs,
+    log: LogSettings,
 }
 
 #[derive(Debug, clap::Args)]
@@ -203,28 +205,30 @@ impl AgentArgs {
         let cleanup = self.cluster.cleanup;
         let cluster = self.cluster.resolve(&sink, || self.uplink.node())?;
         let follows = cluster.as_ref().is_some_and(ClusterSettings::watches_node);
-        let engine = self.partitioning.engine();
-        let sharing = self.sharing.resolve(engine.pod_resources().is_some())?;
-        let engine = engine.with_device_plugins(sharing.device_plugins());
+        let sharing = self
+            .sharing
+            .resolve(self.engine.pod_resources().is_some())?;
+        let mut engine = self.engine;
+        engine.device_plugins = Some(sharing.device_plugins().to_owned());
         // The built-in device plugin must be notified of every change of the devices.
         let gives = sharing.mode() == SharingMode::Embedded;
-        // Partitions without a resource could not be allocated.
-        let strategy = if gives {
-            MigStrategy::Mixed
-        } else {
-            MigStrategy::None
-        };
+        let mut labels = self.labels;
+        if gives {
+            // Partitions without a resource could not be allocated.
+            labels.mig_strategy.get_or_insert(MigStrategy::Mixed);
+        }
         let node = self.uplink.node().ok();
         let uplink = match schedule {
             Schedule::Once => None,
             Schedule::Every(_) => self.uplink.resolve()?,
         };
-        let partitioning = self.partitioning.resolve(&engine, follows || gives);
+        let named = self.partitioning.layouts.is_some() || self.partitioning.layout.is_some();
+        let partitioning = (named || follows || gives).then_some(self.partitioning);
         Ok(AgentSettings {
             engine,
             node,
-            hardware: self.hardware.into(),
-            labels: self.labels.resolve(strategy),
+            hardware: self.hardware,
+            labels,
             sink,
             schedule,
             partitioning,
@@ -236,7 +240,7 @@ impl AgentArgs {
                 Schedule::Every(_) => self.metrics.metrics_listen,
             },
             cleanup,
-            log: self.log.into(),
+            log: self.log,
         })
     }
 }
@@ -251,7 +255,6 @@ mod tests {
     use octavo_node::labels::Options;
     use octavo_node::mig_strategy;
     use octavo_settings::duration::Expiry;
-    use octavo_settings::hardware::NvmlLibrary;
 
     use super::*;
 
@@ -292,10 +295,10 @@ mod tests {
             Options::default()
         );
         let hardware = settings.hardware();
-        assert_eq!(hardware.nvml_library(), &NvmlLibrary::Search);
-        assert_eq!(hardware.call_deadline(), Duration::from_secs(10));
+        assert_eq!(hardware.nvml_library, None);
+        assert_eq!(hardware.call_deadline, Duration::from_secs(10));
         assert_eq!(
-            hardware.driver_roots(),
+            hardware.driver_roots,
             ["/", "/run/nvidia/driver", "/home/kubernetes/bin/nvidia"].map(PathBuf::from)
         );
     }
@@ -327,7 +330,7 @@ mod tests {
     fn roots_may_be_repeated_and_replace_the_defaults() {
         let settings = settings(&["--driver-root", "/a", "--driver-root", "/b"]);
         assert_eq!(
-            settings.hardware().driver_roots(),
+            settings.hardware().driver_roots,
             ["/a", "/b"].map(PathBuf::from)
         );
     }

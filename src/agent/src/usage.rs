@@ -143,7 +143,7 @@ impl UsageObserverSettings {
     pub fn new(interval: Duration, engine: &EngineSettings, device_plugins: PathBuf) -> Self {
         Self {
             interval,
-            proc_root: engine.proc_root().to_owned(),
+            proc_root: engine.proc_root.clone(),
             pod_resources: engine.pod_resources().map(ToOwned::to_owned),
             in_pod: engine.in_pod(),
             device_plugins,

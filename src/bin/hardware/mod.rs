@@ -12,12 +12,12 @@ use octavo_hardware::nvml::{self, Loader};
 use octavo_hardware::{self as hw, Handle};
 use octavo_model::accelerators::Catalog;
 use octavo_settings::child::{ChildInvocation, ChildTask, load_command};
-use octavo_settings::hardware::{HardwareSettings, NvmlLibrary};
+use octavo_settings::hardware::HardwareSettings;
 use octavo_toolkit::error::chain;
 
 /// Reads the administrator's catalog, if there is one.
 pub(crate) fn catalogue(settings: &HardwareSettings) -> io::Result<Option<Catalog>> {
-    let read = settings.catalog().map(catalog::read).transpose();
+    let read = settings.catalog.as_deref().map(catalog::read).transpose();
     read.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, chain(&error)))
 }
 
@@ -25,15 +25,12 @@ pub(crate) fn catalogue(settings: &HardwareSettings) -> io::Result<Option<Catalo
 pub(crate) fn open(settings: &HardwareSettings, catalogue: Option<&Catalog>) -> io::Result<Handle> {
     let own = catalogue.map(|catalogue| Arc::new(catalogue.overlay_products().clone()));
     let settings = hw::Settings {
-        library: match settings.nvml_library() {
-            NvmlLibrary::Search => None,
-            NvmlLibrary::At(path) => Some(path.clone()),
-        },
-        driver_roots: settings.driver_roots().to_vec(),
-        sys_root: settings.sys_root().to_owned(),
-        neuron_logical_config: settings.neuron_logical_config().to_owned(),
+        library: settings.nvml_library.clone(),
+        driver_roots: settings.driver_roots.clone(),
+        sys_root: settings.sys_root.clone(),
+        neuron_logical_config: settings.neuron_logical_config.clone(),
         custom_catalog: own.unwrap_or_default(),
-        call_deadline: settings.call_deadline(),
+        call_deadline: settings.call_deadline,
     };
     let loader = Loader::new(&settings).with_preload(|path| load_command(own_id(), path));
     hw::spawn(Box::new(loader), &settings)

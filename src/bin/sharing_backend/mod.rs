@@ -1,15 +1,13 @@
 //! Builds the sharing backend from the settings.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use octavo_agent::LoopSettings as Looking;
 use octavo_agent::partitioning::Partitioning;
-use octavo_agent::settings::{
-    AgentSettings, ClusterSettings, DeviceList, PartitioningSettings, SharingMode,
-};
+use octavo_agent::settings::{AgentSettings, ClusterSettings, DeviceList, SharingMode};
 use octavo_agent::sharing::SharingBackend as Port;
 use octavo_agent::sharing::embedded::{EmbeddedBackend, EmbeddedSettings};
 use octavo_agent::sharing::machine::{self, HostDevices, HostPaths};
@@ -20,7 +18,6 @@ use octavo_kubelet::device_plugin::{AllocationGate, Answer, Manager, Settings};
 use octavo_node::labels::Options;
 use octavo_node::sharing::health::XidTable;
 use octavo_node::sharing::injection::InjectionMethod;
-use octavo_settings::engine::EngineSettings;
 use tokio::task::JoinSet;
 use tracing::info;
 
@@ -85,12 +82,10 @@ fn embedded(
         SharingMode::Embedded => {}
         SharingMode::Auto | SharingMode::Off | SharingMode::HandOff => return None,
     }
-    let engine = settings.partitioning().map(PartitioningSettings::engine);
-    let socket = engine.and_then(EngineSettings::pod_resources);
+    let engine = settings.engine();
     let gate = Arc::new(AllocationGate::default());
-    let proc_root = engine.map_or_else(|| Path::new("/proc"), EngineSettings::proc_root);
     let places = HostPaths {
-        proc: proc_root.to_owned(),
+        proc: engine.proc_root.clone(),
         dev: PathBuf::from("/dev"),
         cdi: sharing.cdi_dir().to_owned(),
     };
@@ -104,9 +99,9 @@ fn embedded(
     ));
     let plugin = Settings {
         folder: sharing.device_plugins().to_owned(),
-        pod_resources: socket.map(ToOwned::to_owned),
+        pod_resources: engine.pod_resources().map(ToOwned::to_owned),
         policy: sharing.policy(),
-        running_pods: Arc::new(PodProcesses::new(proc_root)),
+        running_pods: Arc::new(PodProcesses::new(&engine.proc_root)),
     };
     let (manager, report, told) = Manager::new(&plugin, Arc::clone(&gate), Arc::clone(&answer));
     tasks.spawn(manager.run());
@@ -118,13 +113,8 @@ fn embedded(
             .cluster()
             .is_some_and(ClusterSettings::watches_node),
         xids: xids(settings),
-        nvidia_smi: engine
-            .map_or_else(
-                || Path::new("/usr/bin/nvidia-smi"),
-                EngineSettings::nvidia_smi,
-            )
-            .to_owned(),
-        state: engine.map(|engine| engine.state_dir().to_owned()),
+        nvidia_smi: engine.nvidia_smi.clone(),
+        state: Some(engine.state_dir.clone()),
     };
     let giver = EmbeddedBackend::new((Arc::clone(&gate), answer), report, told, rules);
     Some((Box::new(giver), gate))

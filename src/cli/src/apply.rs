@@ -43,7 +43,7 @@ pub(super) async fn apply(
 ) -> Result<Report, CliError> {
     let run = settings.run();
     let end_at = Instant::now() + run.patience().limit();
-    let folder = run.engine().state_dir();
+    let folder = &run.engine().state_dir;
     let show = ProgressLine::new(screen);
     let ChoiceSettings::Layout { name, layouts } = settings.choice() else {
         return forget(settings, (&show, colors)).await;
@@ -152,7 +152,7 @@ async fn forget(
     (show, colors): (&ProgressLine, Colors),
 ) -> Result<Report, CliError> {
     let run = settings.run();
-    let folder = run.engine().state_dir();
+    let folder = &run.engine().state_dir;
     if let Some(agent) = agent_client::connect(folder).await? {
         let status = agent_client::ask(agent, &Request::Forget {}, run.patience(), show).await?;
         return end(&status, run, colors);
@@ -211,11 +211,11 @@ pub(super) async fn restore(
         Ok(text) => text,
         Err(error) => {
             let refused = Report::refused(explain(&error));
-            return Ok(with_journal_warnings(refused, run.engine().state_dir()));
+            return Ok(with_journal_warnings(refused, &run.engine().state_dir));
         }
     };
     let show = ProgressLine::new(screen);
-    if let Some(agent) = agent_client::connect(run.engine().state_dir()).await? {
+    if let Some(agent) = agent_client::connect(&run.engine().state_dir).await? {
         let request = Request::Apply(LayoutChoice {
             layout: LayoutChoice::CHECKPOINT_NAME.to_owned(),
             layouts: None,
@@ -232,7 +232,7 @@ pub(super) async fn restore(
         Err(source) => {
             let place = input::place(settings.file());
             let refused = Report::refused(explain(&CliError::Checkpoint { place, source }));
-            let folder = run.engine().state_dir();
+            let folder = &run.engine().state_dir;
             return match store::interrupted(folder).record {
                 Some(_) => finish(&handle, run, (&show, end_at, colors), refused).await,
                 None => Ok(with_journal_warnings(refused, folder)),

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use octavo_documents::{inventory, labels, node_resources};
 use octavo_model::inventory::Inventory;
 use octavo_model::resource::ResourceName;
-use octavo_settings::hardware::{HardwareSettings, NvmlLibrary};
+use octavo_settings::hardware::HardwareSettings;
 
 use super::CliError;
 use super::simulated::{SimulatedMachine, is_scenario};
@@ -76,9 +76,9 @@ pub(super) fn node(input: &Input) -> Result<BTreeMap<ResourceName, u64>, CliErro
 /// Checks that a configured library exists: the agent waits for a driver that is installed later, but a user should
 /// learn of a misspelt path immediately.
 pub(super) fn check_library(hardware: &HardwareSettings) -> Result<(), CliError> {
-    match hardware.nvml_library() {
-        NvmlLibrary::At(path) if !path.exists() => Err(CliError::LibraryMissing(path.clone())),
-        NvmlLibrary::At(_) | NvmlLibrary::Search => Ok(()),
+    match &hardware.nvml_library {
+        Some(path) if !path.exists() => Err(CliError::LibraryMissing(path.clone())),
+        Some(_) | None => Ok(()),
     }
 }
 

@@ -65,7 +65,7 @@ async fn apply(
     (compat, talk): (Compat, Verbosity),
 ) -> Result<Report, CliError> {
     let run = settings.run();
-    let folder = run.engine().state_dir();
+    let folder = &run.engine().state_dir;
     let config = match SelectedConfig::read(settings.config(), compat) {
         Ok(Ok(config)) => config,
         Ok(Err(refused)) => return Ok(with_journal_warnings(refused, folder)),
@@ -108,7 +108,7 @@ async fn restore(
         Err(error) => {
             return Ok(with_journal_warnings(
                 failed(explain(&error)),
-                run.engine().state_dir(),
+                &run.engine().state_dir,
             ));
         }
     };

@@ -7,7 +7,7 @@ use octavo_fleet::credential::{AcceptanceRule, Audience, ServiceAccount};
 
 use super::{ServingSettings, Transport, usage};
 use crate::Answer;
-use crate::kubernetes::KubernetesArgs;
+use crate::kubernetes::KubernetesSettings;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Authentication")]
@@ -81,7 +81,7 @@ impl TokenReviewSettings {
 impl AuthArgs {
     pub(super) fn resolve(
         self,
-        kubernetes: KubernetesArgs,
+        kubernetes: KubernetesSettings,
         serving: &ServingSettings,
     ) -> Result<AgentAuth, Answer> {
         match self.auth {

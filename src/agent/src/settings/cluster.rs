@@ -9,7 +9,7 @@ use octavo_node::node::Compat;
 use octavo_node::node::drain::{Policy, Scope};
 use octavo_settings::Answer;
 use octavo_settings::duration;
-use octavo_settings::kubernetes::KubernetesArgs;
+use octavo_settings::kubernetes::KubernetesSettings;
 
 use super::LabelSink;
 
@@ -22,7 +22,7 @@ const MIN_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 #[command(next_help_heading = "Kubernetes")]
 pub(super) struct ClusterArgs {
     #[command(flatten)]
-    kubernetes: KubernetesArgs,
+    kubernetes: KubernetesSettings,
 
     /// Take the layout from the labels of this machine's Node, and say in its annotation and events how far it is
     ///

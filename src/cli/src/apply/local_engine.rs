@@ -43,7 +43,7 @@ pub(super) async fn run(
 ) -> Result<NodeLayoutStatus, CliError> {
     let how = Settings::new(
         settings.engine(),
-        settings.hardware().sys_root(),
+        &settings.hardware().sys_root,
         DriftPolicy::Repair,
         ACTOR,
     );
@@ -57,7 +57,7 @@ impl LocalEngine {
     pub(crate) fn open(settings: &EngineSettings, how: Settings) -> Result<Self, CliError> {
         let progress = watch::Sender::new(ProgressByDevice::new());
         let board = progress.subscribe();
-        let engine = Engine::open(settings.state_dir(), how, usage_probe(settings), progress)
+        let engine = Engine::open(&settings.state_dir, how, usage_probe(settings), progress)
             .map_err(CliError::State)?;
         Ok(Self { engine, board })
     }

@@ -81,7 +81,7 @@ pub(crate) async fn gather(
     let labels = labels(settings).await?;
     let sys = match settings.source() {
         Source::Recording(_) => return Ok(recorded(settings, labels)),
-        Source::Machine(hardware) => hardware.sys_root(),
+        Source::Machine(hardware) => &hardware.sys_root,
     };
     let (traces, files, instance_files, groups, processes, layout, kubelet) = tokio::join!(
         traces(sys, settings),

@@ -119,7 +119,7 @@ pub(super) async fn change(
 
 /// Reports errors, and interrupted earlier changes.
 fn refused(errors: String, run: &RunSettings) -> Report {
-    with_journal_warnings(failed(errors), run.engine().state_dir())
+    with_journal_warnings(failed(errors), &run.engine().state_dir)
 }
 
 /// Prints interrupted changes of other layouts, and problems of the journal.
@@ -134,7 +134,7 @@ const NOTHING_CHANGED: &str = "error: nothing was changed\n";
 fn how(run: &RunSettings) -> Settings {
     let settings = Settings::new(
         run.engine(),
-        run.hardware().sys_root(),
+        &run.hardware().sys_root,
         DriftPolicy::Repair,
         "mig-parted",
     );

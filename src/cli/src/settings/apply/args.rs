@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 use octavo_settings::duration;
-use octavo_settings::engine::EngineArgs;
-use octavo_settings::hardware::HardwareArgs;
+use octavo_settings::engine::EngineSettings;
+use octavo_settings::hardware::HardwareSettings;
 
 use super::{
     ApplyFormat, ApplySettings, ChangeExecutor, CheckpointSettings, ChoiceSettings,
@@ -106,10 +106,10 @@ struct RunArgs {
     output: ApplyFormat,
 
     #[command(flatten)]
-    engine: EngineArgs,
+    engine: EngineSettings,
 
     #[command(flatten)]
-    hardware: HardwareArgs,
+    hardware: HardwareSettings,
 }
 
 #[derive(Debug, Args)]
@@ -146,7 +146,7 @@ pub(in crate::settings) struct CheckpointArgs {
     file: PathBuf,
 
     #[command(flatten)]
-    hardware: HardwareArgs,
+    hardware: HardwareSettings,
 }
 
 #[derive(Debug, Args)]
@@ -167,8 +167,8 @@ impl From<RunArgs> for RunSettings {
                 WaitPolicy::Once(args.timeout)
             },
             format: args.output,
-            engine: args.engine.into(),
-            hardware: args.hardware.into(),
+            engine: args.engine,
+            hardware: args.hardware,
         }
     }
 }
@@ -207,7 +207,7 @@ impl From<CheckpointArgs> for CheckpointSettings {
     fn from(args: CheckpointArgs) -> Self {
         Self {
             file: args.file.into(),
-            hardware: args.hardware.into(),
+            hardware: args.hardware,
         }
     }
 }

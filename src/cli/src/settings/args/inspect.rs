@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use octavo_settings::labels::LabelArgs;
+use octavo_settings::labels::LabelSettings;
 
 use super::source::SourceArgs;
 use crate::settings::naming::{NamingArgs, NamingSettings};
@@ -93,7 +93,7 @@ pub(super) struct LabelsArgs {
     source: SourceArgs,
 
     #[command(flatten)]
-    labels: LabelArgs,
+    labels: LabelSettings,
 }
 
 impl From<InspectArgs> for InspectSettings {
@@ -121,7 +121,7 @@ impl LabelsArgs {
         }
         Ok(LabelsSettings {
             source,
-            labels: self.labels.into(),
+            labels: self.labels,
             purpose,
             naming,
         })

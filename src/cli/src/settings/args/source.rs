@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use octavo_settings::hardware::HardwareArgs;
+use octavo_settings::hardware::HardwareSettings;
 
 use crate::settings::{Input, Source};
 
@@ -17,7 +17,7 @@ pub(in crate::settings) struct SourceArgs {
     from: Option<PathBuf>,
 
     #[command(flatten)]
-    hardware: HardwareArgs,
+    hardware: HardwareSettings,
 }
 
 impl SourceArgs {
@@ -31,7 +31,7 @@ impl From<SourceArgs> for Source {
     fn from(args: SourceArgs) -> Self {
         match args.from {
             Some(path) => Self::Recording(path.into()),
-            None => Self::Machine(args.hardware.into()),
+            None => Self::Machine(args.hardware),
         }
     }
 }

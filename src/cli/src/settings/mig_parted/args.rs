@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use octavo_settings::duration;
-use octavo_settings::engine::EngineArgs;
-use octavo_settings::hardware::HardwareArgs;
+use octavo_settings::engine::EngineSettings;
+use octavo_settings::hardware::HardwareSettings;
 
 use crate::settings::Shell;
 
@@ -209,10 +209,10 @@ pub(super) struct ApplyArgs {
     pub(super) mode: ModeArgs,
 
     #[command(flatten)]
-    pub(super) engine: EngineArgs,
+    pub(super) engine: EngineSettings,
 
     #[command(flatten)]
-    pub(super) hardware: HardwareArgs,
+    pub(super) hardware: HardwareSettings,
 }
 
 #[derive(Debug, Args)]
@@ -240,7 +240,7 @@ pub(super) struct AssertArgs {
     pub(super) valid_config: bool,
 
     #[command(flatten)]
-    pub(super) hardware: HardwareArgs,
+    pub(super) hardware: HardwareSettings,
 }
 
 #[derive(Debug, Args)]
@@ -275,7 +275,7 @@ pub(super) struct ExportArgs {
     pub(super) config_label: String,
 
     #[command(flatten)]
-    pub(super) hardware: HardwareArgs,
+    pub(super) hardware: HardwareSettings,
 }
 
 #[derive(Debug, Args)]
@@ -297,7 +297,7 @@ pub(super) struct CheckpointArgs {
     pub(super) file: FileArgs,
 
     #[command(flatten)]
-    pub(super) hardware: HardwareArgs,
+    pub(super) hardware: HardwareSettings,
 }
 
 #[derive(Debug, Args)]
@@ -312,10 +312,10 @@ pub(super) struct RestoreArgs {
     pub(super) mode: ModeArgs,
 
     #[command(flatten)]
-    pub(super) engine: EngineArgs,
+    pub(super) engine: EngineSettings,
 
     #[command(flatten)]
-    pub(super) hardware: HardwareArgs,
+    pub(super) hardware: HardwareSettings,
 }
 
 #[derive(Debug, Args)]
@@ -334,7 +334,7 @@ pub(super) struct GenerateArgs {
     pub(super) format: FormatArgs,
 
     #[command(flatten)]
-    pub(super) hardware: HardwareArgs,
+    pub(super) hardware: HardwareSettings,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

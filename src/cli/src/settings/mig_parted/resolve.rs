@@ -39,7 +39,7 @@ impl From<MigPartedArgs> for MigPartedSettings {
             MigPartedCommandArgs::Checkpoint(args) => {
                 MigPartedCommand::Checkpoint(CheckpointSettings {
                     file: args.file.checkpoint_file.into(),
-                    hardware: args.hardware.into(),
+                    hardware: args.hardware,
                 })
             }
             MigPartedCommandArgs::Restore(args) => MigPartedCommand::Restore((*args).into()),
@@ -105,8 +105,8 @@ impl From<ApplyArgs> for ApplySettings {
                     ResetPolicy::IfNeeded
                 },
                 hooks: args.hooks.into(),
-                engine: args.engine.into(),
-                hardware: args.hardware.into(),
+                engine: args.engine,
+                hardware: args.hardware,
             },
         }
     }
@@ -122,7 +122,7 @@ impl From<AssertArgs> for AssertSettings {
             } else {
                 AssertScope::Node
             },
-            hardware: args.hardware.into(),
+            hardware: args.hardware,
         }
     }
 }
@@ -132,7 +132,7 @@ impl From<ExportArgs> for ExportSettings {
         Self {
             format: args.format.output_format.into(),
             label: args.config_label,
-            hardware: args.hardware.into(),
+            hardware: args.hardware,
         }
     }
 }
@@ -146,8 +146,8 @@ impl From<RestoreArgs> for RestoreSettings {
                 depth: args.mode.depth(),
                 reset: ResetPolicy::IfNeeded,
                 hooks: args.hooks.into(),
-                engine: args.engine.into(),
-                hardware: args.hardware.into(),
+                engine: args.engine,
+                hardware: args.hardware,
             },
         }
     }
@@ -158,7 +158,7 @@ impl From<GenerateArgs> for GenerateSettings {
         Self {
             file: args.output_file.filter(|path| !path.as_os_str().is_empty()),
             format: args.format.output_format.into(),
-            hardware: args.hardware.into(),
+            hardware: args.hardware,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use octavo_settings::labels::LabelArgs;
+use octavo_settings::labels::LabelSettings;
 
 use super::{DocumentFormat, ImportSettings, SharingCommand, SharingFormat, SharingSettings};
 use crate::settings::args::SourceArgs;
@@ -58,7 +58,7 @@ struct LayoutRequestArgs {
     layout: Option<String>,
 
     #[command(flatten)]
-    labels: LabelArgs,
+    labels: LabelSettings,
 
     #[command(flatten)]
     source: SourceArgs,
@@ -140,7 +140,7 @@ impl LayoutRequestArgs {
         Ok(SharingSettings {
             file,
             layout: self.layout,
-            labels: self.labels.into(),
+            labels: self.labels,
             source,
         })
     }
