@@ -46,7 +46,11 @@ fn main() -> ExitCode {
     if let Some(child) = child() {
         return hardware::child(&child);
     }
-    daemon::main(AgentSettings::from_process(), AgentSettings::log, start)
+    daemon::main(
+        AgentSettings::from_process(),
+        |settings| &settings.log,
+        start,
+    )
 }
 
 fn start(settings: &AgentSettings, level: LogLevelHandle) -> Result<(), Box<dyn Error>> {
@@ -66,13 +70,11 @@ async fn run(settings: &AgentSettings, level: LogLevelHandle) -> Result<(), Box<
     let mut tasks = JoinSet::new();
     let toggles = signal(SignalKind::user_defined1())?;
     tasks.spawn(toggle_log_level(level.clone(), toggles));
-    let node = match settings.cluster() {
-        Some(cluster) => {
-            Some(node::connect(cluster, settings.sharing().usage(), &mut tasks).await?)
-        }
+    let node = match &settings.cluster {
+        Some(cluster) => Some(node::connect(cluster, settings.sharing.usage, &mut tasks).await?),
         None => None,
     };
-    if let Some(then) = settings.cleanup() {
+    if let Some(then) = settings.cleanup {
         return tokio::select! {
             done = clean_up(settings, node, then, shutdown) => done,
             error = panicked(&mut tasks) => Err(error.into()),
@@ -89,12 +91,12 @@ async fn operate(
     mut tasks: JoinSet<()>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Box<dyn Error>> {
-    let catalogue = hardware::catalogue(settings.hardware())?;
-    let hardware = hardware::open(settings.hardware(), catalogue.as_ref())?;
+    let catalogue = hardware::catalogue(&settings.hardware)?;
+    let hardware = hardware::open(&settings.hardware, catalogue.as_ref())?;
     let partitioning = partitioning(settings)?;
-    let once = settings.schedule() == Schedule::Once;
+    let once = settings.publishing.schedule() == Schedule::Once;
     let pods = node.as_ref().and_then(|node| node.pods.clone());
-    let labels = settings.labels().options(Timestamp::now());
+    let labels = settings.labels.options(Timestamp::now());
     let hand_off = node::hand_off(settings, node.as_ref(), labels.mig_strategy, &mut tasks)?;
     let (mut sink, cluster) = node::outputs(settings, node, level, once)?;
     let outputs = Outputs {
@@ -106,7 +108,7 @@ async fn operate(
         offered: None,
         pulse: Liveness::new(Duration::ZERO),
     };
-    let Schedule::Every(interval) = settings.schedule() else {
+    let Schedule::Every(interval) = settings.publishing.schedule() else {
         return tokio::select! {
             () = shutdown => Err("stopped before the hardware had answered".into()),
             done = agent::run_once(&hardware, outputs, partitioning, &labels) => {
@@ -117,7 +119,7 @@ async fn operate(
     };
     let (embedded, partitioning) = sharing_backend::start(settings, partitioning, &mut tasks);
     let giver = embedded.or(hand_off);
-    let (outbox, uplink) = settings.uplink().map(uplink).unzip();
+    let (outbox, uplink) = settings.uplink.as_ref().map(uplink).unzip();
     // Tasks that end by themselves when the agent does, and are awaited.
     let mut leaving = JoinSet::new();
     if let Some(uplink) = uplink {
@@ -132,7 +134,7 @@ async fn operate(
         makers: Some(VendorMetrics::new(hardware.clone())),
         pulse: pulse.clone(),
     };
-    let metrics = metrics(settings.metrics(), served, &mut leaving).await?;
+    let metrics = metrics(settings.metrics, served, &mut leaving).await?;
     let settings = sharing_backend::loop_settings(settings, interval, labels);
     let (usage, offered) = views.map(|views| (views.usage, views.offered)).unzip();
     let outputs = Outputs {
@@ -163,15 +165,15 @@ async fn operate(
 
 /// Builds the partitioning, if it is enabled.
 fn partitioning(settings: &AgentSettings) -> Result<Option<Partitioning>, Box<dyn Error>> {
-    let sys_root = &settings.hardware().sys_root;
-    let Some(partitioning) = settings.partitioning() else {
+    let sys_root = &settings.hardware.sys_root;
+    let Some(partitioning) = &settings.partitioning else {
         // This agent changes no device, so it cannot finish what another program began.
-        for notice in store::interrupted(&settings.engine().state_dir).notices() {
+        for notice in store::interrupted(&settings.engine.state_dir).notices() {
             warn!("{notice}");
         }
         return Ok(None);
     };
-    let book = match (&partitioning.layouts, settings.schedule()) {
+    let book = match (&partitioning.layouts, settings.publishing.schedule()) {
         (None, _) => LayoutFile::default(),
         // With `once`, the agent cannot wait until the file is repaired.
         (Some(file), Schedule::Once) => LayoutFile::open(file)?,
@@ -179,7 +181,7 @@ fn partitioning(settings: &AgentSettings) -> Result<Option<Partitioning>, Box<dy
     };
     Ok(Some(Partitioning::new(
         partitioning,
-        settings.engine(),
+        &settings.engine,
         book,
         sys_root,
     )))
@@ -241,14 +243,14 @@ async fn clean_up(
                 makers: None,
                 pulse: pulse.clone(),
             };
-            metrics(settings.metrics(), served, &mut leaving).await?
+            metrics(settings.metrics, served, &mut leaving).await?
         }
     };
     // A failure here must not prevent the cleanup of the Node.
     let description = sharing_backend::clean_up(settings);
     tokio::select! {
         () = &mut shutdown => return Err("stopped before all was taken away".into()),
-        done = node::clean_up(settings.sink(), node) => description.map_err(Box::<dyn Error>::from).and(done)?,
+        done = node::clean_up(&settings.publishing, node) => description.map_err(Box::<dyn Error>::from).and(done)?,
     }
     pulse.mark_ready();
     if then == Cleanup::Stay {
@@ -289,12 +291,12 @@ async fn metrics(
 /// Builds the uplink to the aggregator, and its outbox.
 fn uplink(settings: &UplinkSettings) -> (Outbox, Uplink<Aggregator>) {
     let identity = Identity {
-        node: settings.node().clone(),
+        node: settings.node.clone(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let run = uplink::current_run(Timestamp::now());
     let aggregator = Aggregator::new(settings.clone());
-    Uplink::new(aggregator, identity, run, settings.heartbeat())
+    Uplink::new(aggregator, identity, run, settings.heartbeat)
 }
 
 #[cfg(test)]

@@ -31,6 +31,17 @@ pub enum Expiry {
     After(Duration),
 }
 
+/// A duration, or `None` for never. An alias, because clap takes `Option` for a flag that may be absent.
+pub type MaybeDuration = Option<Duration>;
+
+/// Parses a duration longer than zero, or `none`.
+pub fn maybe(text: &str) -> Result<MaybeDuration, DurationError> {
+    if text == "none" {
+        return Ok(None);
+    }
+    positive(text).map(Some)
+}
+
 /// Parses a duration longer than zero.
 pub fn positive(text: &str) -> Result<Duration, DurationError> {
     let duration = read(text)?;

@@ -85,18 +85,18 @@ impl NodeClient {
         level: LogLevelHandle,
         once: bool,
     ) -> Self {
-        let operands = !once && settings.compat() == Compat::MigManager;
+        let operands = !once && settings.compat == Compat::MigManager;
         Self {
             view: link.view.clone(),
             link,
             began: Instant::now(),
-            compat: settings.compat(),
-            taint: settings.taint(),
+            compat: settings.compat,
+            taint: settings.taint,
             level,
             inputs: None,
             selected: Debounced::default(),
             deduplicator: EventDeduplicator::default(),
-            operands: operands.then(|| OperandPauser::new(settings.plugin_configs())),
+            operands: operands.then(|| OperandPauser::new(settings.plugin_configs.clone())),
             draining: None,
             drain_result: DrainResult::default(),
             // With `once`, the agent never sees the effect of the label.

@@ -10,7 +10,7 @@ use std::env;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use octavo_model::id::NodeName;
 use octavo_settings::engine::EngineSettings;
 use octavo_settings::hardware::HardwareSettings;
@@ -21,10 +21,8 @@ use octavo_toolkit::log::LogSettings;
 use self::cluster::ClusterArgs;
 pub use self::cluster::{Cleanup, ClusterSettings};
 pub use self::partitioning::{Drift, PartitioningSettings};
-use self::publishing::PublishingArgs;
-pub use self::publishing::{FeatureFile, LabelSink, Schedule};
-use self::sharing::SharingArgs;
-pub use self::sharing::{DeviceList, SharingMode, SharingSettings, UsageSettings};
+pub use self::publishing::{LabelSink, PublishingSettings, Schedule};
+pub use self::sharing::{Allocation, DeviceList, SharingMode, SharingSettings, UsageSettings};
 use self::uplink::UplinkArgs;
 pub use self::uplink::{Security, UplinkSettings};
 
@@ -67,7 +65,7 @@ struct AgentArgs {
     labels: LabelSettings,
 
     #[command(flatten)]
-    publishing: PublishingArgs,
+    publishing: PublishingSettings,
 
     #[command(flatten)]
     partitioning: PartitioningSettings,
@@ -79,44 +77,53 @@ struct AgentArgs {
     cluster: ClusterArgs,
 
     #[command(flatten)]
-    sharing: SharingArgs,
+    sharing: SharingSettings,
 
     #[command(flatten)]
     uplink: UplinkArgs,
 
-    #[command(flatten)]
-    metrics: MetricsArgs,
-
-    #[command(flatten)]
-    log: LogSettings,
-}
-
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Metrics")]
-struct MetricsArgs {
     /// Where /metrics, /healthz and /readyz are served; port 0 takes any free one
     ///
     /// Without it nothing is served. It is plaintext, and with --usage-interval it says who uses what.
-    #[arg(long, value_name = "ADDRESS", env = "OCTAVO_METRICS_LISTEN")]
+    #[arg(
+        long,
+        help_heading = "Metrics",
+        value_name = "ADDRESS",
+        env = "OCTAVO_METRICS_LISTEN"
+    )]
     metrics_listen: Option<SocketAddr>,
+
+    #[command(flatten)]
+    log: LogSettings,
 }
 
 /// Settings of the agent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgentSettings {
-    hardware: HardwareSettings,
-    labels: LabelSettings,
-    sink: LabelSink,
-    schedule: Schedule,
-    partitioning: Option<PartitioningSettings>,
-    engine: EngineSettings,
-    node: Option<NodeName>,
-    cluster: Option<ClusterSettings>,
-    sharing: SharingSettings,
-    uplink: Option<UplinkSettings>,
-    metrics: Option<SocketAddr>,
-    cleanup: Option<Cleanup>,
-    log: LogSettings,
+    /// Paths of the hardware.
+    pub hardware: HardwareSettings,
+    /// Settings of labels.
+    pub labels: LabelSettings,
+    /// Destination of labels, and schedule.
+    pub publishing: PublishingSettings,
+    /// Settings of partitioning; `None` if nothing is changed.
+    pub partitioning: Option<PartitioningSettings>,
+    /// How the node is inspected and its devices are changed; also set without a layout.
+    pub engine: EngineSettings,
+    /// Name of this machine's Node, if it is a valid one.
+    pub node: Option<NodeName>,
+    /// Settings of this machine's Node; `None` if no API server is contacted.
+    pub cluster: Option<ClusterSettings>,
+    /// How devices are allocated to pods.
+    pub sharing: SharingSettings,
+    /// The aggregator that the node reports to, if any. An agent that runs once does not report.
+    pub uplink: Option<UplinkSettings>,
+    /// The address that serves metrics, if any. An agent that runs once serves none.
+    pub metrics: Option<SocketAddr>,
+    /// What happens after a cleanup; `None` unless the agent only removes what it has written.
+    pub cleanup: Option<Cleanup>,
+    /// Settings of the log.
+    pub log: LogSettings,
 }
 
 impl AgentSettings {
@@ -133,116 +140,59 @@ impl AgentSettings {
         parse::<AgentArgs, _>(arguments)?.resolve()
     }
 
-    /// Returns the name of this machine's Node, if it is a valid one.
-    pub fn node(&self) -> Option<&NodeName> {
-        self.node.as_ref()
-    }
-
-    /// Returns how the node is inspected and its devices are changed; also set without a layout.
-    pub fn engine(&self) -> &EngineSettings {
-        &self.engine
-    }
-
-    /// Returns the paths of the hardware.
-    pub fn hardware(&self) -> &HardwareSettings {
-        &self.hardware
-    }
-
-    /// Returns the settings of labels.
-    pub fn labels(&self) -> LabelSettings {
-        self.labels
-    }
-
-    /// Returns the destination of labels.
-    pub fn sink(&self) -> &LabelSink {
-        &self.sink
-    }
-
-    /// Returns how often the hardware is read.
-    pub fn schedule(&self) -> Schedule {
-        self.schedule
-    }
-
-    /// Returns the settings of partitioning; `None` if nothing is changed.
-    pub fn partitioning(&self) -> Option<&PartitioningSettings> {
-        self.partitioning.as_ref()
-    }
-
-    /// Returns the aggregator that the node reports to, if any. An agent that runs once does not report.
-    pub fn uplink(&self) -> Option<&UplinkSettings> {
-        self.uplink.as_ref()
-    }
-
-    /// Returns the address that serves metrics, if any. An agent that runs once serves none.
-    pub fn metrics(&self) -> Option<SocketAddr> {
-        self.metrics
-    }
-
-    /// Returns the settings of this machine's Node; `None` if no API server is contacted.
-    pub fn cluster(&self) -> Option<&ClusterSettings> {
-        self.cluster.as_ref()
-    }
-
-    /// Returns how devices are allocated to pods.
-    pub fn sharing(&self) -> &SharingSettings {
-        &self.sharing
-    }
-
-    /// Returns what happens after a cleanup; `None` unless the agent only removes what it has written.
-    pub fn cleanup(&self) -> Option<Cleanup> {
-        self.cleanup
-    }
-
-    /// Returns the settings of the log.
-    pub fn log(&self) -> &LogSettings {
-        &self.log
+    /// Returns whether the Node is watched.
+    pub fn watches_node(&self) -> bool {
+        let cluster = self.cluster.as_ref();
+        cluster.is_some_and(|cluster| cluster.watches_node)
     }
 }
 
 impl AgentArgs {
-    fn resolve(self) -> Result<AgentSettings, Answer> {
-        let (sink, schedule) = self.publishing.resolve()?;
+    fn resolve(mut self) -> Result<AgentSettings, Answer> {
+        self.publishing.check()?;
         let cleanup = self.cluster.cleanup;
-        let cluster = self.cluster.resolve(&sink, || self.uplink.node())?;
-        let follows = cluster.as_ref().is_some_and(ClusterSettings::watches_node);
-        let sharing = self
-            .sharing
-            .resolve(self.engine.pod_resources().is_some())?;
-        let mut engine = self.engine;
-        engine.device_plugins = Some(sharing.device_plugins().to_owned());
-        // The built-in device plugin must be notified of every change of the devices.
-        let gives = sharing.mode() == SharingMode::Embedded;
-        let mut labels = self.labels;
-        if gives {
+        let cluster = self
+            .cluster
+            .resolve(self.publishing.label_sink, || self.uplink.node())?;
+        self.sharing.check(self.engine.pod_resources().is_some())?;
+        self.sharing.device_lists.sort_unstable();
+        self.sharing.device_lists.dedup();
+        self.engine.device_plugins = Some(self.sharing.device_plugins.clone());
+        let is_embedded = self.sharing.mode == SharingMode::Embedded;
+        if is_embedded {
             // Partitions without a resource could not be allocated.
-            labels.mig_strategy.get_or_insert(MigStrategy::Mixed);
+            let strategy = &mut self.labels.mig_strategy;
+            strategy.get_or_insert(MigStrategy::Mixed);
         }
-        let node = self.uplink.node().ok();
-        let uplink = match schedule {
-            Schedule::Once => None,
-            Schedule::Every(_) => self.uplink.resolve()?,
-        };
-        let named = self.partitioning.layouts.is_some() || self.partitioning.layout.is_some();
-        let partitioning = (named || follows || gives).then_some(self.partitioning);
+        let is_once = self.publishing.schedule() == Schedule::Once;
+        let is_changing = self.partitioning.layouts.is_some()
+            || self.partitioning.layout.is_some()
+            || cluster.as_ref().is_some_and(|one| one.watches_node)
+            // The built-in device plugin must be notified of every change of the devices.
+            || is_embedded;
         Ok(AgentSettings {
-            engine,
-            node,
             hardware: self.hardware,
-            labels,
-            sink,
-            schedule,
-            partitioning,
+            labels: self.labels,
+            partitioning: is_changing.then_some(self.partitioning),
+            engine: self.engine,
+            node: self.uplink.node().ok(),
             cluster,
-            sharing,
-            uplink,
-            metrics: match schedule {
-                Schedule::Once => None,
-                Schedule::Every(_) => self.metrics.metrics_listen,
+            sharing: self.sharing,
+            uplink: if is_once {
+                None
+            } else {
+                self.uplink.resolve()?
             },
+            metrics: self.metrics_listen.filter(|_| !is_once),
+            publishing: self.publishing,
             cleanup,
             log: self.log,
         })
     }
+}
+
+fn usage(message: &str) -> Answer {
+    Answer::usage(&mut AgentArgs::command(), message)
 }
 
 #[cfg(test)]
@@ -250,7 +200,6 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::time::Duration;
 
-    use clap::CommandFactory;
     use jiff::Timestamp;
     use octavo_node::labels::Options;
     use octavo_node::mig_strategy;
@@ -284,17 +233,17 @@ mod tests {
     #[test]
     fn without_flags_everything_has_its_documented_default() {
         let settings = settings(&[]);
-        assert_eq!(settings.sink(), &LabelSink::Stdout);
+        assert_eq!(settings.publishing.label_sink, LabelSink::Stdout);
         assert_eq!(
-            settings.schedule(),
+            settings.publishing.schedule(),
             Schedule::Every(Duration::from_secs(10))
         );
         // No timestamp: a value that changes at every start would cause a write at every start.
         assert_eq!(
-            settings.labels().options(Timestamp::UNIX_EPOCH),
+            settings.labels.options(Timestamp::UNIX_EPOCH),
             Options::default()
         );
-        let hardware = settings.hardware();
+        let hardware = &settings.hardware;
         assert_eq!(hardware.nvml_library, None);
         assert_eq!(hardware.call_deadline, Duration::from_secs(10));
         assert_eq!(
@@ -306,7 +255,7 @@ mod tests {
     #[test]
     fn embedded_sharing_defaults_to_mixed_strategy() {
         let strategy = |arguments: &[&str]| {
-            let options = settings(arguments).labels().options(Timestamp::UNIX_EPOCH);
+            let options = settings(arguments).labels.options(Timestamp::UNIX_EPOCH);
             options.mig_strategy
         };
         assert_eq!(
@@ -330,7 +279,7 @@ mod tests {
     fn roots_may_be_repeated_and_replace_the_defaults() {
         let settings = settings(&["--driver-root", "/a", "--driver-root", "/b"]);
         assert_eq!(
-            settings.hardware().driver_roots,
+            settings.hardware.driver_roots,
             ["/a", "/b"].map(PathBuf::from)
         );
     }
@@ -343,11 +292,11 @@ mod tests {
             "--feature-file-expiry=0",
             "--oneshot",
         ]);
-        assert_eq!(
-            settings.sink(),
-            &LabelSink::FeatureFile(FeatureFile::of("/f".into(), Expiry::Never))
-        );
-        assert_eq!(settings.schedule(), Schedule::Once);
+        let publishing = settings.publishing;
+        assert_eq!(publishing.label_sink, LabelSink::File);
+        assert_eq!(publishing.feature_file, Path::new("/f"));
+        assert_eq!(publishing.feature_file_expiry, Expiry::Never);
+        assert_eq!(publishing.schedule(), Schedule::Once);
     }
 
     #[test]
@@ -361,25 +310,25 @@ mod tests {
 
     #[test]
     fn metrics_need_an_address_and_are_off_with_oneshot() {
-        assert_eq!(settings(&[]).metrics(), None);
+        assert_eq!(settings(&[]).metrics, None);
         let address = "--metrics-listen=127.0.0.1:9402";
         assert_eq!(
-            settings(&[address]).metrics(),
+            settings(&[address]).metrics,
             Some("127.0.0.1:9402".parse().unwrap())
         );
-        assert_eq!(settings(&[address, "--oneshot"]).metrics(), None);
+        assert_eq!(settings(&[address, "--oneshot"]).metrics, None);
     }
 
     #[test]
     fn uplink_needs_an_aggregator_and_is_off_with_oneshot() {
-        assert_eq!(settings(&[]).uplink(), None);
+        assert_eq!(settings(&[]).uplink, None);
         let once = settings(&[
             "--oneshot",
             "--aggregator=http://a",
             "--aggregator-plaintext",
             "--node-name=n",
         ]);
-        assert_eq!(once.uplink(), None);
+        assert_eq!(once.uplink, None);
     }
 
     #[test]
@@ -390,12 +339,12 @@ mod tests {
             "--node-name=node-1",
         ];
         let both = settings(&arguments);
-        let uplink = both.uplink().unwrap();
-        assert_eq!(uplink.url(), "https://aggregator.octavo:7443");
-        assert_eq!(uplink.node().as_str(), "node-1");
-        assert_eq!(uplink.heartbeat(), Duration::from_secs(10));
+        let uplink = both.uplink.as_ref().unwrap();
+        assert_eq!(uplink.url, "https://aggregator.octavo:7443");
+        assert_eq!(uplink.node.as_str(), "node-1");
+        assert_eq!(uplink.heartbeat, Duration::from_secs(10));
         let secured = |uplink: &UplinkSettings, ca: &str, name: &str| {
-            let Security::Tls { ca: file, server } = uplink.security() else {
+            let Security::Tls { ca: file, server } = &uplink.security else {
                 panic!("{uplink:?}");
             };
             assert_eq!(
@@ -405,13 +354,13 @@ mod tests {
         };
         secured(uplink, "/ca.crt", "aggregator.octavo");
         let named = settings(&[&arguments[..], &["--aggregator-server-name=other"]].concat());
-        secured(named.uplink().unwrap(), "/ca.crt", "other");
+        secured(named.uplink.as_ref().unwrap(), "/ca.crt", "other");
         let by_address = settings(&[
             "--aggregator=https://[fd00::1]:7443",
             "--aggregator-ca=/ca.crt",
             "--node-name=node-1",
         ]);
-        secured(by_address.uplink().unwrap(), "/ca.crt", "fd00::1");
+        secured(by_address.uplink.as_ref().unwrap(), "/ca.crt", "fd00::1");
     }
 
     #[test]

@@ -11,7 +11,8 @@ use octavo_agent::feature_file::FeatureFile;
 use octavo_agent::metrics::usage::UsageMetrics;
 use octavo_agent::node_sink::{NodeFeatureSink, NodeSink, ONESHOT_TIMEOUT};
 use octavo_agent::settings::{
-    AgentSettings, ClusterSettings, LabelSink as Target, SharingMode as GiverName, UsageSettings,
+    AgentSettings, ClusterSettings, LabelSink as Target, PublishingSettings,
+    SharingMode as GiverName, UsageSettings,
 };
 use octavo_agent::sharing::SharingBackend;
 use octavo_agent::sharing::hand_off::{HandOffBackend, HandOffSettings};
@@ -52,24 +53,24 @@ pub(crate) async fn connect(
     usage: UsageSettings,
     tasks: &mut JoinSet<()>,
 ) -> Result<ClusterHandles, Box<dyn Error>> {
-    let client = client::connect_agent(settings.kubeconfig()).await?;
-    let link = settings.watches_node().then(|| {
-        let (link, keeper) = NodeController::new(client.clone(), settings.node());
+    let client = client::connect_agent(settings.kubeconfig.as_deref()).await?;
+    let link = settings.watches_node.then(|| {
+        let (link, keeper) = NodeController::new(client.clone(), &settings.node);
         tasks.spawn(keeper.run());
         Arc::new(link)
     });
-    let door = settings.drain().map(|_| {
-        let (door, usher) = Evictor::new(client.clone(), settings.node());
+    let door = settings.drain.map(|_| {
+        let (door, usher) = Evictor::new(client.clone(), &settings.node);
         tasks.spawn(usher.run());
         door
     });
-    let pods = usage.pod_events().then(|| {
-        let (pods, herald) = PodEventsHandle::new(client.clone(), settings.node());
+    let pods = usage.pod_events.then(|| {
+        let (pods, herald) = PodEventsHandle::new(client.clone(), &settings.node);
         tasks.spawn(herald.run());
         pods
     });
-    let post = settings.writes_node_feature().then(|| {
-        let (post, publisher) = NodeFeatureWriter::new(client.clone(), settings.node());
+    let post = settings.writes_node_feature.then(|| {
+        let (post, publisher) = NodeFeatureWriter::new(client.clone(), &settings.node);
         tasks.spawn(publisher.run());
         post
     });
@@ -92,19 +93,21 @@ pub(crate) fn outputs(
     let (link, post, door) = node
         .map(|node| (node.link, node.post, node.door))
         .unwrap_or_default();
-    let cluster = settings.cluster().zip(link.clone());
+    let cluster = settings.cluster.as_ref().zip(link.clone());
     let cluster = cluster.map(|(settings, link)| {
         // With `once`, the agent would exit before any pod is gone.
-        let door = door.filter(|_| !once).zip(settings.drain());
+        let door = door.filter(|_| !once).zip(settings.drain);
         let draining =
-            door.map(|(door, policy)| DrainController::new(policy, settings.compat(), door));
+            door.map(|(door, policy)| DrainController::new(policy, settings.compat, door));
         NodeClient::new(link, settings, level, once).with_draining(draining)
     });
-    let sink: Box<dyn LabelSink> = match (settings.sink(), link, post) {
+    let publishing = &settings.publishing;
+    let sink: Box<dyn LabelSink> = match (publishing.label_sink, link, post) {
         (Target::Stdout, ..) => Box::new(StdoutSink::new(io::stdout())),
-        (Target::FeatureFile(file), ..) => {
-            Box::new(FeatureFile::new(file.path().to_owned(), file.expiry()))
-        }
+        (Target::File, ..) => Box::new(FeatureFile::new(
+            publishing.feature_file.clone(),
+            publishing.feature_file_expiry,
+        )),
         (Target::Node, Some(link), _) => Box::new(NodeSink::new(link, once)),
         (Target::NodeFeature, _, Some(post)) => Box::new(NodeFeatureSink::new(post, once)),
         (Target::Node | Target::NodeFeature, ..) => {
@@ -121,13 +124,16 @@ pub(crate) fn hand_off(
     strategy: MigStrategy,
     tasks: &mut JoinSet<()>,
 ) -> Result<Option<Box<dyn SharingBackend>>, Box<dyn Error>> {
-    let sharing = settings.sharing();
-    let is_certain = match sharing.mode() {
+    let sharing = &settings.sharing;
+    let is_certain = match sharing.mode {
         GiverName::Auto => false,
         GiverName::HandOff => true,
         GiverName::Off | GiverName::Embedded => return Ok(None),
     };
-    let cluster = settings.cluster().filter(|cluster| cluster.watches_node());
+    let cluster = settings
+        .cluster
+        .as_ref()
+        .filter(|cluster| cluster.watches_node);
     let Some((cluster, node)) = cluster.zip(node) else {
         return if is_certain {
             Err("--sharing hand-off needs --follow-node or --label-sink node".into())
@@ -135,18 +141,18 @@ pub(crate) fn hand_off(
             Ok(None)
         };
     };
-    let map = sharing.plugin_config_map();
+    let map = sharing.plugin_config_map.as_ref();
     let watch = map.map(|map| {
         let place = (map.namespace.as_str(), map.name.as_str());
-        let (watch, scout) = DevicePluginWatcher::new(node.client.clone(), place, cluster.node());
+        let (watch, scout) = DevicePluginWatcher::new(node.client.clone(), place, &cluster.node);
         tasks.spawn(scout.run());
         watch
     });
     let terms = HandOffSettings {
         config_map: map.map(ToString::to_string),
         limits: Limits {
-            deadline: sharing.deadline(),
-            settle: sharing.plugin_config_delay(),
+            deadline: sharing.sharing_deadline,
+            settle: sharing.plugin_config_delay,
         },
         strategy,
         is_certain,
@@ -161,13 +167,13 @@ pub(crate) fn observe(
     pods: Option<PodEventsHandle>,
     tasks: &mut JoinSet<()>,
 ) -> Option<UsageChannels> {
-    let sharing = settings.sharing();
-    let interval = sharing.usage().interval()?;
-    if sharing.usage().pod_events() && pods.is_none() {
+    let sharing = &settings.sharing;
+    let interval = sharing.usage.usage_interval?;
+    if sharing.usage.pod_events && pods.is_none() {
         warn!("pods are told nothing in events: nobody speaks to the cluster");
     }
-    let folder = sharing.device_plugins().to_owned();
-    let looking = usage::UsageObserverSettings::new(interval, settings.engine(), folder);
+    let folder = sharing.device_plugins.clone();
+    let looking = usage::UsageObserverSettings::new(interval, &settings.engine, folder);
     let (observer, views) = UsageObserver::new(hardware.clone(), looking, pods);
     tasks.spawn(observer.run());
     Some(views)
@@ -175,8 +181,8 @@ pub(crate) fn observe(
 
 /// Builds the metrics of usage, in dcgm-exporter's format too if the settings enable it.
 pub(crate) fn usage_metrics(settings: &AgentSettings, views: &UsageChannels) -> UsageMetrics {
-    let host = settings.node().map(ToString::to_string);
-    let dcgm = settings.sharing().usage().dcgm();
+    let host = settings.node.as_ref().map(ToString::to_string);
+    let dcgm = settings.sharing.usage.dcgm_metrics;
     let host = dcgm.then(|| host.unwrap_or_default());
     UsageMetrics::new(views.seen.clone(), host)
 }
@@ -203,15 +209,15 @@ async fn clear_node_fields(link: &NodeHandle) {
 
 /// Removes everything that an agent with these settings has written.
 pub(crate) async fn clean_up(
-    sink: &Target,
+    publishing: &PublishingSettings,
     node: Option<ClusterHandles>,
 ) -> Result<(), Box<dyn Error>> {
-    if let Target::FeatureFile(file) = sink {
-        match fs::remove_file(file.path()) {
-            Ok(()) => info!("{} is removed", file.path().display()),
+    if publishing.label_sink == Target::File {
+        let path = publishing.feature_file.display();
+        match fs::remove_file(&publishing.feature_file) {
+            Ok(()) => info!("{path} is removed"),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                let path = file.path().display();
                 return Err(format!("cannot remove {path}: {error}").into());
             }
         }

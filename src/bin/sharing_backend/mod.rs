@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use octavo_agent::LoopSettings as Looking;
 use octavo_agent::partitioning::Partitioning;
-use octavo_agent::settings::{AgentSettings, ClusterSettings, DeviceList, SharingMode};
+use octavo_agent::settings::{AgentSettings, DeviceList, SharingMode};
 use octavo_agent::sharing::SharingBackend as Port;
 use octavo_agent::sharing::embedded::{EmbeddedBackend, EmbeddedSettings};
 use octavo_agent::sharing::machine::{self, HostDevices, HostPaths};
@@ -54,20 +54,17 @@ pub(crate) fn loop_settings(
 
 /// Builds the table of Xid effects.
 fn xids(settings: &AgentSettings) -> XidTable {
-    XidTable::default().ignoring(settings.sharing().ignored_xids().clone())
+    XidTable::default().ignoring(settings.sharing.ignore_xid.clone().unwrap_or_default())
 }
 
 /// Removes the CDI specification if this program maintains it.
 pub(crate) fn clean_up(settings: &AgentSettings) -> Result<(), DurableError> {
-    let sharing = settings.sharing();
-    let is_told = sharing.device_lists().contains(&DeviceList::Cdi);
-    if sharing.mode() == SharingMode::Embedded
-        && is_told
-        && machine::remove_spec(sharing.cdi_dir())?
-    {
+    let sharing = &settings.sharing;
+    let is_told = sharing.device_lists.contains(&DeviceList::Cdi);
+    if sharing.mode == SharingMode::Embedded && is_told && machine::remove_spec(&sharing.cdi_dir)? {
         info!(
             "the CDI description in {} is removed",
-            sharing.cdi_dir().display()
+            sharing.cdi_dir.display()
         );
     }
     Ok(())
@@ -77,20 +74,20 @@ fn embedded(
     settings: &AgentSettings,
     tasks: &mut JoinSet<()>,
 ) -> Option<(Box<dyn Port>, Arc<AllocationGate>)> {
-    let sharing = settings.sharing();
-    match sharing.mode() {
+    let sharing = &settings.sharing;
+    match sharing.mode {
         SharingMode::Embedded => {}
         SharingMode::Auto | SharingMode::Off | SharingMode::HandOff => return None,
     }
-    let engine = settings.engine();
+    let engine = &settings.engine;
     let gate = Arc::new(AllocationGate::default());
     let places = HostPaths {
         proc: engine.proc_root.clone(),
         dev: PathBuf::from("/dev"),
-        cdi: sharing.cdi_dir().to_owned(),
+        cdi: sharing.cdi_dir.clone(),
     };
     let ways = sharing
-        .device_lists()
+        .device_lists
         .iter()
         .map(|list| InjectionMethod::from(*list));
     let answer: Arc<dyn Answer> = Arc::new(DeviceResponder::new(
@@ -98,7 +95,7 @@ fn embedded(
         Box::new(HostDevices::new(places)),
     ));
     let plugin = Settings {
-        folder: sharing.device_plugins().to_owned(),
+        folder: sharing.device_plugins.clone(),
         pod_resources: engine.pod_resources().map(ToOwned::to_owned),
         policy: sharing.policy(),
         running_pods: Arc::new(PodProcesses::new(&engine.proc_root)),
@@ -106,12 +103,10 @@ fn embedded(
     let (manager, report, told) = Manager::new(&plugin, Arc::clone(&gate), Arc::clone(&answer));
     tasks.spawn(manager.run());
     let rules = EmbeddedSettings {
-        strategy: settings.labels().options(Timestamp::now()).mig_strategy,
-        deadline: sharing.deadline(),
-        withhold_after: sharing.withhold_after(),
-        follows_node: settings
-            .cluster()
-            .is_some_and(ClusterSettings::watches_node),
+        strategy: settings.labels.options(Timestamp::now()).mig_strategy,
+        deadline: sharing.sharing_deadline,
+        withhold_after: sharing.withhold_after,
+        follows_node: settings.watches_node(),
         xids: xids(settings),
         nvidia_smi: engine.nvidia_smi.clone(),
         state: Some(engine.state_dir.clone()),

@@ -113,7 +113,13 @@ fn uplink(number: usize, to: &Aggregator) -> Outbox {
     };
     let heartbeat = Duration::from_secs(10);
     let url = format!("http://{}", to.grpc).parse().unwrap();
-    let settings = UplinkSettings::new(url, Security::Plaintext, node.clone(), heartbeat);
+    let settings = UplinkSettings {
+        url,
+        security: Security::Plaintext,
+        token: None,
+        node: node.clone(),
+        heartbeat,
+    };
     let (mut outbox, uplink) = Uplink::new(Dial::new(settings), identity, run, heartbeat);
     outbox.put(
         &inventory("first", NvmlState::Loading),

@@ -177,9 +177,9 @@ impl Rig {
         let handle = crate::machine::start(&settings);
         let inventory = handle.observe().await;
         let settings = self.settings();
-        let interval = settings.sharing().usage().interval().unwrap();
-        let folder = settings.sharing().device_plugins().to_owned();
-        let looking = UsageObserverSettings::new(interval, settings.engine(), folder);
+        let interval = settings.sharing.usage.usage_interval.unwrap();
+        let folder = settings.sharing.device_plugins.clone();
+        let looking = UsageObserverSettings::new(interval, &settings.engine, folder);
         let (observer, views) = UsageObserver::new(handle, looking, None);
         let strategy = MigStrategy::Mixed;
         let mut offers = offer::compile(&inventory, &Targets::default(), strategy).offers;

@@ -1,9 +1,9 @@
 //! Settings of the Kubernetes Node of the agent's machine.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{CommandFactory, ValueEnum};
+use clap::ValueEnum;
 use octavo_model::id::NodeName;
 use octavo_node::node::Compat;
 use octavo_node::node::drain::{Policy, Scope};
@@ -11,7 +11,7 @@ use octavo_settings::Answer;
 use octavo_settings::duration;
 use octavo_settings::kubernetes::KubernetesSettings;
 
-use super::LabelSink;
+use super::{LabelSink, usage};
 
 /// Default time limit of a drain.
 const DEFAULT_DRAIN_TIMEOUT: Duration = Duration::from_mins(10);
@@ -44,9 +44,8 @@ pub(super) struct ClusterArgs {
     /// While it lasts the Node has the taint octavo.dev/repartitioning:NoSchedule.
     #[arg(
         long,
-        value_enum,
         value_name = "PODS",
-        default_value_t = DrainArg::Never,
+        default_value = "never",
         env = "OCTAVO_DRAIN"
     )]
     drain: DrainArg,
@@ -117,66 +116,32 @@ enum DrainArg {
 /// Settings of the agent's Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterSettings {
-    kubeconfig: Option<PathBuf>,
-    node: NodeName,
-    follows: bool,
-    features: bool,
-    compat: Compat,
-    taint: bool,
-    drain: Option<Policy>,
-    plugin_configs: Option<(String, String)>,
-}
-
-impl ClusterSettings {
-    /// Returns the kubeconfig, for use outside a pod.
-    pub fn kubeconfig(&self) -> Option<&Path> {
-        self.kubeconfig.as_deref()
-    }
-
-    /// Returns the name of this machine's Node.
-    pub fn node(&self) -> &NodeName {
-        &self.node
-    }
-
-    /// Returns whether the Node is watched and written.
-    pub fn watches_node(&self) -> bool {
-        self.follows
-    }
-
-    /// Returns whether labels are written to the node's NodeFeature.
-    pub fn writes_node_feature(&self) -> bool {
-        self.features
-    }
-
-    /// Returns which other program's labels are honored.
-    pub fn compat(&self) -> Compat {
-        self.compat
-    }
-
-    /// Returns whether a taint keeps pods away until the layout is applied.
-    pub fn taint(&self) -> bool {
-        self.taint
-    }
-
-    /// Returns which blocking pods are evicted; `None` if none ever is.
-    pub fn drain(&self) -> Option<Policy> {
-        self.drain
-    }
-
-    /// Returns two names of one configuration of NVIDIA's device plugin.
-    pub fn plugin_configs(&self) -> Option<(String, String)> {
-        self.plugin_configs.clone()
-    }
+    /// The kubeconfig, for use outside a pod.
+    pub kubeconfig: Option<PathBuf>,
+    /// Name of this machine's Node.
+    pub node: NodeName,
+    /// Whether the Node is watched and written.
+    pub watches_node: bool,
+    /// Whether labels are written to the node's NodeFeature.
+    pub writes_node_feature: bool,
+    /// The other program whose labels are honored.
+    pub compat: Compat,
+    /// Whether a taint keeps pods away until the layout is applied.
+    pub taint: bool,
+    /// Which blocking pods are evicted; `None` if none ever is.
+    pub drain: Option<Policy>,
+    /// Two names of one configuration of NVIDIA's device plugin.
+    pub plugin_configs: Option<(String, String)>,
 }
 
 impl ClusterArgs {
     /// Resolves the settings; `None` if no API server is contacted.
     pub(super) fn resolve(
         self,
-        sink: &LabelSink,
+        sink: LabelSink,
         node: impl FnOnce() -> Result<NodeName, Answer>,
     ) -> Result<Option<ClusterSettings>, Answer> {
-        let follows = self.follow_node || *sink == LabelSink::Node;
+        let follows = self.follow_node || sink == LabelSink::Node;
         if !follows {
             let without = |given: bool, name: &str| {
                 let message = format!("{name} needs --follow-node or --label-sink node");
@@ -189,14 +154,14 @@ impl ClusterArgs {
         }
         let drain = self.policy()?;
         let plugin_configs = self.plugin_configs()?;
-        if !follows && *sink != LabelSink::NodeFeature {
+        if !follows && sink != LabelSink::NodeFeature {
             return Ok(None);
         }
         Ok(Some(ClusterSettings {
             kubeconfig: self.kubernetes.kubeconfig,
             node: node()?,
-            follows,
-            features: *sink == LabelSink::NodeFeature,
+            watches_node: follows,
+            writes_node_feature: sink == LabelSink::NodeFeature,
             compat: match self.compat {
                 Some(CompatArg::MigManager) => Compat::MigManager,
                 None => Compat::None,
@@ -234,8 +199,4 @@ impl ClusterArgs {
             )),
         }
     }
-}
-
-fn usage(message: &str) -> Answer {
-    Answer::usage(&mut super::AgentArgs::command(), message)
 }

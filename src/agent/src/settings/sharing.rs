@@ -1,30 +1,33 @@
 //! Settings of device allocation to pods, and of the observation of usage.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{CommandFactory, ValueEnum};
+use clap::ValueEnum;
 use octavo_node::sharing::allocation::AllocationPolicy;
 use octavo_node::sharing::health::IgnoredXids;
 use octavo_node::sharing::injection::InjectionMethod;
 use octavo_settings::Answer;
-use octavo_settings::duration;
+use octavo_settings::duration::{self, MaybeDuration};
 use octavo_settings::kubernetes::ConfigMapName;
+
+use super::usage;
 
 /// Minimum interval: more frequent requests would load kubelet.
 const MIN_USAGE_INTERVAL: Duration = Duration::from_secs(1);
 
-#[derive(Debug, clap::Args)]
+/// Settings of device allocation to pods.
+#[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Sharing")]
-pub(super) struct SharingArgs {
+pub struct SharingSettings {
     /// Who gives devices and partitions out to pods, and shares them as the layout's timeSlicing says
     #[arg(
-        long,
+        long = "sharing",
         value_name = "GIVER",
         env = "OCTAVO_SHARING",
         default_value = "auto"
     )]
-    sharing: SharingArg,
+    pub mode: SharingMode,
 
     /// Where kubelet and device plugins meet; for --sharing embedded
     #[arg(
@@ -33,17 +36,17 @@ pub(super) struct SharingArgs {
         env = "OCTAVO_DEVICE_PLUGINS",
         default_value = "/var/lib/kubelet/device-plugins"
     )]
-    device_plugins: PathBuf,
+    pub device_plugins: PathBuf,
 
     /// How containers get what they were given; for --sharing embedded
     #[arg(
-        long,
+        long = "device-list",
         value_name = "WAY",
         env = "OCTAVO_DEVICE_LIST",
         value_delimiter = ',',
         default_value = "envvar"
     )]
-    device_list: Vec<DeviceList>,
+    pub device_lists: Vec<DeviceList>,
 
     /// Where CDI specifications are written; for --device-list cdi
     #[arg(
@@ -52,7 +55,7 @@ pub(super) struct SharingArgs {
         env = "OCTAVO_CDI_DIR",
         default_value = "/var/run/cdi"
     )]
-    cdi_dir: PathBuf,
+    pub cdi_dir: PathBuf,
 
     /// Which unit a replica is given of; for --sharing embedded
     #[arg(
@@ -61,17 +64,17 @@ pub(super) struct SharingArgs {
         env = "OCTAVO_ALLOCATION",
         default_value = "spread"
     )]
-    allocation: AllocationArg,
+    pub allocation: Allocation,
 
     /// Xids that keep no device from being given out, such as 79,119, or `all`; for --sharing embedded
     ///
     /// What the device itself shows still does: it does not answer, the driver asks for a reset, its memory has errors.
     #[arg(long, value_name = "XIDS", env = "OCTAVO_IGNORE_XID")]
-    ignore_xid: Option<IgnoredXids>,
+    pub ignore_xid: Option<IgnoredXids>,
 
     /// The ConfigMap that NVIDIA's device plugin reads; for --sharing hand-off
     #[arg(long, value_name = "NAMESPACE/NAME", env = "OCTAVO_PLUGIN_CONFIG_MAP")]
-    plugin_config_map: Option<ConfigMapName>,
+    pub plugin_config_map: Option<ConfigMapName>,
 
     /// After this time, replicas that the Node does not offer are looked into
     #[arg(
@@ -81,7 +84,7 @@ pub(super) struct SharingArgs {
         value_parser = duration::positive,
         default_value = "3m"
     )]
-    sharing_deadline: Duration,
+    pub sharing_deadline: Duration,
 
     /// After this time, idle partitions and replicas of a GPU with a blocked layout are not allocated; `none` for never; for --sharing embedded
     ///
@@ -91,10 +94,10 @@ pub(super) struct SharingArgs {
         long,
         value_name = "DURATION",
         env = "OCTAVO_WITHHOLD_AFTER",
-        value_parser = optional,
+        value_parser = duration::maybe,
         default_value = "5m"
     )]
-    withhold_after: OptionalDuration,
+    pub withhold_after: MaybeDuration,
 
     /// How long kubelet may take to bring a new key of that ConfigMap to the plugin's pod; for --sharing hand-off
     #[arg(
@@ -104,29 +107,39 @@ pub(super) struct SharingArgs {
         value_parser = duration::positive,
         default_value = "2m"
     )]
-    plugin_config_delay: Duration,
+    pub plugin_config_delay: Duration,
 
+    /// Observation of usage.
+    #[command(flatten)]
+    pub usage: UsageSettings,
+}
+
+/// Settings of the observation of usage, and of its outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
+#[command(next_help_heading = "Sharing")]
+pub struct UsageSettings {
     /// How often it is looked who uses which device and how much of its memory; `none` for never
     #[arg(
         long,
         value_name = "DURATION",
         env = "OCTAVO_USAGE_INTERVAL",
-        value_parser = optional,
+        value_parser = duration::maybe,
         default_value = "none"
     )]
-    usage_interval: OptionalDuration,
+    pub usage_interval: MaybeDuration,
 
     /// Serve what dcgm-exporter would, under its names, beside our own metrics
     #[arg(long, env = "OCTAVO_DCGM_METRICS")]
-    dcgm_metrics: bool,
+    pub dcgm_metrics: bool,
 
     /// Tell pods in events of their own when they use more than their share of a device
     #[arg(long, env = "OCTAVO_POD_EVENTS")]
-    pod_events: bool,
+    pub pod_events: bool,
 }
 
+/// Component that allocates devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum SharingArg {
+pub enum SharingMode {
     /// NVIDIA's plugin where it runs, else nobody
     Auto,
     /// Nobody that we know of
@@ -158,188 +171,43 @@ impl From<DeviceList> for InjectionMethod {
     }
 }
 
+/// Distribution of replicas over units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum AllocationArg {
+pub enum Allocation {
     /// The one that has most left
     Spread,
     /// The one that has least left
     Pack,
 }
 
-/// Component that allocates devices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SharingMode {
-    /// NVIDIA's plugin if it runs, otherwise none.
-    Auto,
-    /// None that is known.
-    Off,
-    /// NVIDIA's device plugin.
-    HandOff,
-    /// The agent.
-    Embedded,
-}
-
-/// A duration, or `none`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct OptionalDuration(Option<Duration>);
-
-/// Settings of device allocation to pods.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SharingSettings {
-    giver: SharingMode,
-    device_plugins: PathBuf,
-    device_lists: Vec<DeviceList>,
-    cdi_dir: PathBuf,
-    policy: AllocationPolicy,
-    ignored_xids: IgnoredXids,
-    plugin_config_map: Option<ConfigMapName>,
-    deadline: Duration,
-    delay: Duration,
-    withhold_after: Option<Duration>,
-    usage: UsageSettings,
-}
-
-/// Settings of the observation of usage, and of its outputs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UsageSettings {
-    interval: Option<Duration>,
-    dcgm: bool,
-    pod_events: bool,
-}
-
 impl SharingSettings {
-    /// Returns the component that allocates devices.
-    pub fn mode(&self) -> SharingMode {
-        self.giver
-    }
-
-    /// Returns the directory in which kubelet and device plugins have their sockets.
-    pub fn device_plugins(&self) -> &Path {
-        &self.device_plugins
-    }
-
-    /// Returns the ways to inject devices into containers; at least one.
-    pub fn device_lists(&self) -> &[DeviceList] {
-        &self.device_lists
-    }
-
-    /// Returns the directory in which CDI specifications are written.
-    pub fn cdi_dir(&self) -> &Path {
-        &self.cdi_dir
-    }
-
     /// Returns how replicas are distributed over units.
     pub fn policy(&self) -> AllocationPolicy {
-        self.policy
+        match self.allocation {
+            Allocation::Spread => AllocationPolicy::Spread,
+            Allocation::Pack => AllocationPolicy::Pack,
+        }
     }
 
-    /// Returns the Xids that are ignored in a device's health.
-    pub fn ignored_xids(&self) -> &IgnoredXids {
-        &self.ignored_xids
-    }
-
-    /// Returns the `ConfigMap` that NVIDIA's plugin reads.
-    pub fn plugin_config_map(&self) -> Option<&ConfigMapName> {
-        self.plugin_config_map.as_ref()
-    }
-
-    /// Returns the time after which replicas that the Node does not offer are reported as a problem.
-    pub fn deadline(&self) -> Duration {
-        self.deadline
-    }
-
-    /// Returns the maximum time for kubelet to propagate a new key of the `ConfigMap` to the plugin's pod.
-    pub fn plugin_config_delay(&self) -> Duration {
-        self.delay
-    }
-
-    /// Returns the time after which idle partitions and replicas of a GPU with a blocked layout are not allocated;
-    /// `None` for never.
-    pub fn withhold_after(&self) -> Option<Duration> {
-        self.withhold_after
-    }
-
-    /// Returns the settings of the observation of usage.
-    pub fn usage(&self) -> UsageSettings {
-        self.usage
-    }
-}
-
-impl UsageSettings {
-    /// Returns the interval of scans; `None` for never.
-    pub fn interval(self) -> Option<Duration> {
-        self.interval
-    }
-
-    /// Returns whether metrics are also served with dcgm-exporter's names.
-    pub fn dcgm(self) -> bool {
-        self.dcgm
-    }
-
-    /// Returns whether events on pods are created.
-    pub fn pod_events(self) -> bool {
-        self.pod_events
-    }
-}
-
-impl SharingArgs {
-    /// Resolves the settings; `asks_kubelet` is whether kubelet's allocations can be read.
-    pub(super) fn resolve(self, asks_kubelet: bool) -> Result<SharingSettings, Answer> {
-        if self.sharing == SharingArg::Embedded && !asks_kubelet {
+    /// Rejects invalid combinations; `asks_kubelet` is whether kubelet's allocations can be read.
+    pub(super) fn check(&self, asks_kubelet: bool) -> Result<(), Answer> {
+        if self.mode == SharingMode::Embedded && !asks_kubelet {
             return Err(usage(
                 "--sharing embedded needs --pod-resources: who has what is asked of kubelet",
             ));
         }
-        let OptionalDuration(interval) = self.usage_interval;
+        let interval = self.usage.usage_interval;
         if interval.is_some_and(|interval| interval < MIN_USAGE_INTERVAL) {
             return Err(usage("--usage-interval: at least a second is needed"));
         }
-        if interval.is_none() && self.dcgm_metrics {
+        if interval.is_none() && self.usage.dcgm_metrics {
             return Err(usage("--dcgm-metrics needs --usage-interval"));
         }
-        if interval.is_none() && self.pod_events {
+        if interval.is_none() && self.usage.pod_events {
             return Err(usage("--pod-events needs --usage-interval"));
         }
-        let mut device_lists = self.device_list;
-        device_lists.sort_unstable();
-        device_lists.dedup();
-        Ok(SharingSettings {
-            giver: match self.sharing {
-                SharingArg::Auto => SharingMode::Auto,
-                SharingArg::Off => SharingMode::Off,
-                SharingArg::HandOff => SharingMode::HandOff,
-                SharingArg::Embedded => SharingMode::Embedded,
-            },
-            device_plugins: self.device_plugins,
-            device_lists,
-            cdi_dir: self.cdi_dir,
-            policy: match self.allocation {
-                AllocationArg::Spread => AllocationPolicy::Spread,
-                AllocationArg::Pack => AllocationPolicy::Pack,
-            },
-            ignored_xids: self.ignore_xid.unwrap_or_default(),
-            plugin_config_map: self.plugin_config_map,
-            deadline: self.sharing_deadline,
-            delay: self.plugin_config_delay,
-            withhold_after: self.withhold_after.0,
-            usage: UsageSettings {
-                interval,
-                dcgm: self.dcgm_metrics,
-                pod_events: self.pod_events,
-            },
-        })
+        Ok(())
     }
-}
-
-fn optional(text: &str) -> Result<OptionalDuration, duration::DurationError> {
-    if text == "none" {
-        return Ok(OptionalDuration(None));
-    }
-    duration::positive(text).map(|duration| OptionalDuration(Some(duration)))
-}
-
-fn usage(message: &str) -> Answer {
-    Answer::usage(&mut super::AgentArgs::command(), message)
 }
 
 #[cfg(test)]
@@ -349,15 +217,15 @@ mod tests {
 
     fn read(arguments: &[&str]) -> Result<SharingSettings, Answer> {
         let program = ["octavo-agent"].iter();
-        AgentSettings::from_arguments(program.chain(arguments)).map(|all| all.sharing().clone())
+        AgentSettings::from_arguments(program.chain(arguments)).map(|all| all.sharing)
     }
 
     #[test]
     fn sharing_and_usage_are_off_by_default() {
         let settings = read(&[]).unwrap();
-        assert_eq!(settings.mode(), SharingMode::Auto);
-        assert_eq!(settings.usage().interval(), None);
-        assert_eq!(settings.device_lists(), [DeviceList::Envvar]);
+        assert_eq!(settings.mode, SharingMode::Auto);
+        assert_eq!(settings.usage.usage_interval, None);
+        assert_eq!(settings.device_lists, [DeviceList::Envvar]);
     }
 
     #[test]
@@ -368,11 +236,8 @@ mod tests {
             "--plugin-config-map=gpu-operator/plugin-config",
         ])
         .unwrap();
-        assert_eq!(
-            settings.device_lists(),
-            [DeviceList::Envvar, DeviceList::Cdi]
-        );
-        let name = settings.plugin_config_map().unwrap();
+        assert_eq!(settings.device_lists, [DeviceList::Envvar, DeviceList::Cdi]);
+        let name = settings.plugin_config_map.unwrap();
         assert_eq!(
             (name.namespace.as_str(), name.name.as_str()),
             ("gpu-operator", "plugin-config")

@@ -4,13 +4,14 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::CommandFactory;
 use hyper::Uri;
 use octavo_model::id::NodeName;
 use octavo_settings::Answer;
 use octavo_settings::duration;
 use octavo_toolkit::files;
 use rustls::pki_types::ServerName;
+
+use super::usage;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Reporting")]
@@ -62,11 +63,16 @@ pub(super) struct UplinkArgs {
 /// Settings of the aggregator that a node reports to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UplinkSettings {
-    url: Uri,
-    security: Security,
-    token: Option<PathBuf>,
-    node: NodeName,
-    heartbeat: Duration,
+    /// Its URL.
+    pub url: Uri,
+    /// How it is authenticated.
+    pub security: Security,
+    /// The file of the token that authenticates the node, if there is one.
+    pub token: Option<PathBuf>,
+    /// Name of the reported node.
+    pub node: NodeName,
+    /// Interval of heartbeats.
+    pub heartbeat: Duration,
 }
 
 /// Authentication of the aggregator.
@@ -87,65 +93,18 @@ pub enum Security {
 const HOSTNAME: &str = "/proc/sys/kernel/hostname";
 const MAX_HOSTNAME_BYTES: u64 = 4096;
 
-impl UplinkSettings {
-    /// Creates settings without a token, for callers without arguments.
-    pub fn new(url: Uri, security: Security, node: NodeName, heartbeat: Duration) -> Self {
-        Self {
-            url,
-            security,
-            token: None,
-            node,
-            heartbeat,
-        }
-    }
-
-    /// Sets the file of the token.
-    #[must_use]
-    pub fn with_token(self, file: PathBuf) -> Self {
-        Self {
-            token: Some(file),
-            ..self
-        }
-    }
-
-    /// Returns the aggregator's URL.
-    pub fn url(&self) -> &Uri {
-        &self.url
-    }
-
-    /// Returns how the aggregator is authenticated.
-    pub fn security(&self) -> &Security {
-        &self.security
-    }
-
-    /// Returns the file of the token that authenticates the node, if there is one.
-    pub fn token(&self) -> Option<&Path> {
-        self.token.as_deref()
-    }
-
-    /// Returns the name of the reported node.
-    pub fn node(&self) -> &NodeName {
-        &self.node
-    }
-
-    /// Returns the interval of heartbeats.
-    pub fn heartbeat(&self) -> Duration {
-        self.heartbeat
-    }
-}
-
 impl UplinkArgs {
-    pub(super) fn resolve(self) -> Result<Option<UplinkSettings>, Answer> {
-        let Some(text) = self.aggregator else {
+    pub(super) fn resolve(&self) -> Result<Option<UplinkSettings>, Answer> {
+        let Some(text) = &self.aggregator else {
             return Ok(None);
         };
-        let url = url(&text).ok_or_else(|| {
+        let url = url(text).ok_or_else(|| {
             usage(&format!(
                 "--aggregator: {text:?} is not a URL like https://octavo-aggregator.octavo:7443"
             ))
         })?;
         let security = if url.scheme_str() == Some("https") {
-            let ca = self.aggregator_ca.ok_or_else(|| {
+            let ca = self.aggregator_ca.clone().ok_or_else(|| {
                 usage("--aggregator-ca is needed for https://: whom to trust, if not everybody")
             })?;
             let name = self.aggregator_server_name.as_deref();
@@ -174,17 +133,18 @@ impl UplinkArgs {
             Security::Plaintext
         };
         Ok(Some(UplinkSettings {
+            node: self.node()?,
             url,
             security,
-            token: self.aggregator_token,
-            node: node_name(self.node_name.as_deref(), Path::new(HOSTNAME))?,
+            token: self.aggregator_token.clone(),
             heartbeat: self.heartbeat,
         }))
     }
-}
 
-fn usage(message: &str) -> Answer {
-    Answer::usage(&mut super::AgentArgs::command(), message)
+    /// Returns the name of this machine's Node.
+    pub(super) fn node(&self) -> Result<NodeName, Answer> {
+        node_name(self.node_name.as_deref(), Path::new(HOSTNAME))
+    }
 }
 
 /// Parses a URL that consists only of a scheme, a host and optionally a port.
@@ -219,13 +179,6 @@ fn server_name(given: Option<&str>, url: &Uri) -> Result<ServerName<'static>, An
     })
 }
 
-impl UplinkArgs {
-    /// Returns the name of this machine's Node.
-    pub(super) fn node(&self) -> Result<NodeName, Answer> {
-        node_name(self.node_name.as_deref(), Path::new(HOSTNAME))
-    }
-}
-
 fn node_name(given: Option<&str>, hostname: &Path) -> Result<NodeName, Answer> {
     let name = match given {
         Some(name) => name.to_owned(),
@@ -255,7 +208,7 @@ mod tests {
         let settings = |arguments: &[&str]| {
             let fixed = ["octavo-agent", "--node-name=n", "--aggregator-token=/token"];
             let settings = AgentSettings::from_arguments(fixed.iter().chain(arguments))?;
-            Ok::<_, Answer>(settings.uplink().unwrap().clone())
+            Ok::<_, Answer>(settings.uplink.unwrap())
         };
         for arguments in [
             &["--aggregator=https://a:1", "--aggregator-ca=/ca"][..],
@@ -264,7 +217,7 @@ mod tests {
             &["--aggregator=http://[::1]:1", "--aggregator-plaintext"],
         ] {
             let found = settings(arguments).unwrap();
-            assert_eq!(found.token(), Some(Path::new("/token")), "{arguments:?}");
+            assert_eq!(found.token, Some("/token".into()), "{arguments:?}");
         }
         for host in [
             "10.0.0.1",

@@ -82,12 +82,12 @@ impl Aggregator {
 
 impl Connector for Aggregator {
     async fn dial(&self) -> Result<Channel, ConnectError> {
-        let endpoint = tuned(Endpoint::from(self.0.url().clone()));
+        let endpoint = tuned(Endpoint::from(self.0.url.clone()));
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        match self.0.security() {
+        match &self.0.security {
             Security::Plaintext => Ok(endpoint.connect_with_connector(tcp).await?),
             Security::Tls { ca, server } => {
                 let name = Arc::new(FixedServerNameResolver::new(server.clone()));
@@ -98,11 +98,11 @@ impl Connector for Aggregator {
     }
 
     fn token(&self) -> Result<Option<Token>, ConnectError> {
-        self.0.token().map(read_token).transpose()
+        self.0.token.as_deref().map(read_token).transpose()
     }
 
     fn name(&self) -> String {
-        let url = self.0.url().to_string();
+        let url = self.0.url.to_string();
         url.trim_end_matches('/').to_owned()
     }
 }

@@ -74,13 +74,17 @@ async fn serve_tls(acceptor: TlsAcceptor, service: Service) -> u16 {
 }
 
 fn aggregator(url: &str, security: Security) -> Aggregator {
-    let url = url.parse().unwrap();
-    Aggregator::new(UplinkSettings::new(
-        url,
+    Aggregator::new(uplink(url, security))
+}
+
+fn uplink(url: &str, security: Security) -> UplinkSettings {
+    UplinkSettings {
+        url: url.parse().unwrap(),
         security,
-        identity().node,
-        HEARTBEAT,
-    ))
+        token: None,
+        node: identity().node,
+        heartbeat: HEARTBEAT,
+    }
 }
 
 fn by(ca: &Path, server: &str) -> Security {
@@ -252,11 +256,8 @@ async fn fifo_as_token_or_ca_file_is_rejected_without_blocking() {
 }
 
 fn shows_token(url: &str, file: &Path) -> Aggregator {
-    let settings = UplinkSettings::new(
-        url.parse().unwrap(),
-        Security::Plaintext,
-        identity().node,
-        HEARTBEAT,
-    );
-    Aggregator::new(settings.with_token(file.to_owned()))
+    Aggregator::new(UplinkSettings {
+        token: Some(file.to_owned()),
+        ..uplink(url, Security::Plaintext)
+    })
 }
