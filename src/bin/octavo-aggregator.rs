@@ -6,7 +6,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use octavo_aggregator::run;
-use octavo_settings::aggregator::AggregatorSettings;
+use octavo_aggregator::settings::AggregatorSettings;
 use octavo_toolkit::telemetry::LogLevelHandle;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
@@ -14,7 +14,7 @@ use tracing::info;
 fn main() -> ExitCode {
     daemon::main(
         AggregatorSettings::from_process(),
-        AggregatorSettings::log,
+        |settings| &settings.log,
         start,
     )
 }

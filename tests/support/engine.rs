@@ -9,7 +9,6 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use octavo_settings::aggregator::EngineSettings;
 use octavo_store::engine::Engine;
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -84,9 +83,5 @@ impl Manner {
 
 /// The way to the engine at `url`, that is waited for so long.
 pub(crate) fn way(url: &str, timeout: Duration) -> Engine {
-    let settings = EngineSettings {
-        url: url.parse().unwrap(),
-        timeout,
-    };
-    Engine::new(&settings).unwrap()
+    Engine::new(url, timeout).unwrap()
 }

@@ -28,7 +28,6 @@ use octavo_fleet::access::{AccessReview, Caller, Sight, UserTokenReview};
 use octavo_fleet::credential::{Audience, Token};
 use octavo_kube::access_review::AccessReviewer;
 use octavo_kube::token_review::ReviewError;
-use octavo_settings::aggregator::TrustedProxies;
 use octavo_store::availability::Counter;
 use octavo_store::peer::Peer;
 use octavo_store::stats::Stats;
@@ -38,6 +37,7 @@ use self::checks::Checks;
 pub use self::error::AccessError;
 use self::grant::Grant;
 use super::audit::{AuditLog, Refusal};
+use super::trusted_proxies::TrustedProxies;
 
 /// Authorizes read access. Clones share one guard.
 #[derive(Debug, Clone)]

@@ -5,4 +5,5 @@ pub mod access;
 pub mod audit;
 pub mod cached_lookup;
 pub mod creation;
+pub mod trusted_proxies;
 pub mod visibility;

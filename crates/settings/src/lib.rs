@@ -4,7 +4,6 @@
 //! precedence over its variable. Methods return values that depend on several arguments. A program rejects meaningless
 //! combinations before it uses its settings.
 
-pub mod aggregator;
 pub mod child;
 pub mod duration;
 pub mod engine;

@@ -21,7 +21,6 @@ use octavo_documents::estimates::{
 };
 use octavo_fleet::estimate::circuit_breaker::{CircuitBreaker, Decision, Event};
 use octavo_fleet::estimate::{DeviceGroup, Workload};
-use octavo_settings::aggregator::EngineSettings;
 use octavo_toolkit::error::chain;
 use rustls::{ClientConfig, RootCertStore};
 use thiserror::Error;
@@ -98,9 +97,9 @@ impl EngineError {
 }
 
 impl Engine {
-    /// Creates a client without connecting.
-    pub fn new(settings: &EngineSettings) -> Result<Self, EngineSetupError> {
-        let tls = tls(settings).map_err(EngineSetupError)?;
+    /// Creates a client of the engine at `url` without connecting; `timeout` is the time limit of an answer.
+    pub fn new(url: &str, timeout: Duration) -> Result<Self, EngineSetupError> {
+        let tls = tls(url).map_err(EngineSetupError)?;
         let mut http = HttpConnector::new();
         http.enforce_http(false);
         http.set_nodelay(true);
@@ -111,8 +110,8 @@ impl Engine {
             .wrap_connector(http);
         Ok(Self {
             http: legacy::Client::builder(TokioExecutor::new()).build(connector),
-            url: settings.url.to_string(),
-            timeout: settings.timeout,
+            url: url.to_owned(),
+            timeout,
             breaker: Mutex::default(),
             slots: Semaphore::new(MAX_CONCURRENT),
             cache: Mutex::default(),
@@ -228,13 +227,11 @@ fn now(clock: &Clock) -> Duration {
 }
 
 /// TLS configuration with the system's root certificates, which are loaded for `https` URLs only.
-fn tls(
-    settings: &EngineSettings,
-) -> Result<ClientConfig, Box<dyn std::error::Error + Send + Sync>> {
+fn tls(url: &str) -> Result<ClientConfig, Box<dyn std::error::Error + Send + Sync>> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    let builder = if settings.url.is_secure() {
+    let builder = if url.starts_with("https://") {
         builder.with_native_roots()?
     } else {
         builder.with_root_certificates(RootCertStore::empty())

@@ -18,7 +18,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use octavo_model::id::NodeName;
-use octavo_settings::aggregator::FleetSettings;
 use octavo_stream::messages::{Identity, MAX_PARTS, ReceivedMessage};
 use octavo_stream::protocol::{
     AggregatorMessage, Greeting, Hello, OfferedStatus, Parts, Receiver, StatusOffer,
@@ -32,10 +31,21 @@ use super::fleet::{Fleet, Freshness, Node, ReportingAgent};
 use super::peer::Peer;
 use super::stats::Stats;
 
+/// Limits of the fleet's state, and its retention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreLimits {
+    /// Age of an agent's last report at which its node becomes stale.
+    pub stale_after: Duration,
+    /// Time for which a stale node is still shown.
+    pub forget_after: Duration,
+    /// Maximum number of nodes.
+    pub max_nodes: usize,
+}
+
 /// The fleet, and the state of each agent's protocol.
 #[derive(Debug)]
 pub struct Store {
-    settings: FleetSettings,
+    limits: StoreLimits,
     fleet: Fleet,
     entries: BTreeMap<NodeName, AgentEntry>,
     /// Nodes without a connection, by last confirmation: a full fleet evicts the first one if it is stale.
@@ -98,10 +108,10 @@ const SUPERSEDED_RETRY: Duration = Duration::from_secs(30);
 
 impl Store {
     /// Creates an empty fleet and the receiver for readers.
-    pub fn new(settings: FleetSettings, stats: Stats) -> (Self, watch::Receiver<Fleet>) {
+    pub fn new(limits: StoreLimits, stats: Stats) -> (Self, watch::Receiver<Fleet>) {
         let (readers, fleet) = watch::channel(Fleet::default());
         let store = Self {
-            settings,
+            limits,
             fleet: Fleet::default(),
             entries: BTreeMap::new(),
             disconnected: BTreeSet::new(),
@@ -268,7 +278,7 @@ impl Store {
         match self.entries.entry(node.clone()) {
             btree_map::Entry::Occupied(known) => {
                 let entry = known.into_mut();
-                let alive = entry.last_message.age(now) <= self.settings.stale_after();
+                let alive = entry.last_message.age(now) <= self.limits.stale_after;
                 let greeting = entry.receiver.handle_hello(hello, alive);
                 Ok((entry, greeting))
             }
@@ -324,7 +334,7 @@ impl Store {
         let answer = entry.receiver.take(status);
         let freshness = match &entry.freshness {
             Some(known) => known.with_found_stale(false),
-            None => Freshness::new(now, self.settings.stale_after()),
+            None => Freshness::new(now, self.limits.stale_after),
         };
         freshness.confirm(now);
         entry.freshness = Some(freshness.clone());

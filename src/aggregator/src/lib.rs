@@ -15,6 +15,7 @@ pub mod pod_types;
 pub mod rest;
 pub mod run;
 pub mod serve;
+pub mod settings;
 pub mod tls;
 mod watch;
 

@@ -15,7 +15,6 @@ use octavo_kube::lease::{LeadershipHandle, LeaseHolder};
 use octavo_kube::pod_annotations::{PodAnnotationClient, PodAnnotationError};
 use octavo_node::node::write_backoff::WriteBackoff;
 use octavo_node::workload::{AnnotationSchedule, Claims, NextAction, PodOnNode, claims};
-use octavo_settings::aggregator::PodAnnotationSettings;
 use octavo_store::fleet::{Fleet, Node};
 use octavo_store::usage::summary::types;
 use octavo_store::view::View;
@@ -25,6 +24,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, info, warn};
 
+use crate::settings::WorkloadSettings;
+
+/// Name of the Lease.
+const LEASE_NAME: &str = "octavo-aggregator";
 /// Minimum interval between scans of the fleet, so that pods that start together are processed together.
 const SCAN_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -52,8 +55,8 @@ struct LeaderState<'a> {
 
 impl PodTypeWriter {
     /// Creates a writer for the nodes of this fleet. Sends no request before it runs.
-    pub fn new(pods: PodAnnotationClient, view: View, settings: &PodAnnotationSettings) -> Self {
-        let place = (settings.lease_namespace.as_str(), settings.lease_name);
+    pub fn new(pods: PodAnnotationClient, view: View, settings: &WorkloadSettings) -> Self {
+        let place = (settings.lease_namespace.as_str(), LEASE_NAME);
         let (lead, keeper) = LeaseHolder::new(pods.client(), place, &settings.holder_prefix);
         Self {
             pods,

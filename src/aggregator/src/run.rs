@@ -16,16 +16,13 @@ use std::thread;
 use std::time::Duration;
 
 use axum::{Extension, Router};
-use octavo_access::access::{Guard, TrustedIdentitySources};
+use octavo_access::access::Guard;
 use octavo_access::creation::ProfileCreator;
 use octavo_files::config_files::LayoutFile;
 use octavo_files::config_files::prices::PriceFile;
 use octavo_kube::access_review::AccessReviewer;
 use octavo_kube::token_review::TokenReviewer;
 use octavo_pages as pages;
-use octavo_settings::aggregator::{
-    AgentAuth, AggregatorSettings, HttpAuth, ServingSettings, Transport,
-};
 use octavo_store::availability::Counter;
 use octavo_store::engine::Engine;
 use octavo_store::startup::Startup;
@@ -49,6 +46,7 @@ use super::auth::Gate;
 use super::ingest::{IngestService, PeerTimeouts};
 use super::rest;
 use super::serve::{Limits, Protocol, Server};
+use super::settings::{AggregatorSettings, ServingSettings};
 use super::tls::Tls;
 
 /// Backlog of the listening sockets; after a restart, all agents of a fleet reconnect at the same time.
@@ -106,12 +104,12 @@ pub fn start(settings: &AggregatorSettings) -> Result<RunningAggregator, StartEr
 
 fn launch(settings: &AggregatorSettings) -> Result<RunningAggregator, StartError> {
     let stats = Stats::default();
-    let desk = Arc::new(SharedStore::new(settings.fleet(), stats.clone()));
+    let desk = Arc::new(SharedStore::new(settings.fleet.limits(), stats.clone()));
     let threads = Threads::new();
     let (ready, is_ready) = watch::channel(false);
     let (progress, startup) = watch::channel(Some(StartupProgress::default()));
     let view = view(desk.view(), settings)?.with_startup(startup);
-    let serving = settings.serving();
+    let serving = &settings.serving;
     let (ingest_runtime, http_runtime) = (runtime("ingest")?, runtime("http")?);
     let cluster_runtime = runtime("cluster")?;
     let cluster = ClusterTasks::connect(&cluster_runtime, settings, view)?;
@@ -120,7 +118,7 @@ fn launch(settings: &AggregatorSettings) -> Result<RunningAggregator, StartError
     let guard = guard(&http_runtime, settings, counter, &stats)?;
     let maker = profile_creator(&http_runtime, settings, &guard)?;
     let (router, probes) = router(&cluster, &stats, is_ready, (guard.clone(), maker.clone()));
-    let gate = gate(&ingest_runtime, settings.agent_auth(), &stats)?;
+    let gate = gate(&ingest_runtime, settings, &stats)?;
     let timeouts = PeerTimeouts::default();
     let ingest = IngestService::new(Arc::clone(&desk), gate, stats.clone(), timeouts);
     let ingest = ingest.with_readers(guard);
@@ -129,12 +127,13 @@ fn launch(settings: &AggregatorSettings) -> Result<RunningAggregator, StartError
         reserve: Some(probes),
         ..server(Protocol::Http, router, serving, &stats)?
     };
-    let agents_at = listen(&ingest_runtime, AGENTS, serving.grpc_listen())?;
-    let people_at = listen(&http_runtime, READERS, serving.http_listen())?;
+    let agents_at = listen(&ingest_runtime, AGENTS, serving.grpc_listen)?;
+    let people_at = listen(&http_runtime, READERS, serving.http_listen)?;
     let (grpc, http) = (agents_at.1, people_at.1);
-    let transport = match serving.transport() {
-        Transport::Plaintext => "plaintext",
-        Transport::Tls(_) => "TLS",
+    let transport = if serving.plaintext {
+        "plaintext"
+    } else {
+        "TLS"
     };
     let stopped = threads.stopped();
     threads.spawn("ingest", move || {
@@ -185,12 +184,12 @@ async fn drain_creations(maker: Option<ProfileCreator>, mut stopped: watch::Rece
 
 /// Warns about servers that other machines can reach without authentication.
 fn warn_unauthenticated(settings: &AggregatorSettings, grpc: SocketAddr, http: SocketAddr) {
-    if *settings.agent_auth() == AgentAuth::None && !grpc.ip().is_loopback() {
+    if settings.agent_auth.rule().is_none() && !grpc.ip().is_loopback() {
         warn!(
             "whoever reaches {grpc} can report as any node: there is no --agent-auth token-review"
         );
     }
-    if *settings.http_auth() == HttpAuth::None && !http.ip().is_loopback() {
+    if settings.http_auth.sources().is_none() && !http.ip().is_loopback() {
         warn!(
             "whoever reaches {http} sees everything, names of nodes and serial numbers included: --http-auth none was asked for"
         );
@@ -199,18 +198,19 @@ fn warn_unauthenticated(settings: &AggregatorSettings, grpc: SocketAddr, http: S
 
 /// Adds layouts, prices and the estimate engine to the view of the fleet.
 fn view(fleet: View, settings: &AggregatorSettings) -> Result<View, StartError> {
-    let book = settings.layouts().map(LayoutFile::open).transpose()?;
-    let advice = settings.advice();
-    let prices = advice
-        .price_book
-        .as_deref()
-        .map(PriceFile::open)
-        .transpose()?;
+    let layouts = settings.fleet.layouts.as_deref();
+    let book = layouts.map(LayoutFile::open).transpose()?;
+    let advice = &settings.advice;
+    let prices = advice.price_book.as_deref();
+    let prices = prices.map(PriceFile::open).transpose()?;
     let view = fleet
         .with_layouts(book.unwrap_or_default())
         .with_prices(prices.unwrap_or_default());
-    Ok(match &advice.engine {
-        Some(engine) => view.with_engine(Engine::new(engine)?),
+    Ok(match &advice.estimate_engine {
+        Some(url) => {
+            let engine = Engine::new(&url.to_string(), advice.estimate_timeout)?;
+            view.with_engine(engine)
+        }
         None => view,
     })
 }
@@ -221,27 +221,31 @@ fn server(
     settings: &ServingSettings,
     stats: &Stats,
 ) -> Result<Server, StartError> {
-    let tls = match settings.transport() {
-        Transport::Plaintext => None,
-        Transport::Tls(files) => Some(Tls::load(files.clone(), protocol.alpn())?),
-    };
+    let tls = settings.tls();
+    let tls = tls
+        .map(|files| Tls::load(files, protocol.alpn()))
+        .transpose()?;
     Ok(Server {
         protocol,
         router,
         reserve: None,
         tls,
-        limits: Limits::new(protocol, settings.max_connections()),
+        limits: Limits::new(protocol, settings.max_connections),
         stats: stats.clone(),
     })
 }
 
 /// Creates the gate for agents. The client of the API server uses `runtime`.
-fn gate(runtime: &Runtime, auth: &AgentAuth, stats: &Stats) -> Result<Gate, StartError> {
-    let AgentAuth::TokenReview(settings) = auth else {
+fn gate(
+    runtime: &Runtime,
+    settings: &AggregatorSettings,
+    stats: &Stats,
+) -> Result<Gate, StartError> {
+    let Some(rule) = settings.agent_auth.rule() else {
         return Ok(Gate::without_auth());
     };
-    let rule = settings.rule().clone();
-    let connect = TokenReviewer::connect(settings.kubeconfig(), rule.audience.clone());
+    let kubeconfig = settings.kubernetes.kubeconfig.as_deref();
+    let connect = TokenReviewer::connect(kubeconfig, rule.audience.clone());
     let reviewer = runtime.block_on(connect)?;
     let account = &rule.account;
     info!("agents report for their own node, with a token of the service account {account}");
@@ -255,22 +259,19 @@ fn guard(
     counter: Counter,
     stats: &Stats,
 ) -> Result<Guard, StartError> {
-    let HttpAuth::Reviewed(settings) = settings.http_auth() else {
-        let serving = settings.serving();
+    let Some(believed) = settings.http_auth.sources() else {
+        let serving = &settings.serving;
         let guard = Guard::open(stats.clone());
         // On other addresses any client can read the server anyway, so checking the host name would not protect
         // anything.
-        return Ok(if serving.http_listen().ip().is_loopback() {
-            guard.with_hosts(serving.http_hosts())
+        return Ok(if serving.http_listen.ip().is_loopback() {
+            guard.with_hosts(&serving.http_hosts)
         } else {
             guard
         });
     };
-    let believed = TrustedIdentitySources {
-        audience: settings.audience().cloned(),
-        proxies: settings.proxies().cloned(),
-    };
-    let connect = AccessReviewer::connect(settings.kubeconfig(), believed.audience.clone());
+    let kubeconfig = settings.kubernetes.kubeconfig.as_deref();
+    let connect = AccessReviewer::connect(kubeconfig, believed.audience.clone());
     let asker = runtime.block_on(connect).map_err(StartError::HttpAuth)?;
     info!("the cluster's roles decide who sees what over HTTP");
     Ok(Guard::with_reviewer(

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use octavo_files::config_files::FileStamp;
-use octavo_settings::aggregator::TlsFiles;
 use octavo_store::stats::Stats;
 use octavo_toolkit::error::chain;
 use octavo_toolkit::files;
@@ -23,6 +22,15 @@ use thiserror::Error;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
+
+/// Paths of a certificate and its key, both in PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate, with its chain.
+    pub certificate: PathBuf,
+    /// The key.
+    pub key: PathBuf,
+}
 
 /// Certificate of one server.
 #[derive(Debug)]
@@ -136,7 +144,7 @@ impl Tls {
 }
 
 fn read(files: &TlsFiles, protocols: &[Vec<u8>]) -> Result<Arc<ServerConfig>, TlsError> {
-    let (certificate, key) = (files.certificate(), files.key());
+    let (certificate, key) = (&files.certificate, &files.key);
     let chain: Vec<CertificateDer<'static>> =
         CertificateDer::pem_slice_iter(&content(certificate)?)
             .collect::<Result<_, _>>()
@@ -180,5 +188,5 @@ fn content(path: &Path) -> Result<Vec<u8>, TlsError> {
 }
 
 fn stamps(files: &TlsFiles) -> Stamps {
-    [files.certificate(), files.key()].map(FileStamp::from_path)
+    [&files.certificate, &files.key].map(|path| FileStamp::from_path(path))
 }

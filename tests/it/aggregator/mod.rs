@@ -23,11 +23,11 @@ use hyper_util::rt::TokioExecutor;
 use octavo_aggregator::auth::Gate;
 use octavo_aggregator::ingest::{IngestService, PeerTimeouts};
 use octavo_aggregator::serve::{Limits, Protocol, Server};
-use octavo_aggregator::tls::Tls;
+use octavo_aggregator::tls::{Tls, TlsFiles};
 use octavo_model::digest::Digest;
-use octavo_settings::aggregator::{FleetSettings, TlsFiles};
 use octavo_store::fleet::{Fleet, Node};
 use octavo_store::stats::Stats;
+use octavo_store::store::StoreLimits;
 use octavo_store::store::shared_store::SharedStore;
 use octavo_stream::proto::v1::fleet_client::FleetClient;
 use octavo_stream::protocol::{Content, FromAgent, Hello, Parts, Run};
@@ -44,7 +44,7 @@ use crate::patience::PATIENCE;
 /// What a server is made with.
 struct Plan {
     protocol: Protocol,
-    fleet: FleetSettings,
+    fleet: StoreLimits,
     limits: Limits,
     patience: PeerTimeouts,
     tls: Option<TlsFiles>,
@@ -65,7 +65,11 @@ impl Default for Plan {
     fn default() -> Self {
         Self {
             protocol: Protocol::Grpc,
-            fleet: FleetSettings::new(Duration::from_hours(1), Duration::from_hours(1), 1000),
+            fleet: StoreLimits {
+                stale_after: Duration::from_hours(1),
+                forget_after: Duration::from_hours(1),
+                max_nodes: 1000,
+            },
             limits: Limits::new(Protocol::Grpc, 1000),
             patience: PeerTimeouts::default(),
             tls: None,

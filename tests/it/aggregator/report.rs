@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use octavo_aggregator::ingest::PeerTimeouts;
 use octavo_model::digest::Digest;
-use octavo_settings::aggregator::FleetSettings;
+use octavo_store::store::StoreLimits;
 use octavo_stream::proto::v1;
 use octavo_stream::proto::v1::to_agent::Message as Answer;
 use octavo_stream::protocol::FromAgent;
@@ -147,7 +147,11 @@ async fn changes_that_are_small_each_cannot_make_a_node_too_big() {
 
 #[tokio::test]
 async fn a_node_more_than_the_fleet_takes_is_refused() {
-    let fleet = FleetSettings::new(Duration::from_hours(1), Duration::from_hours(1), 1);
+    let fleet = StoreLimits {
+        stale_after: Duration::from_hours(1),
+        forget_after: Duration::from_hours(1),
+        max_nodes: 1,
+    };
     let plan = Plan {
         fleet,
         ..Plan::default()
@@ -207,7 +211,11 @@ async fn of_two_that_claim_a_node_the_one_that_started_later_speaks() {
 
 #[tokio::test]
 async fn who_never_reads_its_answers_is_not_read_either_and_then_cut_off() {
-    let fleet = FleetSettings::new(Duration::from_secs(2), Duration::from_hours(1), 9);
+    let fleet = StoreLimits {
+        stale_after: Duration::from_secs(2),
+        forget_after: Duration::from_hours(1),
+        max_nodes: 9,
+    };
     let plan = Plan {
         fleet,
         ..Plan::default()

@@ -8,8 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::get;
 use octavo_aggregator::serve::{Limits, Pace, Protocol};
-use octavo_aggregator::tls::Tls;
-use octavo_settings::aggregator::TlsFiles;
+use octavo_aggregator::tls::{Tls, TlsFiles};
 use octavo_stream::protocol::FromAgent;
 use octavo_toolkit::error::chain;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -62,7 +61,10 @@ impl Authority {
     }
 
     fn files(&self) -> TlsFiles {
-        TlsFiles::new(self.at("tls.crt"), self.at("tls.key"))
+        TlsFiles {
+            certificate: self.at("tls.crt"),
+            key: self.at("tls.key"),
+        }
     }
 
     fn at(&self, name: &str) -> std::path::PathBuf {
@@ -307,7 +309,10 @@ fn a_certificate_that_cannot_be_used_is_named_at_the_start() {
     let authority = Authority::new();
     let other = Authority::new();
     let load = |certificate: &str, key: std::path::PathBuf| {
-        let files = TlsFiles::new(authority.at(certificate), key);
+        let files = TlsFiles {
+            certificate: authority.at(certificate),
+            key,
+        };
         let error = Tls::load(files, Protocol::Http.alpn()).unwrap_err();
         chain(&error)
     };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use octavo_aggregator::ingest::PeerTimeouts;
-use octavo_settings::aggregator::FleetSettings;
+use octavo_store::store::StoreLimits;
 use octavo_stream::proto::v1;
 use octavo_stream::proto::v1::watch_event::Event;
 use tokio::time::timeout;
@@ -87,7 +87,11 @@ async fn a_watcher_of_some_nodes_gets_only_those() {
 /// A node that says nothing any more, and who follows it.
 async fn silent(forget_after: Duration) -> (Site, Line, Streaming<v1::WatchEvent>) {
     let plan = Plan {
-        fleet: FleetSettings::new(Duration::from_secs(1), forget_after, 9),
+        fleet: StoreLimits {
+            stale_after: Duration::from_secs(1),
+            forget_after,
+            max_nodes: 9,
+        },
         ..Plan::default()
     };
     let site = plan.start().await;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, HeaderName, header};
 use octavo_fleet::access::Caller;
 use octavo_fleet::credential::Token;
-use octavo_settings::aggregator::TrustedProxies;
 
 use super::AccessError;
+use crate::trusted_proxies::TrustedProxies;
 
 /// Headers in which an authenticating proxy forwards the user and their groups.
 const USER: HeaderName = HeaderName::from_static("x-forwarded-user");
@@ -33,7 +33,7 @@ pub(super) fn from_headers(
     match proxies.filter(|_| forwarded) {
         None => bearer(headers).map(Credentials::Token),
         Some(proxies) if peer.is_some_and(|peer| proxies.contains(peer)) => {
-            caller(headers, proxies.groups()).map(|caller| Credentials::Caller(Arc::new(caller)))
+            caller(headers, proxies.groups).map(|caller| Credentials::Caller(Arc::new(caller)))
         }
         Some(_) => Err(AccessError::UntrustedProxy),
     }

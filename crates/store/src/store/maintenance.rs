@@ -20,9 +20,9 @@ impl Store {
     /// connections.
     pub fn sweep(&mut self, now: Moment) {
         let (mut turned, mut forgotten) = (Vec::new(), Vec::new());
-        let bound = self.settings.stale_after();
+        let bound = self.limits.stale_after;
         let silence = bound.saturating_mul(SILENCE_FACTOR);
-        let remembered = bound.saturating_add(self.settings.forget_after());
+        let remembered = bound.saturating_add(self.limits.forget_after);
         for (name, entry) in &mut self.entries {
             if entry.last_message.age(now) > silence
                 && let Some(line) = entry.stream.take()
@@ -63,13 +63,13 @@ impl Store {
     /// Ensures that there is room for this node, if necessary by evicting the stale, disconnected node with the oldest
     /// confirmation.
     pub(super) fn make_room(&mut self, node: &NodeName, now: Moment) -> Result<(), StoreError> {
-        let most = self.settings.max_nodes();
+        let most = self.limits.max_nodes;
         if self.entries.len() < most || self.entries.contains_key(node) {
             return Ok(());
         }
         let longest = self.disconnected.first().filter(|(confirmed, _)| {
             // If this one is not stale, none of the others is.
-            confirmed.age(now) > self.settings.stale_after()
+            confirmed.age(now) > self.limits.stale_after
         });
         let Some((_, longest)) = longest.cloned() else {
             let node = node.clone();
@@ -105,7 +105,7 @@ impl Store {
         if left.count() != self.disconnected.len() {
             self.stats.count_invariant_violation("I9");
         }
-        if self.entries.len() > self.settings.max_nodes() {
+        if self.entries.len() > self.limits.max_nodes {
             self.stats.count_invariant_violation("I10");
         }
         self.stats.nodes.set(gauge(self.fleet.nodes.len()));

@@ -3,11 +3,10 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use octavo_settings::aggregator::FleetSettings;
 use tokio::sync::{Notify, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::Store;
+use super::{Store, StoreLimits};
 use crate::clock::{Clock, Moment};
 use crate::fleet::Fleet;
 use crate::stats::Stats;
@@ -29,14 +28,14 @@ const SWEEP_INTERVAL_BOUNDS: [Duration; 2] = [Duration::from_millis(50), Duratio
 
 impl SharedStore {
     /// Creates a desk with an empty fleet.
-    pub fn new(settings: FleetSettings, stats: Stats) -> Self {
-        let (store, readers) = Store::new(settings, stats);
+    pub fn new(limits: StoreLimits, stats: Stats) -> Self {
+        let (store, readers) = Store::new(limits, stats);
         let [shortest, longest] = SWEEP_INTERVAL_BOUNDS;
         Self {
             store: Mutex::new(store),
             readers,
             clock: Clock::start(),
-            sweep_interval: (settings.stale_after() / 10).clamp(shortest, longest),
+            sweep_interval: (limits.stale_after / 10).clamp(shortest, longest),
             due: Notify::new(),
         }
     }

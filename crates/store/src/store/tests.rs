@@ -33,8 +33,12 @@ struct Agent {
 
 impl World {
     fn new(max_nodes: usize) -> Self {
-        let settings = FleetSettings::new(STALE, FORGET, max_nodes);
-        let (store, readers) = Store::new(settings, Stats::default());
+        let limits = StoreLimits {
+            stale_after: STALE,
+            forget_after: FORGET,
+            max_nodes,
+        };
+        let (store, readers) = Store::new(limits, Stats::default());
         Self {
             store,
             readers,

@@ -13,9 +13,6 @@ use octavo_kube::cluster::{ClusterWatcher, Followed};
 use octavo_kube::hardware_profiles::{ProfileWatcher, ProfileWriter};
 use octavo_kube::nvidia_plugin_config::PluginConfigMap;
 use octavo_kube::pod_annotations::PodAnnotationClient;
-use octavo_settings::aggregator::{
-    AggregatorSettings, ClusterSettings, PluginConfigSettings, PodAnnotationSettings,
-};
 use octavo_settings::kubernetes::ConfigMapName;
 use octavo_store::availability::Counter;
 use octavo_store::profiles::Profiles;
@@ -28,6 +25,7 @@ use tracing::info;
 use super::StartError;
 use crate::plugin_configs::PluginConfigController;
 use crate::pod_types::PodTypeWriter;
+use crate::settings::AggregatorSettings;
 
 /// The tasks, and the data for their readers.
 #[derive(Debug)]
@@ -46,20 +44,18 @@ impl ClusterTasks {
         settings: &AggregatorSettings,
         view: View,
     ) -> Result<Self, StartError> {
-        let follower = cluster_watcher(runtime, settings.cluster())?;
-        let profiles = profile_watcher(runtime, settings.cluster())?;
-        let book = settings
-            .profiles()
-            .map(HardwareProfileFile::open)
-            .transpose()?;
+        let follower = cluster_watcher(runtime, settings)?;
+        let profiles = profile_watcher(runtime, settings)?;
+        let book = settings.fleet.profiles.as_deref();
+        let book = book.map(HardwareProfileFile::open).transpose()?;
         let sights = follower.as_ref().map(ClusterWatcher::followed);
         let known = profiles.as_ref().map(ProfileWatcher::known);
         let view = view.with_profiles(Profiles::new(known, sights.clone(), book));
         let view = view.with_cluster(sights.clone());
         Ok(Self {
             availability: Counter::new(view.clone(), sights),
-            plugin_configs: plugin_configs(runtime, settings.plugin_configs(), view.clone())?,
-            pod_types: pod_types(runtime, settings.pod_annotations(), view)?,
+            plugin_configs: plugin_configs(runtime, settings, view.clone())?,
+            pod_types: pod_types(runtime, settings, view)?,
             watcher: follower,
             profiles,
         })
@@ -121,12 +117,12 @@ pub(super) async fn first_panic<T: 'static>(tasks: &mut JoinSet<T>) -> JoinError
 /// Creates the watcher of nodes and pods.
 fn cluster_watcher(
     runtime: &Runtime,
-    settings: Option<&ClusterSettings>,
+    settings: &AggregatorSettings,
 ) -> Result<Option<ClusterWatcher>, StartError> {
-    let Some(settings) = settings else {
+    if !settings.cluster.follow_cluster {
         return Ok(None);
-    };
-    let connect = ClusterWatcher::connect(settings.kubeconfig.as_deref());
+    }
+    let connect = ClusterWatcher::connect(settings.kubernetes.kubeconfig.as_deref());
     let follower = runtime.block_on(connect).map_err(StartError::Cluster)?;
     info!("the nodes and pods of the cluster are followed");
     Ok(Some(follower))
@@ -135,12 +131,12 @@ fn cluster_watcher(
 /// Creates the watcher of hardware profiles, which runs whenever the cluster is watched.
 fn profile_watcher(
     runtime: &Runtime,
-    settings: Option<&ClusterSettings>,
+    settings: &AggregatorSettings,
 ) -> Result<Option<ProfileWatcher>, StartError> {
-    let Some(settings) = settings else {
+    if !settings.cluster.follow_cluster {
         return Ok(None);
-    };
-    let connect = ProfileWatcher::connect(settings.kubeconfig.as_deref());
+    }
+    let connect = ProfileWatcher::connect(settings.kubernetes.kubeconfig.as_deref());
     let follower = runtime.block_on(connect).map_err(StartError::Cluster)?;
     Ok(Some(follower))
 }
@@ -151,11 +147,11 @@ pub(super) fn profile_creator(
     settings: &AggregatorSettings,
     guard: &Guard,
 ) -> Result<Option<ProfileCreator>, StartError> {
-    let wanted = settings.cluster().filter(|cluster| cluster.create_profiles);
-    let Some(cluster) = wanted else {
+    if !settings.cluster.create_profiles {
         return Ok(None);
-    };
-    let connect = ProfileWriter::connect(cluster.kubeconfig.as_deref(), Program::Aggregator);
+    }
+    let kubeconfig = settings.kubernetes.kubeconfig.as_deref();
+    let connect = ProfileWriter::connect(kubeconfig, Program::Aggregator);
     let writer = runtime.block_on(connect).map_err(StartError::Cluster)?;
     info!("hardware profiles are made in the cluster, for people who may make them there");
     Ok(Some(ProfileCreator::new(writer, guard.clone())))
@@ -164,14 +160,14 @@ pub(super) fn profile_creator(
 /// Creates the controller of the `ConfigMap` of NVIDIA's device plugin.
 fn plugin_configs(
     runtime: &Runtime,
-    settings: Option<&PluginConfigSettings>,
+    settings: &AggregatorSettings,
     view: View,
 ) -> Result<Option<PluginConfigController>, StartError> {
-    let Some(settings) = settings else {
+    let Some(ConfigMapName { namespace, name }) = &settings.plugin_config_map else {
         return Ok(None);
     };
-    let ConfigMapName { namespace, name } = &settings.config_map;
-    let connect = PluginConfigMap::connect(settings.kubeconfig.as_deref(), (namespace, name));
+    let kubeconfig = settings.kubernetes.kubeconfig.as_deref();
+    let connect = PluginConfigMap::connect(kubeconfig, (namespace, name));
     let shelf = runtime
         .block_on(connect)
         .map_err(StartError::PluginConfigs)?;
@@ -181,13 +177,13 @@ fn plugin_configs(
 /// Creates the writer of pod annotations.
 fn pod_types(
     runtime: &Runtime,
-    settings: Option<&PodAnnotationSettings>,
+    settings: &AggregatorSettings,
     view: View,
 ) -> Result<Option<PodTypeWriter>, StartError> {
-    let Some(settings) = settings else {
+    if !settings.workload.annotate_pods {
         return Ok(None);
-    };
-    let connect = PodAnnotationClient::connect(settings.kubeconfig.as_deref());
+    }
+    let connect = PodAnnotationClient::connect(settings.kubernetes.kubeconfig.as_deref());
     let pods = runtime.block_on(connect).map_err(StartError::PodTypes)?;
-    Ok(Some(PodTypeWriter::new(pods, view, settings)))
+    Ok(Some(PodTypeWriter::new(pods, view, &settings.workload)))
 }

@@ -1,6 +1,6 @@
 //! Identities forwarded by proxies.
 
-use octavo_settings::aggregator::Network;
+use octavo_access::trusted_proxies::Network;
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn proxies(networks: &[&str], groups: bool) -> TrustedIdentitySources {
     let networks = networks.iter().map(|network| network.parse().unwrap());
     let networks: Vec<Network> = networks.collect();
     TrustedIdentitySources {
-        proxies: Some(TrustedProxies::new(networks, groups)),
+        proxies: Some(TrustedProxies { networks, groups }),
         ..TrustedIdentitySources::default()
     }
 }

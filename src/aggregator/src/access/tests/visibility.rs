@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use octavo_files::config_files::profiles::HardwareProfileFile;
 use octavo_fleet::cluster::{Amounts, ClusterNode, Readiness, Sights};
 use octavo_kube::cluster::Followed;
-use octavo_settings::aggregator::EngineSettings;
 use octavo_store::engine::Engine;
 use octavo_store::profiles::Profiles;
 use tokio::time::Instant;
@@ -324,10 +323,7 @@ async fn nfr_003_api_server_errors_and_file_names_require_permission_to_list_nod
 async fn nfr_003_engine_url_and_errors_require_permission_to_list_nodes() {
     // Nothing listens on this port.
     let url = "http://127.0.0.1:1/secret-engine";
-    let engine = Engine::new(&EngineSettings {
-        url: url.parse().unwrap(),
-        timeout: Duration::from_secs(10),
-    });
+    let engine = Engine::new(url, Duration::from_secs(10));
     let engine = engine.unwrap();
     let site = site_with(TrustedIdentitySources::default(), |view| {
         Counter::new(view.with_engine(engine), None)

@@ -5,34 +5,26 @@ mod auth;
 mod cluster;
 mod http_auth;
 mod serving;
-mod sharing;
 mod workload;
 
 use std::env;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::TypedValueParser;
 use clap::{CommandFactory, Parser, value_parser};
+use octavo_settings::kubernetes::{ConfigMapName, KubernetesSettings};
+use octavo_settings::{Answer, duration, parse};
+use octavo_store::store::StoreLimits;
 use octavo_toolkit::log::LogSettings;
 
-use super::duration;
-use super::kubernetes::KubernetesSettings;
-use super::{Answer, parse};
-use advice::AdviceArgs;
-pub use advice::{AdviceSettings, EngineSettings};
-use auth::AuthArgs;
-pub use auth::{AgentAuth, TokenReviewSettings};
-use cluster::ClusterArgs;
-pub use cluster::ClusterSettings;
-use http_auth::HttpAuthArgs;
-pub use http_auth::{HttpAuth, HttpReviewSettings, Network, NetworkError, TrustedProxies};
-use serving::ServingArgs;
-pub use serving::{ServingSettings, TlsFiles, Transport};
-pub use sharing::PluginConfigSettings;
-use sharing::SharingArgs;
-pub use workload::PodAnnotationSettings;
-use workload::WorkloadArgs;
+pub use self::advice::AdviceSettings;
+pub use self::auth::{AgentAuth, AgentAuthSettings};
+pub use self::cluster::ClusterSettings;
+pub use self::http_auth::{HttpAuth, HttpAuthSettings};
+pub use self::serving::ServingSettings;
+pub use self::workload::WorkloadSettings;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -62,43 +54,61 @@ Every flag can be set by its variable too; the flag wins.";
 /// Collects what all agents say, and serves it to people and programs
 ///
 /// It keeps nothing on disk: after a restart the agents say everything again.
-#[derive(Debug, Parser)]
+#[derive(Debug, Clone, PartialEq, Parser)]
 #[command(name = "octavo-aggregator", version, after_long_help = EXAMPLES)]
-struct AggregatorArgs {
+pub struct AggregatorSettings {
+    /// Addresses and transport of the servers.
     #[command(flatten)]
-    serving: ServingArgs,
+    pub serving: ServingSettings,
 
+    /// Authentication of agents.
     #[command(flatten)]
-    auth: AuthArgs,
+    pub agent_auth: AgentAuthSettings,
 
+    /// Authentication of HTTP clients.
     #[command(flatten)]
-    http_auth: HttpAuthArgs,
+    pub http_auth: HttpAuthSettings,
 
+    /// The fleet's state.
     #[command(flatten)]
-    fleet: FleetArgs,
+    pub fleet: FleetSettings,
 
+    /// Additional data for matching and estimates.
     #[command(flatten)]
-    advice: AdviceArgs,
+    pub advice: AdviceSettings,
 
+    /// The cluster.
     #[command(flatten)]
-    kubernetes: KubernetesSettings,
+    pub kubernetes: KubernetesSettings,
 
+    /// Use of the cluster.
     #[command(flatten)]
-    cluster: ClusterArgs,
+    pub cluster: ClusterSettings,
 
-    #[command(flatten)]
-    sharing: SharingArgs,
+    /// The ConfigMap that NVIDIA's device plugin reads, which is written as agents with --sharing hand-off ask for it
+    ///
+    /// Keys that begin with octavo- are written there, and others are left alone.
+    #[arg(
+        long,
+        help_heading = "Sharing",
+        value_name = "NAMESPACE/NAME",
+        env = "OCTAVO_PLUGIN_CONFIG_MAP"
+    )]
+    pub plugin_config_map: Option<ConfigMapName>,
 
+    /// Annotation of pods.
     #[command(flatten)]
-    workload: WorkloadArgs,
+    pub workload: WorkloadSettings,
 
+    /// The log.
     #[command(flatten)]
-    log: LogSettings,
+    pub log: LogSettings,
 }
 
-#[derive(Debug, clap::Args)]
+/// Settings of the fleet's state.
+#[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Fleet")]
-struct FleetArgs {
+pub struct FleetSettings {
     /// How old what an agent said may be before its node counts as stale
     #[arg(
         long,
@@ -107,7 +117,7 @@ struct FleetArgs {
         default_value = "30s",
         value_parser = duration::positive
     )]
-    stale_after: Duration,
+    pub stale_after: Duration,
 
     /// How long a stale node is still shown
     #[arg(
@@ -117,7 +127,7 @@ struct FleetArgs {
         default_value = "24h",
         value_parser = duration::positive
     )]
-    forget_after: Duration,
+    pub forget_after: Duration,
 
     /// Most nodes that are kept; agents of more are sent away
     ///
@@ -128,47 +138,23 @@ struct FleetArgs {
         value_name = "COUNT",
         env = "OCTAVO_MAX_NODES",
         default_value_t = 100_000,
-        value_parser = value_parser!(u32).range(1..=10_000_000)
+        value_parser = value_parser!(u32).range(1..=10_000_000).map(count)
     )]
-    max_nodes: u32,
+    pub max_nodes: usize,
 
     /// Layouts whose plans can be looked at on a node's page and in the API
     ///
     /// A layout file in either dialect. It is read again when it has changed; one that cannot be read leaves the layouts
     /// before in use. The layouts made for a node's own devices, such as all-balanced, need no file.
     #[arg(long, value_name = "FILE", env = "OCTAVO_LAYOUTS")]
-    layouts: Option<PathBuf>,
+    pub layouts: Option<PathBuf>,
 
     /// Hardware profiles, for clusters that do not have them as objects
     ///
     /// YAML documents, each as the API server would have it. The file is read again when it has changed; one that cannot be
     /// read leaves the profiles before in use. Of the same name, the cluster's counts.
     #[arg(long, value_name = "FILE", env = "OCTAVO_PROFILES")]
-    profiles: Option<PathBuf>,
-}
-
-/// Settings of the aggregator.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AggregatorSettings {
-    serving: ServingSettings,
-    agent_auth: AgentAuth,
-    http_auth: HttpAuth,
-    fleet: FleetSettings,
-    layouts: Option<PathBuf>,
-    profiles: Option<PathBuf>,
-    cluster: Option<ClusterSettings>,
-    advice: AdviceSettings,
-    plugin_configs: Option<PluginConfigSettings>,
-    pod_types: Option<PodAnnotationSettings>,
-    log: LogSettings,
-}
-
-/// Limits of the fleet's state, and its retention.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FleetSettings {
-    stale_after: Duration,
-    forget_after: Duration,
-    max_nodes: usize,
+    pub profiles: Option<PathBuf>,
 }
 
 impl AggregatorSettings {
@@ -182,127 +168,43 @@ impl AggregatorSettings {
     where
         A: Into<OsString> + Clone,
     {
-        let args = parse::<AggregatorArgs, _>(arguments)?;
-        let serving = args.serving.resolve()?;
-        let kubeconfig = args.kubernetes.kubeconfig.clone();
-        let http_auth = args.http_auth.resolve(kubeconfig.clone(), &serving)?;
-        let readers = (&http_auth, &serving);
-        Ok(Self {
-            cluster: args.cluster.resolve(kubeconfig.clone(), readers)?,
-            http_auth,
-            agent_auth: args.auth.resolve(args.kubernetes, &serving)?,
-            serving,
-            layouts: args.fleet.layouts.clone(),
-            profiles: args.fleet.profiles.clone(),
-            fleet: args.fleet.into(),
-            advice: args.advice.into(),
-            plugin_configs: args.sharing.resolve(kubeconfig.clone()),
-            pod_types: args.workload.resolve(kubeconfig)?,
-            log: args.log,
-        })
-    }
-
-    /// Returns the watched cluster, if there is one.
-    pub fn cluster(&self) -> Option<&ClusterSettings> {
-        self.cluster.as_ref()
-    }
-
-    /// Returns the configuration of NVIDIA's device plugin to write, if any.
-    pub fn plugin_configs(&self) -> Option<&PluginConfigSettings> {
-        self.plugin_configs.as_ref()
-    }
-
-    /// Returns how pods are annotated with their accelerator types, if they are.
-    pub fn pod_annotations(&self) -> Option<&PodAnnotationSettings> {
-        self.pod_types.as_ref()
-    }
-
-    /// Returns the addresses and the transport of the servers.
-    pub fn serving(&self) -> &ServingSettings {
-        &self.serving
-    }
-
-    /// Returns how agents are authenticated.
-    pub fn agent_auth(&self) -> &AgentAuth {
-        &self.agent_auth
-    }
-
-    /// Returns how HTTP clients are authenticated.
-    pub fn http_auth(&self) -> &HttpAuth {
-        &self.http_auth
-    }
-
-    /// Returns the limits of the fleet's state, and its retention.
-    pub fn fleet(&self) -> FleetSettings {
-        self.fleet
-    }
-
-    /// Returns the layouts file, if there is one.
-    pub fn layouts(&self) -> Option<&Path> {
-        self.layouts.as_deref()
-    }
-
-    /// Returns the file of hardware profiles, if there is one.
-    pub fn profiles(&self) -> Option<&Path> {
-        self.profiles.as_deref()
-    }
-
-    /// Returns the additional data for matching and estimates.
-    pub fn advice(&self) -> &AdviceSettings {
-        &self.advice
-    }
-
-    /// Returns the settings of the log.
-    pub fn log(&self) -> &LogSettings {
-        &self.log
+        let mut settings: Self = parse(arguments)?;
+        let serving = &settings.serving;
+        serving.check()?;
+        settings.http_auth.check(serving)?;
+        let has_auth = settings.http_auth.sources().is_some();
+        settings.cluster.check(has_auth, serving)?;
+        settings.agent_auth.check(serving)?;
+        settings.workload.identify()?;
+        Ok(settings)
     }
 }
 
-impl From<FleetArgs> for FleetSettings {
-    fn from(args: FleetArgs) -> Self {
-        Self::new(args.stale_after, args.forget_after, count(args.max_nodes))
+impl FleetSettings {
+    /// Returns the limits of the store.
+    pub fn limits(&self) -> StoreLimits {
+        StoreLimits {
+            stale_after: self.stale_after,
+            forget_after: self.forget_after,
+            max_nodes: self.max_nodes,
+        }
     }
 }
 
 fn usage(message: &str) -> Answer {
-    Answer::usage(&mut AggregatorArgs::command(), message)
+    Answer::usage(&mut AggregatorSettings::command(), message)
 }
 
 fn count(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-impl FleetSettings {
-    /// Creates the settings: a node is stale `stale_after` its last report, and is removed after being stale for
-    /// `forget_after`.
-    pub fn new(stale_after: Duration, forget_after: Duration, max_nodes: usize) -> Self {
-        Self {
-            stale_after,
-            forget_after,
-            max_nodes,
-        }
-    }
-
-    /// Returns the age of an agent's last report at which its node becomes stale.
-    pub fn stale_after(&self) -> Duration {
-        self.stale_after
-    }
-
-    /// Returns how long a stale node is still shown.
-    pub fn forget_after(&self) -> Duration {
-        self.forget_after
-    }
-
-    /// Returns the maximum number of nodes.
-    pub fn max_nodes(&self) -> usize {
-        self.max_nodes
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use octavo_settings::EarlyExitKind;
+
     use super::*;
-    use crate::EarlyExitKind;
+    use crate::tls::TlsFiles;
 
     fn settings(arguments: &[&str]) -> Result<AggregatorSettings, Answer> {
         let program = ["octavo-aggregator"].iter();
@@ -311,23 +213,27 @@ mod tests {
 
     #[test]
     fn clap_command_is_valid() {
-        AggregatorArgs::command().debug_assert();
+        AggregatorSettings::command().debug_assert();
     }
 
     #[test]
     fn everything_but_the_transport_has_its_documented_default() {
         let settings = settings(&["--plaintext", "--http-auth=none"]).unwrap();
-        assert_eq!(settings.serving().grpc_listen().to_string(), "0.0.0.0:7443");
-        assert_eq!(settings.serving().http_listen().to_string(), "0.0.0.0:8443");
-        assert_eq!(settings.serving().transport(), &Transport::Plaintext);
-        assert_eq!(settings.serving().max_connections(), 20_000);
-        let fleet = FleetSettings::new(Duration::from_secs(30), Duration::from_hours(24), 100_000);
-        assert_eq!(settings.fleet(), fleet);
-        assert_eq!(settings.plugin_configs(), None);
-        assert_eq!(settings.advice().price_book, None);
-        assert_eq!(settings.advice().engine, None);
-        assert_eq!(settings.cluster(), None);
-        assert_eq!(settings.pod_annotations(), None);
+        assert_eq!(settings.serving.grpc_listen.to_string(), "0.0.0.0:7443");
+        assert_eq!(settings.serving.http_listen.to_string(), "0.0.0.0:8443");
+        assert_eq!(settings.serving.tls(), None);
+        assert_eq!(settings.serving.max_connections, 20_000);
+        let limits = StoreLimits {
+            stale_after: Duration::from_secs(30),
+            forget_after: Duration::from_hours(24),
+            max_nodes: 100_000,
+        };
+        assert_eq!(settings.fleet.limits(), limits);
+        assert_eq!(settings.plugin_config_map, None);
+        assert_eq!(settings.advice.price_book, None);
+        assert_eq!(settings.advice.estimate_engine, None);
+        assert!(!settings.cluster.follow_cluster);
+        assert!(!settings.workload.annotate_pods);
     }
 
     #[test]
@@ -341,7 +247,8 @@ mod tests {
                 .concat(),
             )
             .unwrap();
-            settings.cluster().unwrap().kubeconfig.clone()
+            assert!(settings.cluster.follow_cluster);
+            settings.kubernetes.kubeconfig
         };
         assert_eq!(followed(&[]), None);
         assert_eq!(followed(&["--kubeconfig=/k"]), Some(PathBuf::from("/k")));
@@ -352,12 +259,7 @@ mod tests {
         let tls = ["--tls-cert=/c", "--tls-key=/k"];
         let with = |arguments: &[&str]| settings(&[&tls[..], arguments].concat());
         let both = ["--follow-cluster", "--create-profiles"];
-        let makes = |arguments: &[&str]| {
-            let found = with(arguments).unwrap();
-            found
-                .cluster()
-                .is_some_and(|cluster| cluster.create_profiles)
-        };
+        let makes = |arguments: &[&str]| with(arguments).unwrap().cluster.create_profiles;
         assert!(!makes(&["--http-auth=none", "--follow-cluster"]));
         assert!(makes(&[&both[..], &["--http-auth=token-review"]].concat()));
         assert!(makes(&[&both[..], &["--http-listen=127.0.0.1:0"]].concat()));
@@ -385,11 +287,9 @@ mod tests {
             "--kubeconfig=/k",
         ])
         .unwrap();
-        let found = found.pod_annotations().unwrap();
-        assert_eq!(found.lease_namespace, "octavo-system");
-        assert_eq!(found.lease_name, "octavo-aggregator");
-        assert_eq!(found.kubeconfig, Some("/k".into()));
-        assert!(!found.holder_prefix.is_empty());
+        assert_eq!(found.workload.lease_namespace, "octavo-system");
+        assert_eq!(found.kubernetes.kubeconfig, Some("/k".into()));
+        assert!(!found.workload.holder_prefix.is_empty());
         let wrong = [
             "--plaintext",
             "--http-auth=none",
@@ -422,7 +322,7 @@ mod tests {
             );
         }
         let settings = named("octavo.example,fleet").unwrap();
-        assert_eq!(settings.serving().http_hosts(), ["octavo.example", "fleet"]);
+        assert_eq!(settings.serving.http_hosts, ["octavo.example", "fleet"]);
     }
 
     #[test]
@@ -440,8 +340,9 @@ mod tests {
         assert_eq!(
             settings(&["--plaintext", "--http-auth=none"])
                 .unwrap()
-                .agent_auth(),
-            &AgentAuth::None
+                .agent_auth
+                .rule(),
+            None
         );
         let reviewed = |arguments: &[&str]| {
             let auth = ["--agent-auth=token-review", "--http-auth=none"];
@@ -453,15 +354,10 @@ mod tests {
             &["--plaintext", "--grpc-listen=[::1]:0"],
         ] {
             let found = reviewed(arguments).unwrap();
-            let AgentAuth::TokenReview(found) = found.agent_auth() else {
-                panic!("{found:?}");
-            };
-            assert_eq!(
-                found.rule().account.to_string(),
-                "octavo-system/octavo-agent"
-            );
-            assert_eq!(found.rule().audience.as_str(), "octavo");
-            assert_eq!(found.kubeconfig(), None);
+            let rule = found.agent_auth.rule().unwrap();
+            assert_eq!(rule.account.to_string(), "octavo-system/octavo-agent");
+            assert_eq!(rule.audience.as_str(), "octavo");
+            assert_eq!(found.kubernetes.kubeconfig, None);
         }
         for (arguments, said) in [
             (&["--plaintext"][..], "unencrypted"),
@@ -504,8 +400,11 @@ mod tests {
             assert!(text.contains(said), "{text}");
         }
         let with = settings(&["--tls-cert=/c", "--tls-key=/k", "--http-auth=none"]).unwrap();
-        let files = TlsFiles::new("/c".into(), "/k".into());
-        assert_eq!(with.serving().transport(), &Transport::Tls(files));
+        let files = TlsFiles {
+            certificate: "/c".into(),
+            key: "/k".into(),
+        };
+        assert_eq!(with.serving.tls(), Some(files));
     }
 
     #[test]
@@ -518,21 +417,17 @@ mod tests {
         }
         for alone in ["127.0.0.1:0", "[::1]:0"] {
             let listen = format!("--http-listen={alone}");
-            assert_eq!(with(&[&listen]).unwrap().http_auth(), &HttpAuth::None);
+            assert_eq!(with(&[&listen]).unwrap().http_auth.sources(), None);
         }
         let settings = with(&["--http-auth=token-review", "--http-audience=octavo"]).unwrap();
-        let HttpAuth::Reviewed(reviewed) = settings.http_auth() else {
-            panic!("{settings:?}");
-        };
-        assert_eq!(reviewed.audience().unwrap().as_str(), "octavo");
-        assert_eq!(reviewed.proxies(), None);
+        let reviewed = settings.http_auth.sources().unwrap();
+        assert_eq!(reviewed.audience.unwrap().as_str(), "octavo");
+        assert_eq!(reviewed.proxies, None);
         let proxies = "--trusted-proxy=127.0.0.1,10.1.0.0/16";
         let settings = with(&["--http-auth=proxy-header", proxies]).unwrap();
-        let HttpAuth::Reviewed(reviewed) = settings.http_auth() else {
-            panic!("{settings:?}");
-        };
-        let proxies = reviewed.proxies().unwrap();
-        assert!(proxies.contains("10.1.9.9".parse().unwrap()) && !proxies.groups());
+        let reviewed = settings.http_auth.sources().unwrap();
+        let proxies = reviewed.proxies.unwrap();
+        assert!(proxies.contains("10.1.9.9".parse().unwrap()) && !proxies.groups);
     }
 
     #[test]

@@ -3,25 +3,26 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::duration;
-use crate::server_url::ServerUrl;
+use octavo_settings::duration;
+use octavo_settings::server_url::ServerUrl;
 
-#[derive(Debug, clap::Args)]
+/// Additional data for matching and estimates.
+#[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Advice")]
-pub(super) struct AdviceArgs {
+pub struct AdviceSettings {
     /// What devices cost, by type and way of buying
     ///
     /// A price book, whose form docs/matching.md has. It is read again when it has changed; one that cannot be read leaves
     /// the prices before in use. What has no price in it is shown without a cost.
     #[arg(long, value_name = "FILE", env = "OCTAVO_PRICE_BOOK")]
-    price_book: Option<PathBuf>,
+    pub price_book: Option<PathBuf>,
 
     /// Who estimates training times and speeds, instead of the built-in rule of thumb
     ///
     /// The address of a program that answers as docs/estimates.md says. While it cannot be reached, or says what cannot be,
     /// answers have no times, and say why.
     #[arg(long, value_name = "URL", env = "OCTAVO_ESTIMATE_ENGINE")]
-    estimate_engine: Option<ServerUrl>,
+    pub estimate_engine: Option<ServerUrl>,
 
     /// How long the engine may take
     #[arg(
@@ -31,34 +32,5 @@ pub(super) struct AdviceArgs {
         default_value = "2s",
         value_parser = duration::positive
     )]
-    estimate_timeout: Duration,
-}
-
-/// Additional data for matching and estimates.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AdviceSettings {
-    /// The price book, if there is one.
-    pub price_book: Option<PathBuf>,
-    /// The engine that calculates estimates, if there is one.
-    pub engine: Option<EngineSettings>,
-}
-
-/// An engine that calculates estimates.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EngineSettings {
-    /// Its URL.
-    pub url: ServerUrl,
-    /// Timeout for one answer.
-    pub timeout: Duration,
-}
-
-impl From<AdviceArgs> for AdviceSettings {
-    fn from(args: AdviceArgs) -> Self {
-        let timeout = args.estimate_timeout;
-        let engine = args.estimate_engine;
-        Self {
-            price_book: args.price_book,
-            engine: engine.map(|url| EngineSettings { url, timeout }),
-        }
-    }
+    pub estimate_timeout: Duration,
 }
