@@ -119,7 +119,9 @@ impl EngineSettings {
         // Both directories are kubelet's, and are siblings.
         let sibling = || {
             let kubelet = self.pod_resources.parent().and_then(Path::parent);
-            kubelet.unwrap_or(Path::new("")).join("device-plugins")
+            kubelet
+                .unwrap_or_else(|| Path::new(""))
+                .join("device-plugins")
         };
         self.device_plugins.clone().unwrap_or_else(sibling)
     }

@@ -6,7 +6,6 @@ use tracing_subscriber::filter::Targets;
 /// Settings of the log.
 #[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "Logging")]
-#[expect(clippy::struct_field_names, reason = "they are the flags")]
 pub struct LogSettings {
     /// The least severe messages to log
     #[arg(

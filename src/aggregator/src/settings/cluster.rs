@@ -5,7 +5,7 @@ use octavo_settings::Answer;
 use super::{ServingSettings, usage};
 
 /// Settings of the watched cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
+#[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Kubernetes")]
 pub struct ClusterSettings {
     /// Follow the cluster's nodes and pods, to say what of a device is free and who waits for it

@@ -71,7 +71,7 @@ impl HttpAuthSettings {
     /// Rejects invalid combinations. Without `--http-auth`, the address must be a loopback address.
     pub(super) fn check(&self, serving: &ServingSettings) -> Result<(), Answer> {
         let alone = serving.http_listen.ip().is_loopback();
-        let Some(how) = self.http_auth.or(alone.then_some(HttpAuth::None)) else {
+        let Some(how) = self.http_auth.or_else(|| alone.then_some(HttpAuth::None)) else {
             return Err(usage(&format!(
                 "who may read over HTTP? {} is reached from other machines, so say it: --http-auth token-review asks the \
                  cluster who somebody is and what they may see, --http-auth proxy-header believes a proxy, --http-auth none \
