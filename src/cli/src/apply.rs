@@ -24,9 +24,7 @@ use super::layout_source::LayoutSource;
 use super::resolved_layout::ResolvedLayout;
 use super::text::lines;
 use super::{CliError, Report, explain, input, json, resolved_layout};
-use crate::settings::apply::{
-    ApplyFormat, ApplySettings, ChangeExecutor, ChoiceSettings, RestoreSettings, RunSettings,
-};
+use crate::settings::apply::{ApplyFormat, ApplySettings, RestoreSettings, RunSettings};
 use crate::settings::{Colors, OutputMode};
 
 /// Layout name in the output of a round without a layout.
@@ -41,14 +39,19 @@ pub(super) async fn apply(
     settings: &ApplySettings,
     (colors, screen): (Colors, OutputMode),
 ) -> Result<Report, CliError> {
-    let run = settings.run();
-    let end_at = Instant::now() + run.patience().limit();
-    let folder = &run.engine().state_dir;
+    let run = &settings.run;
+    let end_at = Instant::now() + run.timeout;
+    let folder = &run.engine.state_dir;
     let show = ProgressLine::new(screen);
-    let ChoiceSettings::Layout { name, layouts } = settings.choice() else {
+    let Some(name) = &settings.layout else {
         return forget(settings, (&show, colors)).await;
     };
-    let sheet = match layouts.as_ref().map(LayoutSource::read).transpose() {
+    let sheet = match settings
+        .layouts
+        .as_ref()
+        .map(LayoutSource::read)
+        .transpose()
+    {
         Ok(None) => Ok(None),
         Ok(Some(Ok(sheet))) => Ok(Some(sheet)),
         Ok(Some(Err(refused))) => Err(Report::refused(refused.said)),
@@ -66,7 +69,7 @@ pub(super) async fn apply(
             checkpoint: None,
         };
         let request = Request::Apply(choice);
-        let status = agent_client::ask(agent, &request, run.patience(), &show).await?;
+        let status = agent_client::ask(agent, &request, run.wait_policy(), &show).await?;
         return end(&status, run, colors);
     }
     let is_begun = store::interrupted(folder).record.is_some();
@@ -74,7 +77,7 @@ pub(super) async fn apply(
         Err(refused) if !is_begun => return Ok(with_journal_warnings(refused, folder)),
         sheet => sheet,
     };
-    if settings.executor() == ChangeExecutor::Agent {
+    if settings.agent {
         return Err(CliError::NoAgent);
     }
     let handle = open(run)?;
@@ -128,7 +131,7 @@ async fn finish(
             return Ok(Report { notes, ..refused });
         }
     };
-    let output = match run.format() {
+    let output = match run.format {
         ApplyFormat::Table => progress::devices(&status, colors),
         ApplyFormat::Json => json(&NodeLayoutStatus {
             layout: None,
@@ -151,16 +154,16 @@ async fn forget(
     settings: &ApplySettings,
     (show, colors): (&ProgressLine, Colors),
 ) -> Result<Report, CliError> {
-    let run = settings.run();
-    let folder = &run.engine().state_dir;
+    let run = &settings.run;
+    let folder = &run.engine.state_dir;
     if let Some(agent) = agent_client::connect(folder).await? {
-        let status = agent_client::ask(agent, &Request::Forget {}, run.patience(), show).await?;
+        let status = agent_client::ask(agent, &Request::Forget {}, run.wait_policy(), show).await?;
         return end(&status, run, colors);
     }
     let is_interrupted = store::interrupted(folder) != Interrupted::default();
     let chosen = manual_choice::read(folder).ok().flatten();
     let is_empty = chosen.is_none() && !is_interrupted;
-    if settings.executor() == ChangeExecutor::Agent || is_empty {
+    if settings.agent || is_empty {
         return Err(CliError::NoAgent);
     }
     let store = Store::open(folder, ACTOR).map_err(CliError::State)?;
@@ -186,7 +189,7 @@ async fn forget(
     if said.is_empty() {
         said.push("Discarded the journal, which could not be read".to_owned());
     }
-    let output = match run.format() {
+    let output = match run.format {
         ApplyFormat::Table => lines(said),
         ApplyFormat::Json => json(&NodeLayoutStatus {
             notice: Some(said.join("; ")),
@@ -205,23 +208,24 @@ pub(super) async fn restore(
     settings: &RestoreSettings,
     (colors, screen): (Colors, OutputMode),
 ) -> Result<Report, CliError> {
-    let run = settings.run();
-    let end_at = Instant::now() + run.patience().limit();
-    let text = match input::checkpoint(settings.file()) {
+    let run = &settings.run;
+    let end_at = Instant::now() + run.timeout;
+    let folder = &run.engine.state_dir;
+    let text = match input::checkpoint(&settings.file) {
         Ok(text) => text,
         Err(error) => {
             let refused = Report::refused(explain(&error));
-            return Ok(with_journal_warnings(refused, &run.engine().state_dir));
+            return Ok(with_journal_warnings(refused, folder));
         }
     };
     let show = ProgressLine::new(screen);
-    if let Some(agent) = agent_client::connect(&run.engine().state_dir).await? {
+    if let Some(agent) = agent_client::connect(folder).await? {
         let request = Request::Apply(LayoutChoice {
             layout: LayoutChoice::CHECKPOINT_NAME.to_owned(),
             layouts: None,
             checkpoint: Some(text),
         });
-        let status = agent_client::ask(agent, &request, run.patience(), &show).await?;
+        let status = agent_client::ask(agent, &request, run.wait_policy(), &show).await?;
         return end(&status, run, colors);
     }
     let handle = open(run)?;
@@ -230,9 +234,8 @@ pub(super) async fn restore(
     let targets: Targets = match read(&inventory) {
         Ok(targets) => targets,
         Err(source) => {
-            let place = input::place(settings.file());
+            let place = input::place(&settings.file);
             let refused = Report::refused(explain(&CliError::Checkpoint { place, source }));
-            let folder = &run.engine().state_dir;
             return match store::interrupted(folder).record {
                 Some(_) => finish(&handle, run, (&show, end_at, colors), refused).await,
                 None => Ok(with_journal_warnings(refused, folder)),
@@ -257,7 +260,7 @@ async fn look(handle: &Handle, end: Instant) -> Result<Arc<Inventory>, CliError>
 }
 
 fn end(status: &NodeLayoutStatus, run: &RunSettings, colors: Colors) -> Result<Report, CliError> {
-    let output = match run.format() {
+    let output = match run.format {
         ApplyFormat::Table => progress::format_status(status, colors),
         ApplyFormat::Json => json(status)?,
     };

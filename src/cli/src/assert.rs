@@ -6,11 +6,11 @@ use octavo_planner::layout::compare;
 use super::resolved_layout;
 use super::text::{lines, wrap};
 use super::{CliError, Exit, Report};
-use crate::settings::layouts::AssertSettings;
+use crate::settings::layouts::LayoutRequest;
 
 /// Reports only the differences, and the exit code.
-pub(super) fn report(inventory: &Inventory, settings: &AssertSettings) -> Result<Report, CliError> {
-    let case = match resolved_layout::open(settings.request(), inventory)? {
+pub(super) fn report(inventory: &Inventory, request: &LayoutRequest) -> Result<Report, CliError> {
+    let case = match resolved_layout::open(request, inventory)? {
         Ok(case) => case,
         Err(refused) => return Ok(refused.report),
     };

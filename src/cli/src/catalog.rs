@@ -19,7 +19,7 @@ use crate::settings::{Colors, Input};
 /// Runs `octavo catalog`.
 pub(super) fn report(command: &CatalogCommand, colors: Colors) -> Result<Report, CliError> {
     let (CatalogCommand::Search(settings) | CatalogCommand::Show(settings)) = command;
-    let catalogue = match with_overlay(settings.overlay())? {
+    let catalogue = match with_overlay(settings.catalog.as_ref())? {
         Ok(catalogue) => catalogue,
         Err(refused) => {
             return Ok(Report {
@@ -29,9 +29,9 @@ pub(super) fn report(command: &CatalogCommand, colors: Colors) -> Result<Report,
             });
         }
     };
-    let lookup = match settings.kind() {
-        Some(kind) => catalogue.lookup_as(kind, settings.text()),
-        None => catalogue.lookup(settings.text()),
+    let lookup = match settings.kind {
+        Some(kind) => catalogue.lookup_as(kind, &settings.text),
+        None => catalogue.lookup(&settings.text),
     };
     match command {
         CatalogCommand::Search(_) => search(&lookup, &catalogue, (settings, colors)),
@@ -73,13 +73,13 @@ fn search(
     catalogue: &Catalog,
     (settings, colors): (&LookupSettings, Colors),
 ) -> Result<Report, CliError> {
-    let document = LookupDocument::new(settings.text(), lookup, catalogue);
+    let document = LookupDocument::new(&settings.text, lookup, catalogue);
     let (found, exit): (&[Sku], _) = match lookup {
         Lookup::Found(sku) => (std::slice::from_ref(sku), Exit::Done),
         Lookup::Ambiguous(skus) => (skus, Exit::Done),
         Lookup::Unknown(_) => (&[], Exit::Failed),
     };
-    let output = match settings.format() {
+    let output = match settings.format {
         CatalogFormat::Json => json(&document)?,
         CatalogFormat::Yaml => yaml(&document)?,
         CatalogFormat::Table => table(found, catalogue, colors),
@@ -123,7 +123,7 @@ fn show(
     let Some(product) = product else {
         return Ok(failed(unknown(settings, &[], catalogue)));
     };
-    let output = match settings.format() {
+    let output = match settings.format {
         CatalogFormat::Json => json(&ProductDocument::new(product, catalogue))?,
         CatalogFormat::Yaml => yaml(&ProductDocument::new(product, catalogue))?,
         CatalogFormat::Table => product_sheet::sheet(product, catalogue, colors),
@@ -145,7 +145,7 @@ fn unknown(settings: &LookupSettings, near: &[Sku], catalogue: &Catalog) -> Stri
 
 fn quoted(settings: &LookupSettings) -> String {
     const SHOWN: usize = 60;
-    let text = printable(settings.text());
+    let text = printable(&settings.text);
     format!("{:?}", text.chars().take(SHOWN).collect::<String>())
 }
 

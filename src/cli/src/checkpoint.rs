@@ -13,7 +13,7 @@ pub(super) fn report(
     inventory: &Inventory,
     settings: &CheckpointSettings,
 ) -> Result<Report, CliError> {
-    write_to(inventory, settings.file())
+    write_to(inventory, &settings.file)
 }
 
 /// Prints the checkpoint, or writes it to `file`.

@@ -66,7 +66,7 @@ impl Client {
     /// Reads the certificates and sends no request yet.
     pub(super) fn new(settings: &ServerSettings) -> Result<Self, ClientError> {
         let tls = tls(settings).map_err(|source| ClientError::Certificates {
-            place: settings.ca().map_or_else(
+            place: settings.ca.as_ref().map_or_else(
                 || "this system".to_owned(),
                 |path| path.display().to_string(),
             ),
@@ -82,9 +82,9 @@ impl Client {
             .wrap_connector(http);
         Ok(Self {
             http: legacy::Client::builder(TokioExecutor::new()).build(connector),
-            server: settings.server().to_string(),
-            token: settings.token_file().map(Path::to_owned),
-            patience: settings.timeout(),
+            server: settings.server.to_string(),
+            token: settings.token_file.clone(),
+            patience: settings.timeout,
         })
     }
 
@@ -222,9 +222,9 @@ fn tls(settings: &ServerSettings) -> Result<ClientConfig, Box<dyn Error + Send +
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    let builder = match settings.ca() {
+    let builder = match &settings.ca {
         Some(path) => builder.with_root_certificates(roots(path)?),
-        None if settings.server().is_secure() => builder.with_native_roots()?,
+        None if settings.server.is_secure() => builder.with_native_roots()?,
         None => builder.with_root_certificates(RootCertStore::empty()),
     };
     Ok(builder.with_no_client_auth())

@@ -33,8 +33,8 @@ use crate::settings::demo::DemoSettings;
 /// Runs until it is stopped or its time is over, and removes everything it created.
 pub(super) async fn run(settings: &DemoSettings, colors: Colors) -> Result<Report, CliError> {
     let mut stop = StopSignal::new().map_err(CliError::Runtime)?;
-    let programs = Programs::find(settings.programs())?;
-    let scenarios = scenario::all(settings.machines())?;
+    let programs = Programs::find(&settings.programs())?;
+    let scenarios = scenario::all(settings.machines.as_deref())?;
     let folder = tempfile::Builder::new()
         .prefix("octavo-demo.")
         .tempdir()

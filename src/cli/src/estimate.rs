@@ -10,23 +10,27 @@ use super::style::Style;
 use super::text::{Cell, columns, lines, printable, wrap};
 use super::{CliError, Exit, Report, json, profiles, yaml};
 use crate::settings::Colors;
-use crate::settings::estimate::{EstimateDevices, EstimateSettings, EstimateWorkload};
+use crate::settings::estimate::{EstimateCommand, EstimateDevices};
 use crate::settings::fleet::{FleetFormat, OutputOptions};
 
 /// Runs `octavo estimate`.
 pub(super) async fn estimate(
-    settings: &EstimateSettings,
+    command: &EstimateCommand,
     colors: Colors,
 ) -> Result<Report, CliError> {
-    let client = Client::new(settings.server())?;
+    let options = match command {
+        EstimateCommand::Training(training) => &training.options,
+        EstimateCommand::Decoding(decoding) => &decoding.options,
+    };
+    let client = Client::new(&options.server)?;
     let request = EstimateRequest {
-        workload: workload(settings.workload()),
-        devices: devices(&client, settings.on()).await?,
-        purchase_option: settings.purchase().map(str::to_owned),
+        workload: workload(command),
+        devices: devices(&client, &options.devices).await?,
+        purchase_option: options.devices.purchase.clone(),
     };
     let target = RequestPath::new("/api/v1/estimates");
     let answer: EstimateAnswer = client.post(&target, &request).await?;
-    let printed = settings.printed();
+    let printed = options.output;
     let output = match printed.format {
         FleetFormat::Json => json(&answer)?,
         FleetFormat::Yaml => yaml(&answer)?,
@@ -45,56 +49,45 @@ pub(super) async fn estimate(
     })
 }
 
-fn workload(run: &EstimateWorkload) -> WorkloadJson {
-    let model = run.model.clone();
-    let precision = run.precision.clone();
-    let parameters = run.parameters;
-    match run.training {
-        None => WorkloadJson::Decoding {
-            model,
-            parameters,
-            precision,
+fn workload(command: &EstimateCommand) -> WorkloadJson {
+    match command {
+        EstimateCommand::Decoding(decoding) => WorkloadJson::Decoding {
+            model: decoding.model.model.clone(),
+            parameters: decoding.model.parameters,
+            precision: decoding.model.precision.clone(),
         },
-        Some(on) => WorkloadJson::Training {
-            model,
-            parameters,
-            tokens: on.tokens,
-            samples: on.samples,
-            tokens_per_sample: on.tokens_per_sample,
-            batch: on.batch,
-            precision,
+        EstimateCommand::Training(training) => WorkloadJson::Training {
+            model: training.model.model.clone(),
+            parameters: training.model.parameters,
+            tokens: training.tokens,
+            samples: training.samples,
+            tokens_per_sample: training.tokens_per_sample,
+            batch: training.batch,
+            precision: training.model.precision.clone(),
         },
     }
 }
 
+/// Returns the requested devices; `None` for one device of each type of the fleet.
 async fn devices(
     client: &Client,
     on: &EstimateDevices,
 ) -> Result<Option<Vec<DevicesJson>>, CliError> {
-    match on {
-        EstimateDevices::Fleet => Ok(None),
-        EstimateDevices::Types(types, count) => {
-            let all = types.iter().map(|name| DevicesJson {
-                type_name: name.clone(),
-                count: *count,
-            });
-            Ok(Some(all.collect()))
-        }
-        EstimateDevices::Profile {
-            name,
-            namespace,
-            count,
-        } => {
-            let target = profiles::target(namespace.as_deref(), name);
-            let detail: ProfileDetail = client.get(&target).await?;
-            let devices = devices_of_profile(&detail.row, *count);
-            let devices = devices.map_err(|source| CliError::ProfileNotEstimable {
-                name: printable(name),
-                source,
-            })?;
-            Ok(Some(devices))
-        }
-    }
+    let Some(name) = &on.profile else {
+        let all = on.types.iter().map(|name| DevicesJson {
+            type_name: name.clone(),
+            count: on.count.unwrap_or(1),
+        });
+        return Ok((!on.types.is_empty()).then(|| all.collect()));
+    };
+    let target = profiles::target(on.namespace.as_deref(), name);
+    let detail: ProfileDetail = client.get(&target).await?;
+    let devices = devices_of_profile(&detail.row, on.count);
+    let devices = devices.map_err(|source| CliError::ProfileNotEstimable {
+        name: printable(name),
+        source,
+    })?;
+    Ok(Some(devices))
 }
 
 fn exit(answer: &EstimateAnswer) -> Exit {

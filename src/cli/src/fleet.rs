@@ -15,6 +15,8 @@ pub(super) mod node;
 pub(super) mod nodes;
 mod types;
 
+use std::num::NonZeroUsize;
+
 use octavo_documents::api::{NodeDetail, NodeList, NodeRow, TypeList, TypeRow};
 use octavo_documents::availability::AvailabilityList;
 use octavo_fleet::fleet::NodeState;
@@ -24,7 +26,8 @@ use super::text::{counted, lines, printable};
 use super::{CliError, Exit, Report, json, yaml};
 use crate::settings::Colors;
 use crate::settings::fleet::{
-    AvailabilitySettings, Filter, FleetFormat, GroupBy, NodeSettings, NodesSettings, TypesSettings,
+    AvailabilitySettings, FleetFormat, GroupBy, NodeFilter, NodeSettings, NodesSettings, SortBy,
+    TypesSettings,
 };
 
 /// The aggregator's maximum page size.
@@ -32,11 +35,12 @@ const PAGE_SIZE: usize = 1000;
 
 /// Runs `octavo nodes`.
 pub(super) async fn nodes(settings: &NodesSettings, colors: Colors) -> Result<Report, CliError> {
-    let client = Client::new(settings.server())?;
-    let list = list(&client, settings.filter(), settings.limit()).await?;
-    let printed = settings.printed();
+    let client = Client::new(&settings.server)?;
+    let limit = settings.limit.map(NonZeroUsize::get);
+    let list = list(&client, (&settings.filter, settings.sort_by), limit).await?;
+    let printed = settings.output;
     let output = match printed.format {
-        FleetFormat::Table | FleetFormat::Wide => match settings.group_by() {
+        FleetFormat::Table | FleetFormat::Wide => match settings.group_by {
             None => nodes::table(&list.items, printed, colors),
             Some(GroupBy::Type) => nodes::by_type(&list.items, printed, colors),
         },
@@ -65,16 +69,16 @@ pub(super) async fn nodes(settings: &NodesSettings, colors: Colors) -> Result<Re
 
 /// Runs `octavo types`.
 pub(super) async fn types(settings: &TypesSettings, colors: Colors) -> Result<Report, CliError> {
-    let client = Client::new(settings.server())?;
+    let client = Client::new(&settings.server)?;
     let mut types: TypeList = client.get(&RequestPath::new("/api/v1/types")).await?;
     let wanted = |name: &str| {
-        let all = settings.types();
+        let all = &settings.types;
         all.is_empty() || all.iter().any(|wanted| wanted == name)
     };
     types
         .items
         .retain(|row| wanted(format::type_name(&row.of_all)));
-    let printed = settings.printed();
+    let printed = settings.output;
     let mut notes = Vec::new();
     let output = match printed.format {
         FleetFormat::Json => json(&types)?,
@@ -111,14 +115,14 @@ pub(super) async fn availability(
     settings: &AvailabilitySettings,
     colors: Colors,
 ) -> Result<Report, CliError> {
-    let client = Client::new(settings.server())?;
+    let client = Client::new(&settings.server)?;
     let parameters = settings.parameters();
     let parameters = parameters
         .iter()
         .map(|(name, value)| (*name, value.as_str()));
     let target = RequestPath::new("/api/v1/availability").with(parameters);
     let list: AvailabilityList = client.get(&target).await?;
-    let printed = settings.printed();
+    let printed = settings.output;
     let output = match printed.format {
         FleetFormat::Json => json(&list)?,
         FleetFormat::Yaml => yaml(&list)?,
@@ -147,10 +151,10 @@ async fn places(client: &Client) -> Result<Option<Vec<NodeRow>>, CliError> {
 
 /// Runs `octavo node`.
 pub(super) async fn node(settings: &NodeSettings, colors: Colors) -> Result<Report, CliError> {
-    let client = Client::new(settings.server())?;
-    let target = RequestPath::new(&format!("/api/v1/nodes/{}", segment(settings.name())));
+    let client = Client::new(&settings.server)?;
+    let target = RequestPath::new(&format!("/api/v1/nodes/{}", segment(&settings.name)));
     let detail: NodeDetail = client.get(&target).await?;
-    let printed = settings.printed();
+    let printed = settings.output;
     let output = match printed.format {
         FleetFormat::Json => json(&detail)?,
         FleetFormat::Yaml => yaml(&detail)?,
@@ -167,10 +171,12 @@ pub(super) async fn node(settings: &NodeSettings, colors: Colors) -> Result<Repo
 /// Returns the nodes that pass the filter, from all pages, or the first `limit` nodes.
 pub(super) async fn list(
     client: &Client,
-    filter: &Filter,
+    (filter, sort_by): (&NodeFilter, SortBy),
     limit: Option<usize>,
 ) -> Result<NodeList, CliError> {
-    pages(client, &filter.parameters(), limit).await
+    let mut parameters = filter.parameters();
+    parameters.push(("sort", sort_by.parameter()));
+    pages(client, &parameters, limit).await
 }
 
 /// Returns all nodes, ordered by name.
@@ -182,17 +188,19 @@ pub(super) async fn all_nodes(client: &Client) -> Result<Vec<NodeRow>, CliError>
 /// the labels.
 pub(super) async fn matching(
     client: &Client,
-    filter: &Filter,
+    filter: &NodeFilter,
     node: NodeRow,
 ) -> Result<Option<NodeRow>, CliError> {
-    if filter.is_empty() {
+    let parameters = filter.parameters();
+    if parameters.is_empty() {
         return Ok(Some(node));
     }
-    let searched = filter.search().unwrap_or_default().to_ascii_lowercase();
+    let searched = filter.search.as_deref().unwrap_or_default();
+    let searched = searched.to_ascii_lowercase();
     if !node.name.to_ascii_lowercase().contains(&searched) {
         return Ok(None);
     }
-    let parameters = filter.parameters().into_iter();
+    let parameters = parameters.into_iter();
     let parameters = parameters.filter(|(name, _)| *name != "search");
     let parameters: Vec<(&str, &str)> =
         parameters.chain([("search", node.name.as_str())]).collect();

@@ -12,13 +12,13 @@ use crate::settings::apply::{ApplyFormat, HistorySettings};
 
 /// Reports the last attempts, the newest last.
 pub(super) fn report(settings: &HistorySettings, colors: Colors) -> Result<Report, CliError> {
-    let mut attempts = history(settings.state_dir()).map_err(CliError::State)?;
-    let first = attempts.len().saturating_sub(settings.count());
+    let mut attempts = history(&settings.state_dir).map_err(CliError::State)?;
+    let first = attempts.len().saturating_sub(settings.count);
     let last = attempts.split_off(first);
-    let output = match settings.format() {
+    let output = match settings.format {
         ApplyFormat::Json => json(&last)?,
         ApplyFormat::Table if last.is_empty() => {
-            let folder = settings.state_dir().display();
+            let folder = settings.state_dir.display();
             format!("Nothing was done here yet (in {folder})\n")
         }
         ApplyFormat::Table => table(&last, colors),

@@ -23,7 +23,8 @@ use octavo_model::inventory::Inventory;
 pub(super) use self::table::Columns;
 use super::text::lines;
 use super::{CliError, Exit, Report, json, yaml};
-use crate::settings::{Colors, Headers, InspectFormat, InspectSettings};
+use crate::settings::inspect::{InspectFormat, InspectSettings};
+use crate::settings::{Colors, Headers};
 
 /// Formats the inventory as requested.
 pub(super) fn report(
@@ -31,13 +32,11 @@ pub(super) fn report(
     settings: &InspectSettings,
     colors: Colors,
 ) -> Result<Report, CliError> {
-    let output = match settings.format() {
+    let output = match settings.format {
         InspectFormat::Table => {
-            format_inventory(inventory, Columns::Default, settings.headers(), colors)
+            format_inventory(inventory, Columns::Default, settings.headers, colors)
         }
-        InspectFormat::Wide => {
-            format_inventory(inventory, Columns::All, settings.headers(), colors)
-        }
+        InspectFormat::Wide => format_inventory(inventory, Columns::All, settings.headers, colors),
         InspectFormat::Json => json(&Document::from(inventory))?,
         InspectFormat::Yaml => yaml(&Document::from(inventory))?,
         InspectFormat::Name => names(inventory),

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use octavo_model::inventory::Inventory;
 use octavo_node::labels::{CompiledLabels, DiffSide, Publication, compile, diff};
+use octavo_settings::labels::LabelSettings;
 
 use super::style::Style;
 use super::text::{lines, printable};
 use super::{CliError, Exit, Report, input, json, yaml};
-use crate::settings::{Colors, LabelsFormat, LabelsPurpose, LabelsSettings};
+use crate::settings::Colors;
+use crate::settings::inspect::{LabelsFormat, LabelsSettings};
 
 /// Formats the labels or the difference as requested.
 pub(super) fn report(
@@ -17,15 +19,15 @@ pub(super) fn report(
     settings: &LabelsSettings,
     colors: Colors,
 ) -> Result<Report, CliError> {
-    let options = settings.labels().options(Timestamp::now());
+    let options = LabelSettings::from(settings.labels.clone()).options(Timestamp::now());
     let CompiledLabels { labels, notes } = compile(inventory, &options, None);
     let labels: BTreeMap<&str, &str> = labels.iter().collect();
-    let mut report = match settings.purpose() {
-        LabelsPurpose::Print(format) => Report {
-            output: print(&labels, *format)?,
+    let mut report = match &settings.diff {
+        None => Report {
+            output: print(&labels, settings.format)?,
             ..Report::default()
         },
-        LabelsPurpose::Diff(file) => {
+        Some(file) => {
             let before = input::labels(file)?;
             let before = before
                 .iter()

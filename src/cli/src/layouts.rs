@@ -47,18 +47,18 @@ pub(super) fn generate(
     inventory: &Inventory,
     settings: &GenerateSettings,
 ) -> Result<Report, CliError> {
-    let layouts = generated(inventory, settings.dialect());
-    document(&layouts, settings.dialect(), settings.format())
+    let layouts = generated(inventory, settings.dialect);
+    document(&layouts, settings.dialect, settings.format)
 }
 
 /// Runs `octavo export`.
 pub(super) fn export(inventory: &Inventory, settings: &ExportSettings) -> Result<Report, CliError> {
-    let layout = exported(inventory, settings.name(), settings.dialect());
+    let layout = exported(inventory, &settings.name, settings.dialect);
     let layouts = Layouts {
-        dialect: settings.dialect(),
+        dialect: settings.dialect,
         layouts: vec![layout.map_err(CliError::Export)?],
     };
-    document(&layouts, settings.dialect(), settings.format())
+    document(&layouts, settings.dialect, settings.format)
 }
 
 /// Serializes layouts as a document.

@@ -68,11 +68,11 @@ use self::output::publish;
 pub use self::simulated::SimulationError;
 use crate::settings::apply::RunSettings;
 use crate::settings::doctor::DoctorSettings;
+use crate::settings::inspect::NamedSource;
 use crate::settings::layouts::{LayoutsCommand, PlanSettings};
 use crate::settings::sharing::SharingCommand;
-use crate::settings::{
-    Colors, Command, Input, Invocation, NamingSettings, Source, completion_script,
-};
+use crate::settings::source::SourceSettings;
+use crate::settings::{Colors, Command, Input, Invocation, completion_script};
 
 /// Output of a command.
 #[derive(Debug, Default)]
@@ -125,60 +125,59 @@ fn say(answer: &Answer) -> Exit {
 }
 
 fn run(invocation: &Invocation, open: OpenHardware) -> Result<Report, CliError> {
-    let colors = invocation.colors();
-    match invocation.command() {
-        Command::Inspect(settings) => named(settings.naming(), settings.source(), open)?
+    let colors = invocation.colors;
+    match &invocation.command {
+        Command::Inspect(settings) => named(&settings.source, open)?
             .report(|inventory| inspect::report(inventory, settings, colors)),
-        Command::Labels(settings) => named(settings.naming(), settings.source(), open)?
+        Command::Labels(settings) => named(&settings.source, open)?
             .report(|inventory| labels::report(inventory, settings, colors)),
         Command::Doctor(settings) => {
-            let inventory = || inventory(settings.source(), open);
+            let inventory = || inventory(&settings.source, open);
             diagnosed(settings, inventory, colors)
         }
         Command::Plan(settings) => planned(settings, open, colors),
         Command::Apply(settings) => {
-            let open = |run: &RunSettings| opened(run.hardware(), open);
-            let look = (colors, invocation.screen());
+            let open = |run: &RunSettings| opened(&run.hardware, open);
+            let look = (colors, invocation.screen);
             block_on(apply::apply(&open, settings, look))?
         }
         Command::Restore(settings) => {
-            let open = |run: &RunSettings| opened(run.hardware(), open);
-            let look = (colors, invocation.screen());
+            let open = |run: &RunSettings| opened(&run.hardware, open);
+            let look = (colors, invocation.screen);
             block_on(apply::restore(&open, settings, look))?
         }
         Command::History(settings) => history::report(settings, colors),
         Command::Checkpoint(settings) => {
-            let handle = opened(settings.hardware(), open)?;
+            let handle = opened(&settings.hardware, open)?;
             checkpoint::report(&*block_on(handle.observe())?, settings)
         }
-        Command::Assert(settings) => {
-            assert::report(&*inventory(settings.request().source(), open)?, settings)
-        }
+        Command::Assert(request) => assert::report(&*inventory(&request.source, open)?, request),
         Command::Export(settings) => {
-            layouts::export(&*inventory(settings.source(), open)?, settings)
+            layouts::export(&*inventory(&settings.source, open)?, settings)
         }
         Command::Layouts(command) => of_layouts(command, open, colors),
         Command::Sharing(command) => of_sharing(command, open, colors),
-        Command::Catalogue(command) => catalog::report(command, colors),
+        Command::Catalog(command) => catalog::report(command, colors),
         Command::MigParted(settings) => {
             let open = |hardware: &HardwareSettings| opened(hardware, open);
             block_on(mig_parted::report(&open, settings))?
+        }
+        Command::Nodes(settings) if settings.watch => {
+            block_on(watch::watch(&settings.into(), colors, invocation.screen))?
         }
         Command::Nodes(settings) => block_on(fleet::nodes(settings, colors))?,
         Command::Types(settings) => block_on(fleet::types(settings, colors))?,
         Command::Availability(settings) => block_on(fleet::availability(settings, colors))?,
         Command::Node(settings) => block_on(fleet::node(settings, colors))?,
-        Command::Profiles(command) => {
-            block_on(profiles::run(command, colors, invocation.screen()))?
-        }
+        Command::Profiles(command) => block_on(profiles::run(command, colors, invocation.screen))?,
         Command::Match(settings) => block_on(matching::matching(settings, colors))?,
-        Command::Estimate(settings) => block_on(estimate::estimate(settings, colors))?,
+        Command::Estimate(command) => block_on(estimate::estimate(command, colors))?,
         Command::Slo(settings) => block_on(slo::slo(settings, colors))?,
         Command::Usage(settings) => block_on(usage::usage(settings, colors))?,
-        Command::Watch(settings) => block_on(watch::watch(settings, colors, invocation.screen()))?,
-        Command::Top(settings) => block_on(top::top(settings, colors, invocation.screen()))?,
+        Command::Watch(settings) => block_on(watch::watch(settings, colors, invocation.screen))?,
+        Command::Top(settings) => block_on(top::top(settings, colors, invocation.screen))?,
         Command::Demo(settings) => block_on(demo::run(settings, colors))?,
-        Command::Completion(shell) => Ok(Report {
+        Command::Completion { shell } => Ok(Report {
             output: completion_script(*shell),
             ..Report::default()
         }),
@@ -199,15 +198,15 @@ fn of_layouts(
     match command {
         LayoutsCommand::Check(settings) => {
             let machines: Result<Vec<NamedInventory>, CliError> =
-                settings.machines().iter().map(machine).collect();
+                settings.machines.iter().map(machine).collect();
             layouts::check(settings, &machines?)
         }
         LayoutsCommand::Show(settings) => {
-            let machine = settings.machine().map(machine).transpose()?;
+            let machine = settings.machine.as_ref().map(machine).transpose()?;
             layouts::show(settings, machine.as_ref(), colors)
         }
         LayoutsCommand::Generate(settings) => {
-            layouts::generate(&*inventory(settings.source(), open)?, settings)
+            layouts::generate(&*inventory(&settings.source, open)?, settings)
         }
     }
 }
@@ -218,13 +217,13 @@ fn of_sharing(
     colors: Colors,
 ) -> Result<Report, CliError> {
     match command {
-        SharingCommand::Check(settings, format) => {
-            let inventory = inventory(settings.source(), open)?;
-            sharing::check(&inventory, settings, (*format, colors))
+        SharingCommand::Check(settings) => {
+            let inventory = inventory(&settings.request.source, open)?;
+            sharing::check(&inventory, settings, colors)
         }
-        SharingCommand::Diff(settings, node) => {
-            let inventory = inventory(settings.source(), open)?;
-            sharing::diff(&inventory, settings, (node, colors))
+        SharingCommand::Diff(settings) => {
+            let inventory = inventory(&settings.request.source, open)?;
+            sharing::diff(&inventory, settings, colors)
         }
         SharingCommand::Import(settings) => sharing::import(settings),
     }
@@ -235,13 +234,13 @@ fn planned(
     open: OpenHardware,
     colors: Colors,
 ) -> Result<Report, CliError> {
-    let source = settings.request().source();
+    let source = &settings.request.source;
     let inventory = inventory(source, open)?;
-    let (users, interrupted) = match source {
-        Source::Recording(_) => (device_holders::recorded(inventory), Interrupted::default()),
-        Source::Machine(_) => (
-            device_holders::live(inventory, settings.proc_root()),
-            store::interrupted(settings.state_dir()),
+    let (users, interrupted) = match source.from {
+        Some(_) => (device_holders::recorded(inventory), Interrupted::default()),
+        None => (
+            device_holders::live(inventory, &settings.proc_root),
+            store::interrupted(&settings.state_dir),
         ),
     };
     let DeviceHolders {
@@ -261,24 +260,22 @@ fn diagnosed(
     inventory: impl FnOnce() -> Result<Arc<Inventory>, CliError>,
     colors: Colors,
 ) -> Result<Report, CliError> {
-    let catalogue = match catalog::with_overlay(settings.catalog())? {
+    let overlay = settings.source.catalog();
+    let catalogue = match catalog::with_overlay(overlay.as_ref())? {
         Ok(catalogue) => catalogue,
         Err(refused) => return Ok(Report::refused(refused)),
     };
-    let names = DeviceNames::from_catalog(&catalogue, settings.catalog());
+    let names = DeviceNames::from_catalog(&catalogue, overlay.as_ref());
     let (inventory, _) = names.name(inventory()?);
     let gathered = block_on(doctor::gather(&inventory, settings))??;
     let facts = gathered.facts(&inventory, &catalogue);
-    doctor::report(&facts, settings.format(), colors)
+    doctor::report(&facts, settings.format, colors)
 }
 
-fn inventory(source: &Source, open: OpenHardware) -> Result<Arc<Inventory>, CliError> {
-    match source {
-        Source::Recording(file) => input::inventory(file).map(Arc::new),
-        Source::Machine(hardware) => {
-            let handle = opened(hardware, open)?;
-            block_on(handle.observe())
-        }
+fn inventory(source: &SourceSettings, open: OpenHardware) -> Result<Arc<Inventory>, CliError> {
+    match &source.from {
+        Some(file) => input::inventory(file).map(Arc::new),
+        None => block_on(opened(&source.hardware, open)?.observe()),
     }
 }
 
@@ -307,15 +304,11 @@ impl NamedDevices {
     }
 }
 
-fn named(
-    naming: &NamingSettings,
-    source: &Source,
-    open: OpenHardware,
-) -> Result<NamedDevices, CliError> {
-    Ok(match DeviceNames::read(naming)? {
+fn named(source: &NamedSource, open: OpenHardware) -> Result<NamedDevices, CliError> {
+    Ok(match DeviceNames::read(source)? {
         Err(refused) => NamedDevices::Refused(refused),
         Ok(names) => {
-            let (inventory, notes) = names.name(inventory(source, open)?);
+            let (inventory, notes) = names.name(inventory(&source.inventory, open)?);
             NamedDevices::Inventory(inventory, notes)
         }
     })

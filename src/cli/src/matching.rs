@@ -29,11 +29,11 @@ const PROFILE_COLUMNS: [&str; 2] = ["TYPE", "RESOURCE"];
 
 /// Runs `octavo match`.
 pub(super) async fn matching(settings: &MatchSettings, colors: Colors) -> Result<Report, CliError> {
-    let client = Client::new(settings.server())?;
+    let client = Client::new(&settings.server)?;
     let target = RequestPath::new("/api/v1/match");
-    let (request, unread) = request(settings.requirements())?;
+    let (request, unread) = request(&settings.requirements)?;
     let answer: MatchAnswer = client.post(&target, &request).await?;
-    let printed = settings.printed();
+    let printed = settings.output;
     let mut notes: Vec<String> = answer.notices.iter().map(|text| note(text)).collect();
     notes.extend(unread.map(note));
     let output = match printed.format {

@@ -32,7 +32,7 @@ use super::apply::with_journal_warnings;
 use super::{CliError, Exit, MigPartedError, Report, checkpoint, explain, input, layouts};
 use crate::settings::mig_parted::{
     ApplySettings, CheckpointSettings, Compat, ConfigScope, ExportSettings, GenerateSettings,
-    MigPartedCommand, MigPartedSettings, ResetPolicy, RestoreSettings, Verbosity,
+    HooksSettings, MigPartedCommand, MigPartedSettings, ResetPolicy, RestoreSettings, Verbosity,
 };
 use crate::settings::{Input, mig_parted_completion_script};
 
@@ -44,15 +44,15 @@ pub(super) async fn report(
     open: OpenHardware<'_>,
     settings: &MigPartedSettings,
 ) -> Result<Report, CliError> {
-    let talk = settings.verbosity();
-    match settings.command() {
-        MigPartedCommand::Apply(verb) => apply(open, verb, (settings.compat(), talk)).await,
+    let (compat, talk) = (settings.compat, settings.verbosity);
+    match &settings.command {
+        MigPartedCommand::Apply(verb) => apply(open, verb, (compat, talk)).await,
         MigPartedCommand::Restore(settings) => restore(open, settings, talk).await,
-        MigPartedCommand::Assert(verb) => assert::report(open, verb, settings.compat()).await,
+        MigPartedCommand::Assert(verb) => assert::report(open, verb, compat).await,
         MigPartedCommand::Export(settings) => exported(open, settings).await,
         MigPartedCommand::Checkpoint(settings) => checkpointed(open, settings).await,
-        MigPartedCommand::Generate(settings) => generated(open, settings).await,
-        MigPartedCommand::Completion(shell) => Ok(Report {
+        MigPartedCommand::GenerateConfig(settings) => generated(open, settings).await,
+        MigPartedCommand::Completion { shell } => Ok(Report {
             output: mig_parted_completion_script(*shell),
             ..Report::default()
         }),
@@ -64,9 +64,9 @@ async fn apply(
     settings: &ApplySettings,
     (compat, talk): (Compat, Verbosity),
 ) -> Result<Report, CliError> {
-    let run = settings.run();
-    let folder = &run.engine().state_dir;
-    let config = match SelectedConfig::read(settings.config(), compat) {
+    let (run, hooks) = (&settings.run, &settings.hooks);
+    let folder = &run.engine.state_dir;
+    let config = match SelectedConfig::read(&settings.config, compat) {
         Ok(Ok(config)) => config,
         Ok(Err(refused)) => return Ok(with_journal_warnings(refused, folder)),
         Err(error) => return Ok(with_journal_warnings(failed(explain(&error)), folder)),
@@ -75,24 +75,25 @@ async fn apply(
     let variables = BTreeMap::from([
         (
             "MIG_PARTED_CONFIG_FILE",
-            settings.config().path().display().to_string(),
+            settings.config.config_file.path().display().to_string(),
         ),
         ("MIG_PARTED_SELECTED_CONFIG", config.name().to_owned()),
-        ("MIG_PARTED_HOOKS_FILE", hooks_file(run.hooks())),
+        ("MIG_PARTED_HOOKS_FILE", hooks_file(hooks)),
         (
             "MIG_PARTED_SKIP_RESET",
-            text(run.reset() == ResetPolicy::Skipped),
+            text(settings.reset == ResetPolicy::Skipped),
         ),
         (
             "MIG_PARTED_MODE_CHANGE_ONLY",
-            text(run.scope() == ConfigScope::ModeOnly),
+            text(run.mode.scope == ConfigScope::ModeOnly),
         ),
     ]);
-    let runner = HookRunner::new(run.hooks(), variables, talk)?;
+    let runner = HookRunner::new(hooks, variables, talk)?;
     let wish = ChangeRequest {
         name: config.name(),
         resolve: &|inventory| config.meaning(inventory),
         done: "MIG configuration applied successfully",
+        reset: settings.reset,
     };
     change::change(open, run, &wish, &runner).await
 }
@@ -102,29 +103,30 @@ async fn restore(
     settings: &RestoreSettings,
     talk: Verbosity,
 ) -> Result<Report, CliError> {
-    let run = settings.run();
-    let text = match input::checkpoint(settings.file()) {
+    let (run, hooks) = (&settings.run, &settings.hooks);
+    let file = &settings.checkpoint.checkpoint_file;
+    let text = match input::checkpoint(file) {
         Ok(text) => text,
         Err(error) => {
             return Ok(with_journal_warnings(
                 failed(explain(&error)),
-                &run.engine().state_dir,
+                &run.engine.state_dir,
             ));
         }
     };
-    let place = input::place(settings.file());
+    let place = input::place(file);
     let variables = BTreeMap::from([
         (
             "MIG_PARTED_CHECKPOINT_FILE",
-            settings.path().display().to_string(),
+            file.path().display().to_string(),
         ),
-        ("MIG_PARTED_HOOKS_FILE", hooks_file(run.hooks())),
+        ("MIG_PARTED_HOOKS_FILE", hooks_file(hooks)),
         (
             "MIG_PARTED_MODE_CHANGE_ONLY",
-            (run.scope() == ConfigScope::ModeOnly).to_string(),
+            (run.mode.scope == ConfigScope::ModeOnly).to_string(),
         ),
     ]);
-    let runner = HookRunner::new(run.hooks(), variables, talk)?;
+    let runner = HookRunner::new(hooks, variables, talk)?;
     let meaning = |inventory: &Inventory| match octavo_files::checkpoint::read(&text, inventory) {
         Ok(targets) => {
             let covered = targets.devices.iter().map(|target| target.pci).collect();
@@ -144,21 +146,22 @@ async fn restore(
         name: "(checkpoint)",
         resolve: &meaning,
         done: "MIG configuration restored successfully",
+        reset: ResetPolicy::IfNeeded,
     };
     change::change(open, run, &wish, &runner).await
 }
 
-fn hooks_file(settings: &crate::settings::mig_parted::HooksSettings) -> String {
-    let file = settings.file();
+fn hooks_file(settings: &HooksSettings) -> String {
+    let file = settings.hooks_file.as_ref();
     file.map(|path| path.display().to_string())
         .unwrap_or_default()
 }
 
 async fn exported(open: OpenHardware<'_>, settings: &ExportSettings) -> Result<Report, CliError> {
-    let inventory = open(settings.hardware())?.observe().await;
-    let layout = match export(&inventory, settings.label(), Dialect::MigParted) {
+    let inventory = open(&settings.hardware)?.observe().await;
+    let layout = match export(&inventory, &settings.label, Dialect::MigParted) {
         Err(ExportError::NoPartitionableDevice) if !inventory.devices.is_empty() => {
-            whole_gpus(settings.label())
+            whole_gpus(&settings.label)
         }
         layout => layout.map_err(CliError::Export)?,
     };
@@ -166,7 +169,7 @@ async fn exported(open: OpenHardware<'_>, settings: &ExportSettings) -> Result<R
         dialect: Dialect::MigParted,
         layouts: vec![layout],
     };
-    layouts::document(&layouts, Dialect::MigParted, settings.format())
+    layouts::document(&layouts, Dialect::MigParted, settings.output.format)
 }
 
 /// Returns the layout of GPUs that cannot be partitioned.
@@ -188,9 +191,9 @@ async fn checkpointed(
     open: OpenHardware<'_>,
     settings: &CheckpointSettings,
 ) -> Result<Report, CliError> {
-    let inventory = open(settings.hardware())?.observe().await;
-    let mut report = checkpoint::write_to(&inventory, settings.file())?;
-    if let Input::File(_) = settings.file() {
+    let inventory = open(&settings.hardware)?.observe().await;
+    let mut report = checkpoint::write_to(&inventory, &settings.checkpoint.checkpoint_file)?;
+    if let Input::File(_) = settings.checkpoint.checkpoint_file {
         report.output = String::from("MIG configuration checkpointed successfully\n");
     }
     Ok(report)
@@ -200,14 +203,14 @@ async fn generated(
     open: OpenHardware<'_>,
     settings: &GenerateSettings,
 ) -> Result<Report, CliError> {
-    let inventory = open(settings.hardware())?.observe().await;
+    let inventory = open(&settings.hardware)?.observe().await;
     let layouts = generate(&inventory, Dialect::MigParted);
     if layouts.layouts.is_empty() {
         return Err(MigPartedError::NothingToGenerate.into());
     }
-    let mut report = layouts::document(&layouts, Dialect::MigParted, settings.format())?;
-    if let Some(path) = settings.file() {
-        let mut draft = path.to_owned().into_os_string();
+    let mut report = layouts::document(&layouts, Dialect::MigParted, settings.output.format)?;
+    if let Some(path) = &settings.output_file {
+        let mut draft = path.clone().into_os_string();
         draft.push(".draft");
         let text = std::mem::take(&mut report.output);
         durable::replace(path, draft.as_ref(), text.as_bytes(), 0o644).map_err(CliError::Write)?;

@@ -6,7 +6,8 @@ use octavo_model::accelerators::{Catalog, TypeOverride, TypeSources};
 use octavo_model::inventory::Inventory;
 
 use super::{CliError, Report, catalog};
-use crate::settings::{Input, NamingSettings};
+use crate::settings::Input;
+use crate::settings::inspect::NamedSource;
 
 /// Names to apply to devices.
 #[derive(Debug, Default)]
@@ -16,21 +17,20 @@ pub(super) struct DeviceNames {
 
 impl DeviceNames {
     /// Reads the catalog; an invalid one results in a report.
-    pub(super) fn read(settings: &NamingSettings) -> Result<Result<Self, Report>, CliError> {
-        if settings.catalog().is_none() && settings.type_override().is_none() {
+    pub(super) fn read(source: &NamedSource) -> Result<Result<Self, Report>, CliError> {
+        let overlay = source.inventory.catalog();
+        let type_override = source.type_override.as_deref();
+        if overlay.is_none() && type_override.is_none() {
             return Ok(Ok(Self::default()));
         }
-        Ok(match catalog::with_overlay(settings.catalog())? {
-            Ok(catalogue) => {
-                let given = settings.type_override();
-                Ok(Self {
-                    naming: TypeSources {
-                        overlay_products: Arc::new(catalogue.overlay_products().clone()),
-                        type_override: given
-                            .map(|text| Arc::new(TypeOverride::new(text, &catalogue))),
-                    },
-                })
-            }
+        Ok(match catalog::with_overlay(overlay.as_ref())? {
+            Ok(catalogue) => Ok(Self {
+                naming: TypeSources {
+                    overlay_products: Arc::new(catalogue.overlay_products().clone()),
+                    type_override: type_override
+                        .map(|text| Arc::new(TypeOverride::new(text, &catalogue))),
+                },
+            }),
             Err(refused) => Err(Report::refused(refused)),
         })
     }

@@ -59,7 +59,7 @@ pub(super) fn report(
     colors: Colors,
 ) -> Result<Report, CliError> {
     let found = resumable_changes(found, inventory);
-    let mut case = match resolved_layout::open(settings.request(), inventory) {
+    let mut case = match resolved_layout::open(&settings.request, inventory) {
         Ok(Ok(case)) => case,
         Ok(Err(refused)) => {
             let report = refusal(inventory, (holders, &found), settings, refused)?;
@@ -86,14 +86,14 @@ pub(super) fn report(
         colors,
     };
     let written = || written(inventory, &case, (holders, &interrupted), &plan);
-    let output = match settings.format() {
+    let output = match settings.format {
         PlanFormat::Table => format_plan(&view(StepDetail::Instances), &case),
         PlanFormat::Wide => format_plan(&view(StepDetail::Calls), &case),
         PlanFormat::Json => json(&written())?,
         PlanFormat::Yaml => yaml(&written())?,
         PlanFormat::Name => names(inventory, &plan),
     };
-    let notes = match settings.format() {
+    let notes = match settings.format {
         PlanFormat::Table | PlanFormat::Wide | PlanFormat::Name => case.notes,
         // The document contains them.
         PlanFormat::Json | PlanFormat::Yaml => String::new(),
@@ -182,7 +182,7 @@ fn refusal(
     let subject = PlanInputs {
         inventory,
         node: None,
-        layout: settings.request().layout(),
+        layout: &settings.request.layout,
         targets: &targets,
         interrupted: &interrupted,
         holders,
@@ -199,7 +199,7 @@ fn refusal(
         refused: &BTreeSet::new(),
     });
     document.merge(octavo_documents::plan::document(&subject, &taken_up));
-    let output = match settings.format() {
+    let output = match settings.format {
         PlanFormat::Json if !refused.errors.is_empty() => json(&document)?,
         PlanFormat::Yaml if !refused.errors.is_empty() => yaml(&document)?,
         PlanFormat::Json

@@ -17,7 +17,7 @@ use super::client::{Client, RequestPath, segment};
 use super::text::{lines, printable};
 use super::{CliError, Exit, Report, json, yaml};
 use crate::settings::fleet::FleetFormat;
-use crate::settings::profiles::{ListSettings, ProfilesCommand, ShowSettings};
+use crate::settings::profiles::{CheckSettings, ProfileFilter, ProfilesCommand, ShowSettings};
 use crate::settings::{Colors, OutputMode};
 
 /// Runs `octavo profiles`.
@@ -27,17 +27,19 @@ pub(super) async fn run(
     screen: OutputMode,
 ) -> Result<Report, CliError> {
     match command {
-        ProfilesCommand::Watch(settings) => watch::watch(settings, colors, screen).await,
-        ProfilesCommand::List(settings) => list(settings, colors).await,
+        ProfilesCommand::List(settings) if settings.watch => {
+            watch::watch(&settings.filter, colors, screen).await
+        }
+        ProfilesCommand::List(settings) => list(&settings.filter, colors).await,
         ProfilesCommand::Show(settings) => show(settings, colors).await,
         ProfilesCommand::Check(settings) => check(settings, colors).await,
         ProfilesCommand::Create(settings) => create::create(settings).await,
     }
 }
 
-async fn list(settings: &ListSettings, colors: Colors) -> Result<Report, CliError> {
+async fn list(settings: &ProfileFilter, colors: Colors) -> Result<Report, CliError> {
     let list = read(settings).await?;
-    let printed = settings.printed();
+    let printed = settings.output;
     let output = match printed.format {
         FleetFormat::Json => json(&list)?,
         FleetFormat::Yaml => yaml(&list)?,
@@ -61,10 +63,10 @@ async fn list(settings: &ListSettings, colors: Colors) -> Result<Report, CliErro
 }
 
 async fn show(settings: &ShowSettings, colors: Colors) -> Result<Report, CliError> {
-    let client = Client::new(settings.server())?;
-    let target = target(settings.namespace(), settings.name());
+    let client = Client::new(&settings.server)?;
+    let target = target(settings.namespace.as_deref(), &settings.name);
     let detail: ProfileDetail = client.get(&target).await?;
-    let printed = settings.printed();
+    let printed = settings.output;
     let output = match printed.format {
         FleetFormat::Json => json(&detail)?,
         FleetFormat::Yaml => yaml(&detail)?,
@@ -89,11 +91,13 @@ pub(super) fn target(namespace: Option<&str>, name: &str) -> RequestPath {
     })
 }
 
-async fn check(settings: &ListSettings, colors: Colors) -> Result<Report, CliError> {
-    let mut list = read(settings).await?;
+async fn check(settings: &CheckSettings, colors: Colors) -> Result<Report, CliError> {
+    let mut list = read(&settings.filter).await?;
+    let names = &settings.names;
+    let is_wanted = |row: &ProfileRow| names.iter().any(|name| is_named(row, name));
+    list.items.retain(|row| names.is_empty() || is_wanted(row));
     let mut notes: Vec<String> = list.notice.iter().cloned().collect();
-    let missing: Vec<&String> = settings
-        .names()
+    let missing: Vec<&String> = names
         .iter()
         .filter(|name| !list.items.iter().any(|row| is_named(row, name)))
         .collect();
@@ -104,11 +108,10 @@ async fn check(settings: &ListSettings, colors: Colors) -> Result<Report, CliErr
     let checked = list.items.len();
     let is_troubled = list.items.iter().any(is_troubled);
     list.items.retain(|row| !row.findings.is_empty());
-    let printed = settings.printed();
-    let output = match printed.format {
+    let output = match settings.filter.output.format {
         FleetFormat::Json => json(&list)?,
         FleetFormat::Yaml => yaml(&list)?,
-        FleetFormat::Name => names(&list.items),
+        FleetFormat::Name => self::names(&list.items),
         FleetFormat::Table | FleetFormat::Wide => table::findings(&list.items, colors),
     };
     if checked == 0 {
@@ -125,17 +128,13 @@ async fn check(settings: &ListSettings, colors: Colors) -> Result<Report, CliErr
     Ok(report(output, &notes, exit))
 }
 
-async fn read(settings: &ListSettings) -> Result<ProfileList, CliError> {
-    read_by(&Client::new(settings.server())?, settings).await
+async fn read(settings: &ProfileFilter) -> Result<ProfileList, CliError> {
+    read_by(&Client::new(&settings.server)?, settings).await
 }
 
-async fn read_by(client: &Client, settings: &ListSettings) -> Result<ProfileList, CliError> {
+async fn read_by(client: &Client, settings: &ProfileFilter) -> Result<ProfileList, CliError> {
     let target = RequestPath::new("/api/v1/profiles").with(settings.parameters());
-    let mut list: ProfileList = client.get(&target).await?;
-    let names = settings.names();
-    list.items
-        .retain(|row| names.is_empty() || names.iter().any(|name| is_named(row, name)));
-    Ok(list)
+    Ok(client.get(&target).await?)
 }
 
 /// Returns whether a name, with or without a namespace, refers to this profile.

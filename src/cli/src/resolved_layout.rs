@@ -35,14 +35,14 @@ pub(super) fn open(
     wish: &LayoutRequest,
     inventory: &Inventory,
 ) -> Result<Result<ResolvedLayout, RejectedLayout>, CliError> {
-    let sheet = match wish.layouts() {
+    let sheet = match &wish.layouts {
         None => LayoutSource::generated(inventory),
         Some(input) => match LayoutSource::read(input)? {
             Ok(sheet) => sheet,
             Err(refused) => return Ok(Err(refusal(refused.said, Vec::new()))),
         },
     };
-    let layout = sheet.layout(wish.layout())?;
+    let layout = sheet.layout(&wish.layout)?;
     Ok(resolve_layout(&sheet, layout, inventory))
 }
 

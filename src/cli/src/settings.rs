@@ -1,186 +1,198 @@
-//! Settings of the `octavo` command line.
+//! Settings of the `octavo` command line: each group of arguments is one struct, which the commands use as it is parsed.
 
 pub mod apply;
-mod args;
 pub mod catalog;
+mod choice;
+mod completion;
 pub mod demo;
 pub mod doctor;
 pub mod estimate;
 pub mod fleet;
+pub mod input;
+pub mod inspect;
 pub mod layouts;
 pub mod matching;
 pub mod mig_parted;
-mod naming;
+mod plugin;
 pub mod profiles;
 pub mod server;
 pub mod sharing;
 pub mod slo;
+pub mod source;
 pub mod top;
 pub mod usage;
 
 use std::env;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::path::Path;
 
-use clap::ValueEnum;
-use octavo_settings::Answer;
-use octavo_settings::hardware::HardwareSettings;
-use octavo_settings::labels::LabelSettings;
+use clap::builder::{BoolValueParser, TypedValueParser};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use octavo_settings::{Answer, parse_as};
 
 use self::apply::{ApplySettings, CheckpointSettings, HistorySettings, RestoreSettings};
-pub use self::args::{completion_script, mig_parted_completion_script};
 use self::catalog::CatalogCommand;
+pub use self::completion::{completion_script, mig_parted_completion_script};
 use self::demo::DemoSettings;
 use self::doctor::DoctorSettings;
-use self::estimate::EstimateSettings;
-use self::fleet::{AvailabilitySettings, NodeSettings, NodesSettings, TypesSettings};
-use self::layouts::{AssertSettings, ExportSettings, LayoutsCommand, PlanSettings};
+use self::estimate::EstimateCommand;
+use self::fleet::{
+    AvailabilitySettings, NodeSettings, NodesSettings, TypesSettings, WatchSettings,
+};
+pub use self::input::Input;
+use self::inspect::{InspectSettings, LabelsSettings};
+use self::layouts::{ExportSettings, LayoutRequest, LayoutsCommand, PlanSettings};
 use self::matching::MatchSettings;
-use self::mig_parted::MigPartedSettings;
-pub use self::naming::NamingSettings;
+use self::mig_parted::{MigPartedSettings, NvidiaMigPartedArgs};
+use self::plugin::{PLUGIN_NAME, as_plugin};
 use self::profiles::ProfilesCommand;
 use self::sharing::SharingCommand;
 use self::slo::SloSettings;
 use self::top::TopSettings;
 use self::usage::UsageSettings;
 
-/// Parsed command line.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Invocation {
+const EXAMPLES: &str = "\
+Examples:
+  # What accelerators does this node have, and how are they partitioned?
+  octavo inspect
+
+  # Which labels would this node carry?
+  octavo labels
+
+  # What is missing on this node, and what is to be done?
+  octavo doctor
+
+  # What would happen if it were partitioned as `serving` in layouts.yaml?
+  octavo plan serving -f layouts.yaml
+
+  # What does the fleet have, how much of it is free, and on which nodes?
+  octavo types --server https://octavo.example.org
+
+  # See all of it without an accelerator: a fleet of simulated machines
+  octavo demo
+
+  # Complete commands and flags in this shell
+  source <(octavo completion bash)
+
+Exit codes: 0 done or nothing to do, 1 failed, 2 wrong usage, 3 there are differences or changes, 4 blocked,
+5 impossible on this hardware.";
+
+/// See the accelerators of a Kubernetes fleet and its nodes, their partitions and labels, and plan their layouts
+#[derive(Debug, Clone, Parser)]
+#[command(
+    name = "octavo",
+    version,
+    after_long_help = EXAMPLES,
+    disable_help_subcommand = true,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+struct OctavoArgs {
+    #[command(subcommand)]
     command: Command,
-    colors: Colors,
-    screen: OutputMode,
+
+    /// When to use colours; auto heeds `NO_COLOR` and `TERM=dumb`
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: ColorArg,
 }
 
 /// The commands.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Subcommand)]
 pub enum Command {
-    /// `octavo inspect`.
+    /// Show the accelerators of this node
+    #[command(after_long_help = inspect::INSPECT_EXAMPLES)]
     Inspect(InspectSettings),
-    /// `octavo labels`.
+    /// Show the labels that this node would carry
+    #[command(after_long_help = inspect::LABELS_EXAMPLES)]
     Labels(LabelsSettings),
-    /// `octavo doctor`.
+    /// Say what stands between this node's accelerators and pods, and what to do
+    #[command(after_long_help = doctor::EXAMPLES)]
     Doctor(DoctorSettings),
-    /// `octavo plan`.
+    /// Show what a layout would change on this node, before anything is touched
+    #[command(after_long_help = layouts::PLAN_EXAMPLES)]
     Plan(PlanSettings),
-    /// `octavo apply`.
+    /// Give this node a layout
+    #[command(after_long_help = apply::APPLY_EXAMPLES)]
     Apply(ApplySettings),
-    /// `octavo history`.
+    /// Show what was done to this node's partitions, when, and why not
+    #[command(after_long_help = apply::HISTORY_EXAMPLES)]
     History(HistorySettings),
-    /// `octavo checkpoint`.
+    /// Write down what this node has, each instance in its place
+    #[command(after_long_help = apply::CHECKPOINT_EXAMPLES)]
     Checkpoint(CheckpointSettings),
-    /// `octavo restore`.
+    /// Bring back what a checkpoint has
+    #[command(after_long_help = apply::CHECKPOINT_EXAMPLES)]
     Restore(RestoreSettings),
-    /// `octavo assert`.
-    Assert(AssertSettings),
-    /// `octavo export`.
+    /// Tell whether this node has a layout
+    #[command(after_long_help = layouts::ASSERT_EXAMPLES)]
+    Assert(LayoutRequest),
+    /// Print what this node has as a layout
+    #[command(after_long_help = layouts::EXPORT_EXAMPLES)]
     Export(ExportSettings),
-    /// `octavo layouts`.
+    /// Check, show and generate files of layouts
+    #[command(subcommand, after_long_help = layouts::LAYOUTS_EXAMPLES)]
     Layouts(LayoutsCommand),
-    /// `octavo sharing`.
+    /// Show what a layout would have this node give out to pods, and how it is shared
+    #[command(subcommand, after_long_help = sharing::EXAMPLES)]
     Sharing(SharingCommand),
-    /// `octavo catalog`.
-    Catalogue(CatalogCommand),
-    /// `octavo mig-parted`, and `nvidia-mig-parted`.
+    /// Look up which accelerator a name means, and what is known of it
+    #[command(subcommand, after_long_help = catalog::EXAMPLES)]
+    Catalog(CatalogCommand),
+    /// Do what NVIDIA's mig-parted does, in its words
+    #[command(after_long_help = mig_parted::EXAMPLES)]
     MigParted(MigPartedSettings),
-    /// `octavo nodes`.
+    /// List the nodes of the fleet
+    #[command(after_long_help = fleet::NODES_EXAMPLES)]
     Nodes(NodesSettings),
-    /// `octavo types`.
+    /// List the types of accelerators of the fleet
+    #[command(after_long_help = fleet::TYPES_EXAMPLES)]
     Types(TypesSettings),
-    /// `octavo availability`.
+    /// Tell what is to be had of each type, and why the rest is not
+    #[command(after_long_help = fleet::AVAILABILITY_EXAMPLES)]
     Availability(AvailabilitySettings),
-    /// `octavo node`.
+    /// Show one node of the fleet
+    #[command(after_long_help = fleet::NODE_EXAMPLES)]
     Node(NodeSettings),
-    /// `octavo profiles`.
+    /// Say which nodes hardware profiles reach, what is wrong with them, and make new ones
+    #[command(subcommand, after_long_help = profiles::EXAMPLES)]
     Profiles(ProfilesCommand),
-    /// `octavo match`.
+    /// Find which accelerators of the fleet suit a pod, and why not the others
+    #[command(after_long_help = matching::EXAMPLES)]
     Match(MatchSettings),
-    /// `octavo estimate`.
-    Estimate(Box<EstimateSettings>),
-    /// `octavo slo`.
+    /// Estimate how long a training takes, how fast a model writes, and what it costs
+    #[command(subcommand, after_long_help = estimate::EXAMPLES)]
+    Estimate(EstimateCommand),
+    /// Say which measured hardware keeps what a service promises, the cheapest first
+    #[command(after_long_help = slo::EXAMPLES)]
     Slo(SloSettings),
-    /// `octavo usage`.
+    /// Count what each namespace has of each type
+    #[command(after_long_help = usage::EXAMPLES)]
     Usage(UsageSettings),
-    /// `octavo watch`, and `octavo nodes --watch`.
-    Watch(NodesSettings),
-    /// `octavo top`.
+    /// Follow what changes in the fleet
+    #[command(after_long_help = fleet::WATCH_EXAMPLES)]
+    Watch(WatchSettings),
+    /// Follow who uses what, pod by pod
     Top(TopSettings),
-    /// `octavo demo`.
+    /// Run a fleet of simulated machines on this one
+    #[command(after_long_help = demo::EXAMPLES)]
     Demo(DemoSettings),
-    /// `octavo completion`.
-    Completion(Shell),
+    /// Print a completion script
+    Completion {
+        /// The shell to complete in
+        shell: Shell,
+    },
 }
 
-/// Settings of `octavo inspect`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InspectSettings {
-    source: Source,
-    format: InspectFormat,
-    headers: Headers,
-    naming: NamingSettings,
-}
-
-/// Settings of `octavo labels`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LabelsSettings {
-    source: Source,
-    labels: LabelSettings,
-    purpose: LabelsPurpose,
-    naming: NamingSettings,
-}
-
-/// Use of the labels.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LabelsPurpose {
-    /// Print them.
-    Print(LabelsFormat),
-    /// Compare them with those in a file.
-    Diff(Input),
-}
-
-/// Source of an inventory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    /// This machine.
-    Machine(HardwareSettings),
-    /// A recording.
-    Recording(Input),
-}
-
-/// A file to read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Input {
-    /// Standard input.
-    Stdin,
-    /// A file.
-    File(PathBuf),
-}
-
-/// How an inventory is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum InspectFormat {
-    /// A table, then a picture of each GPU's slices
-    Table,
-    /// The same with more columns
-    Wide,
-    /// The inventory as JSON, which --from reads
-    Json,
-    /// The inventory as YAML, which --from reads
-    Yaml,
-    /// The name of each device and nothing else
-    Name,
-}
-
-/// How labels are printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LabelsFormat {
-    /// Lines of key=value
-    Table,
-    /// An object of labels
-    Json,
-    /// The same as YAML
-    Yaml,
+/// Parsed command line.
+#[derive(Debug, Clone)]
+pub struct Invocation {
+    /// The command.
+    pub command: Command,
+    /// Whether output is colored.
+    pub colors: Colors,
+    /// Whether printed output can be overwritten.
+    pub screen: OutputMode,
 }
 
 /// Whether a table has more than its rows.
@@ -232,10 +244,20 @@ pub enum Terminal {
     Plain,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ColorArg {
+    /// On a terminal
+    Auto,
+    /// Everywhere
+    Always,
+    /// Nowhere
+    Never,
+}
+
 impl Invocation {
     /// Parses the arguments and the environment of this process.
     pub fn from_process() -> Result<Self, Answer> {
-        args::invocation(env::args_os(), Terminal::of_process())
+        invocation(env::args_os(), Terminal::of_process())
     }
 
     /// Parses `arguments`, program name first.
@@ -246,29 +268,19 @@ impl Invocation {
     where
         A: Into<OsString> + Clone,
     {
-        args::invocation(arguments, terminal)
-    }
-
-    /// Returns the command.
-    pub fn command(&self) -> &Command {
-        &self.command
-    }
-
-    /// Returns whether output is colored.
-    pub fn colors(&self) -> Colors {
-        self.colors
-    }
-
-    /// Returns whether printed output can be overwritten.
-    pub fn screen(&self) -> OutputMode {
-        self.screen
+        invocation(arguments, terminal)
     }
 }
 
-impl Headers {
-    fn hidden_if(hidden: bool) -> Self {
-        if hidden { Self::Hidden } else { Self::Shown }
-    }
+/// Parses a flag that hides headers.
+fn headers() -> impl TypedValueParser<Value = Headers> {
+    BoolValueParser::new().map(|hidden| {
+        if hidden {
+            Headers::Hidden
+        } else {
+            Headers::Shown
+        }
+    })
 }
 
 impl Terminal {
@@ -289,53 +301,88 @@ impl Terminal {
     }
 }
 
-impl InspectSettings {
-    /// Returns the source of the inventory.
-    pub fn source(&self) -> &Source {
-        &self.source
+/// Parses `arguments`, program name first.
+fn invocation<A>(
+    arguments: impl IntoIterator<Item = A>,
+    terminal: Terminal,
+) -> Result<Invocation, Answer>
+where
+    A: Into<OsString> + Clone,
+{
+    let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+    let program = arguments.first().map(Path::new).and_then(Path::file_name);
+    if program.is_some_and(|name| name == mig_parted::NAME) {
+        let arguments = mig_parted::with_two_dashes(arguments);
+        let parsed = parse_as::<NvidiaMigPartedArgs, _>(NvidiaMigPartedArgs::command(), arguments);
+        let parsed = parsed.map_err(|error| Answer::from(error).into_failure())?;
+        return Ok(Invocation {
+            command: Command::MigParted(parsed.settings),
+            colors: Colors::Off,
+            screen: OutputMode::Append,
+        });
     }
-
-    /// Returns the output format.
-    pub fn format(&self) -> InspectFormat {
-        self.format
+    let command = if program.is_some_and(|name| name == PLUGIN_NAME) {
+        as_plugin(OctavoArgs::command())
+    } else {
+        OctavoArgs::command()
+    };
+    if mig_parted::is_mig_parted(&arguments) {
+        let arguments = mig_parted::with_two_dashes(arguments);
+        let parsed = parse_as::<OctavoArgs, _>(command, arguments).map_err(Answer::from);
+        let parsed = parsed.map_err(Answer::into_failure)?;
+        return parsed.resolve(terminal);
     }
+    parse_as::<OctavoArgs, _>(command, arguments)?.resolve(terminal)
+}
 
-    /// Returns whether more than rows is printed.
-    pub fn headers(&self) -> Headers {
-        self.headers
-    }
-
-    /// Returns the settings of device names.
-    pub fn naming(&self) -> &NamingSettings {
-        &self.naming
+impl OctavoArgs {
+    fn resolve(self, terminal: Terminal) -> Result<Invocation, Answer> {
+        let refused = |message| Answer::usage(&mut Self::command(), message);
+        self.command.check().map_err(refused)?;
+        Ok(Invocation {
+            command: self.command,
+            colors: match (self.color, terminal) {
+                (ColorArg::Always, _) | (ColorArg::Auto, Terminal::Colorful) => Colors::On,
+                (ColorArg::Never, _) | (ColorArg::Auto, Terminal::Monochrome | Terminal::Plain) => {
+                    Colors::Off
+                }
+            },
+            screen: match terminal {
+                Terminal::Colorful | Terminal::Monochrome => OutputMode::Redraw,
+                Terminal::Plain => OutputMode::Append,
+            },
+        })
     }
 }
 
-impl LabelsSettings {
-    /// Returns the source of the inventory.
-    pub fn source(&self) -> &Source {
-        &self.source
-    }
-
-    /// Returns the settings of labels.
-    pub fn labels(&self) -> LabelSettings {
-        self.labels
-    }
-
-    /// Returns the use of the labels.
-    pub fn purpose(&self) -> &LabelsPurpose {
-        &self.purpose
-    }
-
-    /// Returns the settings of device names.
-    pub fn naming(&self) -> &NamingSettings {
-        &self.naming
+impl Command {
+    /// Returns an error for a combination of arguments that clap cannot detect.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the other commands have no such combination"
+    )]
+    fn check(&self) -> Result<(), &'static str> {
+        match self {
+            Self::Labels(settings) => settings.check(),
+            Self::Doctor(settings) => settings.check(),
+            Self::Plan(settings) => settings.request.check(),
+            Self::Assert(request) => request.check(),
+            Self::Layouts(command) => command.check(),
+            Self::Sharing(command) => command.check(),
+            _ => Ok(()),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clap_command_is_valid() {
+        OctavoArgs::command().debug_assert();
+        NvidiaMigPartedArgs::command().debug_assert();
+    }
 
     fn invocation(arguments: &[&str], terminal: Terminal) -> Invocation {
         let program = ["octavo"].iter();
@@ -358,7 +405,7 @@ mod tests {
             ("--color=always", Terminal::Plain, Colors::On),
             ("--color=never", Terminal::Colorful, Colors::Off),
         ] {
-            assert_eq!(invocation(&["inspect", flag], terminal).colors(), colors);
+            assert_eq!(invocation(&["inspect", flag], terminal).colors, colors);
         }
     }
 
@@ -369,7 +416,7 @@ mod tests {
         else {
             panic!("another command");
         };
-        assert_eq!(inspect.source(), &Source::Recording(Input::Stdin));
+        assert_eq!(inspect.source.inventory.from, Some(Input::Stdin));
         assert!(refusal(&["labels", "--from=-", "--diff=-"]).contains("only one of"));
     }
 
@@ -413,15 +460,15 @@ mod tests {
             panic!("another command");
         };
         assert_eq!(
-            nodes.filter().parameters(),
+            nodes.filter.parameters(),
             [
                 ("type", "a"),
                 ("type", "b"),
                 ("state", "stale"),
-                ("selector", "x in (y,z)"),
-                ("sort", "-free")
+                ("selector", "x in (y,z)")
             ]
         );
+        assert_eq!(nodes.sort_by.parameter(), "-free");
         assert!(refusal(&["nodes", "--state=fine"]).contains("possible values: empty, ok"));
         assert!(refusal(&["nodes", "--limit=0"]).contains("invalid value '0'"));
         assert!(refusal(&["nodes", "--limit=5", "-w"]).contains("cannot be used with"));

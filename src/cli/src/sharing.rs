@@ -20,13 +20,14 @@ use octavo_node::sharing::offer::compile;
 use octavo_planner::layout::{DeviceRef, Dialect, Layout};
 use octavo_planner::plan::messages::PlanFormatter;
 use octavo_planner::plan::{Disruption, NodePlan, PlanInput, Policy, Verdict, plan};
+use octavo_settings::labels::LabelSettings;
 
 use super::layout_source::LayoutSource;
 use super::layouts::document;
 use super::resolved_layout::{self, ResolvedLayout};
 use super::{CliError, Exit, Report, input};
-use crate::settings::sharing::{ImportSettings, SharingFormat, SharingSettings};
-use crate::settings::{Colors, Input};
+use crate::settings::Colors;
+use crate::settings::sharing::{CheckSettings, DiffSettings, ImportSettings, SharingSettings};
 
 /// Preview of the offered devices.
 #[derive(Debug)]
@@ -43,11 +44,11 @@ struct SharingPreview {
 /// Runs `octavo sharing check`.
 pub(super) fn check(
     inventory: &Inventory,
-    settings: &SharingSettings,
-    (format, colors): (SharingFormat, Colors),
+    settings: &CheckSettings,
+    colors: Colors,
 ) -> Result<Report, CliError> {
-    match outlook(settings, inventory)? {
-        Ok(outlook) => check::report(outlook, format, colors),
+    match outlook(&settings.request, inventory)? {
+        Ok(outlook) => check::report(outlook, settings.format, colors),
         Err(refused) => Ok(refused),
     }
 }
@@ -55,11 +56,11 @@ pub(super) fn check(
 /// Runs `octavo sharing diff`.
 pub(super) fn diff(
     inventory: &Inventory,
-    settings: &SharingSettings,
-    (node, colors): (&Input, Colors),
+    settings: &DiffSettings,
+    colors: Colors,
 ) -> Result<Report, CliError> {
-    let now = input::node(node)?;
-    Ok(match outlook(settings, inventory)? {
+    let now = input::node(&settings.node)?;
+    Ok(match outlook(&settings.request, inventory)? {
         Ok(outlook) => diff::report(outlook, &now, colors),
         Err(refused) => refused,
     })
@@ -70,11 +71,11 @@ fn outlook(
     settings: &SharingSettings,
     inventory: &Inventory,
 ) -> Result<Result<SharingPreview, Report>, CliError> {
-    let sheet = match LayoutSource::read(settings.file())? {
+    let sheet = match LayoutSource::read(&settings.file)? {
         Ok(sheet) => sheet,
         Err(refused) => return Ok(Err(failed(refused.said, Exit::Failed))),
     };
-    let Some(layout) = chosen(&sheet, settings.layout()) else {
+    let Some(layout) = chosen(&sheet, settings.layout.as_deref()) else {
         let names = sheet.layouts.layouts.iter();
         let names: Vec<&str> = names.map(|layout| layout.name.as_str()).collect();
         let (name, names) = (&sheet.name, names.join(", "));
@@ -116,7 +117,7 @@ fn given(
         return Err(failed(case.notes + &impossible, Exit::Infeasible));
     }
     let after = forecast(inventory, &case.targets, &plan);
-    let options = settings.labels().options(Timestamp::now());
+    let options = LabelSettings::from(settings.labels.clone()).options(Timestamp::now());
     let mut compiled = compile(&after, &case.targets, options.mig_strategy);
     compiled.warnings.splice(0..0, waiting(inventory, &plan));
     let labels = labels(&after, &options, Some(&compiled.offers));
@@ -168,7 +169,7 @@ fn waiting(inventory: &Inventory, plan: &NodePlan) -> Vec<String> {
 
 /// Runs `octavo sharing import`.
 pub(super) fn import(settings: &ImportSettings) -> Result<Report, CliError> {
-    let sheet = match LayoutSource::read(settings.file())? {
+    let sheet = match LayoutSource::read(&settings.file)? {
         Ok(sheet) => sheet,
         Err(refused) => return Ok(failed(refused.said, Exit::Failed)),
     };
@@ -182,9 +183,9 @@ pub(super) fn import(settings: &ImportSettings) -> Result<Report, CliError> {
     let mut layouts = sheet.layouts.clone();
     layouts.dialect = Dialect::Octavo;
     for layout in &mut layouts.layouts {
-        settings.name().clone_into(&mut layout.name);
+        settings.name.clone_into(&mut layout.name);
     }
-    let report = document(&layouts, Dialect::Octavo, settings.format())?;
+    let report = document(&layouts, Dialect::Octavo, settings.format)?;
     Ok(Report {
         notes: sheet.warnings().concat(),
         ..report

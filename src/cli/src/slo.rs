@@ -19,21 +19,21 @@ const FIGURE_COLUMNS: [&str; 2] = ["KEEPS", "REQ/S"];
 
 /// Runs `octavo slo`.
 pub(super) async fn slo(settings: &SloSettings, colors: Colors) -> Result<Report, CliError> {
-    let text = input::rows(settings.rows())?;
+    let text = input::rows(&settings.file)?;
     let found = parse(&text).map_err(|source| CliError::Rows {
-        place: input::place(settings.rows()),
+        place: input::place(&settings.file),
         source,
     })?;
-    let wanted = settings.objectives();
+    let wanted = &settings.objectives;
     let unread = found.unread_pages_notice();
     let request = SloRequest {
         objectives: objectives(wanted),
         rows: found.rows,
     };
-    let client = Client::new(settings.server())?;
+    let client = Client::new(&settings.server)?;
     let target = RequestPath::new("/api/v1/slo");
     let answer: SloAnswer = client.post(&target, &request).await?;
-    let printed = settings.printed();
+    let printed = settings.output;
     let output = match printed.format {
         FleetFormat::Json => json(&answer)?,
         FleetFormat::Yaml => yaml(&answer)?,

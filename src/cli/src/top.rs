@@ -35,7 +35,7 @@ pub(super) async fn top(
     screen: OutputMode,
 ) -> Result<Report, CliError> {
     let asker = UsageSource::new(settings)?;
-    if screen == OutputMode::Redraw && !settings.once() {
+    if screen == OutputMode::Redraw && !settings.is_once() {
         screen::follow(&asker, settings, colors).await?;
         return Ok(Report {
             exit: Exit::Done,
@@ -43,7 +43,7 @@ pub(super) async fn top(
         });
     }
     let answer = asker.ask(settings.limit()).await?;
-    let output = match settings.format() {
+    let output = match settings.format {
         TopFormat::Table | TopFormat::Wide => table::table(&answer.list.items, settings, colors),
         TopFormat::Json => json(&answer.list)?,
         TopFormat::Yaml => yaml(&answer.list)?,

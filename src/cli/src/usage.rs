@@ -16,14 +16,14 @@ const COUNTS: [&str; 4] = ["DEVICES", "PARTITIONS", "REPLICAS", "PODS"];
 
 /// Runs `octavo usage`.
 pub(super) async fn usage(settings: &UsageSettings, colors: Colors) -> Result<Report, CliError> {
-    let client = Client::new(settings.server())?;
+    let client = Client::new(&settings.server)?;
     let target = RequestPath::new("/api/v1/usage/summary");
     let mut summary: UsageSummary = client.get(&target).await?;
     let is_empty = summary.items.is_empty();
     summary
         .items
         .retain(|one| settings.matches(&one.namespace, one.type_name.as_deref()));
-    let printed = settings.printed();
+    let printed = settings.output;
     let output = match printed.format {
         FleetFormat::Json => json(&summary)?,
         FleetFormat::Yaml => yaml(&summary)?,
@@ -35,7 +35,7 @@ pub(super) async fn usage(settings: &UsageSettings, colors: Colors) -> Result<Re
             lines(names.into_iter().map(printable))
         }
         FleetFormat::Table | FleetFormat::Wide => {
-            table(&summary.items, settings.by(), printed, colors)
+            table(&summary.items, settings.by, printed, colors)
         }
     };
     let notes = notes(&summary, is_empty);

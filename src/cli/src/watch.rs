@@ -22,19 +22,19 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::event_feed::EventFeed;
 use super::client::Client;
 use super::{CliError, Exit, Report};
-use crate::settings::fleet::{FleetFormat, NodesSettings};
+use crate::settings::fleet::{FleetFormat, WatchSettings};
 use crate::settings::{Colors, OutputMode};
 
 /// Watches until it is interrupted or the output is closed.
 pub(super) async fn watch(
-    settings: &NodesSettings,
+    settings: &WatchSettings,
     colors: Colors,
     screen: OutputMode,
 ) -> Result<Report, CliError> {
     let mut stop = StopSignal::new().map_err(CliError::Runtime)?;
-    let client = Client::new(settings.server())?;
+    let client = Client::new(&settings.server)?;
     let table = matches!(
-        settings.printed().format,
+        settings.output.format,
         FleetFormat::Table | FleetFormat::Wide
     );
     let feed: EventFeed = EventFeed::new(client);

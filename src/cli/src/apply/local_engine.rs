@@ -41,14 +41,15 @@ pub(super) async fn run(
     meant: NamedResolver<'_>,
     (show, end): (&ProgressLine, Instant),
 ) -> Result<NodeLayoutStatus, CliError> {
+    let engine = &settings.engine;
     let how = Settings::new(
-        settings.engine(),
-        &settings.hardware().sys_root,
+        engine,
+        &settings.hardware.sys_root,
         DriftPolicy::Repair,
         ACTOR,
     );
-    let mut hand = LocalEngine::open(settings.engine(), how)?;
-    let patience = settings.patience();
+    let mut hand = LocalEngine::open(engine, how)?;
+    let patience = settings.wait_policy();
     hand.rounds(hardware, (patience, end), meant, show).await
 }
 

@@ -20,7 +20,7 @@ use crate::client::{Client, RequestPath};
 use crate::fleet;
 use crate::output::{self, OutputState};
 use crate::settings::Colors;
-use crate::settings::demo::DemoSettings;
+use crate::settings::demo::{DemoSettings, program_path};
 use crate::settings::server::ServerSettings;
 use crate::style::Style;
 use crate::text::printable;
@@ -143,7 +143,7 @@ impl DemoRunner<'_> {
         let mut command = Command::new(&self.programs.aggregator);
         command
             .args(["--plaintext", "--grpc-listen=127.0.0.1:0"])
-            .arg(format!("--http-listen=127.0.0.1:{}", self.settings.port()));
+            .arg(format!("--http-listen=127.0.0.1:{}", self.settings.port));
         let log = children.start("the aggregator", &command)?;
         let said = async {
             let agents = log.wait_for("listening for agents on ").await;
@@ -176,7 +176,7 @@ impl DemoRunner<'_> {
                 Ok(()) => machine.show().await,
                 refused => refused,
             },
-            DemoAction::Choose(layout) => machine.choose(self.settings.own(), layout).await,
+            DemoAction::Choose(layout) => machine.choose(&program_path(), layout).await,
         };
         if let Err(said) = done {
             output::note(&format!("note: it did not: {}", printable(&said)));
@@ -200,7 +200,7 @@ impl DemoRunner<'_> {
         self.say(&format!(
             "all {machines} machines are here. The fleet's page: {people}/"
         ))?;
-        let set = format!("OCTAVO_SERVER={people} {}", self.settings.own().display());
+        let set = format!("OCTAVO_SERVER={people} {}", program_path().display());
         self.say("try in another terminal:")?;
         for command in ["nodes", "types", "node hgx-a100", "top"] {
             line(&format!("      {set} {command}"))?;

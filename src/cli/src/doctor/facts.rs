@@ -27,8 +27,8 @@ use octavo_toolkit::error::chain;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::settings::doctor::DoctorSettings;
-use crate::settings::{Input, Source};
+use crate::settings::Input;
+use crate::settings::doctor::{DoctorSettings, FEATURE_FILE};
 use crate::{CliError, input};
 
 /// Timeout per source: files and a working kubelet respond in milliseconds.
@@ -79,10 +79,10 @@ pub(crate) async fn gather(
     settings: &DoctorSettings,
 ) -> Result<CollectedFacts, CliError> {
     let labels = labels(settings).await?;
-    let sys = match settings.source() {
-        Source::Recording(_) => return Ok(recorded(settings, labels)),
-        Source::Machine(hardware) => &hardware.sys_root,
-    };
+    if settings.source.from.is_some() {
+        return Ok(recorded(settings, labels));
+    }
+    let sys = &settings.source.hardware.sys_root;
     let (traces, files, instance_files, groups, processes, layout, kubelet) = tokio::join!(
         traces(sys, settings),
         files(settings),
@@ -119,7 +119,7 @@ fn recorded(settings: &DoctorSettings, labels: Observed<Option<FeatureLabels>>) 
         layout: Err(untold()),
         kubelet: Err(untold()),
         // Labels that this machine has written do not apply to another one.
-        labels: labels.map(|labels| labels.filter(|_| settings.labels().is_some())),
+        labels: labels.map(|labels| labels.filter(|_| settings.labels.is_some())),
     }
 }
 
@@ -150,16 +150,16 @@ fn roots(sys: &Path, settings: &DoctorSettings) -> Roots {
     Roots {
         sys: text(sys),
         dev: settings.dev_root().map_or_else(|| "/dev".to_owned(), text),
-        proc: text(settings.proc_root()),
-        kubelet: text(settings.kubelet_root()),
-        state: text(settings.state_dir()),
+        proc: text(&settings.proc_root),
+        kubelet: text(&settings.kubelet_root),
+        state: text(&settings.state_dir),
     }
 }
 
 async fn traces(sys: &Path, settings: &DoctorSettings) -> Observed<DriverTraces> {
     let place = sys.display().to_string();
     let [sys, modules, proc] =
-        [sys, settings.modules_root(), settings.proc_root()].map(Path::to_owned);
+        [sys, settings.modules_root.as_path(), &settings.proc_root].map(Path::to_owned);
     let installed = look("the list of kernel modules", move || {
         Ok(driver_traces::installed_modules(&modules, &proc))
     });
@@ -190,7 +190,7 @@ async fn instance_files(
     let minors = nvidia.filter_map(|device| Some((device.pci, device.minor?)));
     let minors = minors.collect();
     let dev = settings.dev_root().unwrap_or_else(|| Path::new("/dev"));
-    let [proc, dev] = [settings.proc_root(), dev].map(Path::to_owned);
+    let [proc, dev] = [settings.proc_root.as_path(), dev].map(Path::to_owned);
     look("the driver's table of capabilities", move || {
         let files = match device_files::read(&proc, &dev, &minors) {
             Ok(files) => files,
@@ -222,7 +222,7 @@ async fn groups(sys: &Path, settings: &DoctorSettings) -> Observed<ControlGroups
 }
 
 async fn processes(settings: &DoctorSettings) -> Observed<Processes> {
-    let proc = settings.proc_root().to_owned();
+    let proc = settings.proc_root.clone();
     look(proc.display().to_string(), move || {
         Ok(Processes {
             hidden: holders::pods(&proc).err().map(|error| chain(&error)),
@@ -233,7 +233,7 @@ async fn processes(settings: &DoctorSettings) -> Observed<Processes> {
 }
 
 async fn kubelet(settings: &DoctorSettings) -> Observed<Option<Kubelet>> {
-    let root = settings.kubelet_root().to_owned();
+    let root = settings.kubelet_root.clone();
     let place = root.display().to_string();
     let looked = root.clone();
     let is_there = look(place.clone(), move || {
@@ -302,7 +302,7 @@ fn names(folder: &Path) -> Observed<BTreeSet<String>> {
 }
 
 async fn labels(settings: &DoctorSettings) -> Result<Observed<Option<FeatureLabels>>, CliError> {
-    if let Some(named) = settings.labels() {
+    if let Some(named) = &settings.labels {
         let labels = input::labels(named)?;
         return Ok(Ok(Some(FeatureLabels {
             place: input::place(named),
@@ -310,7 +310,7 @@ async fn labels(settings: &DoctorSettings) -> Result<Observed<Option<FeatureLabe
             gfd: gfd(named),
         })));
     }
-    let own = Input::File(DoctorSettings::feature_file().to_owned());
+    let own = Input::File(FEATURE_FILE.into());
     let told = look(input::place(&own), move || match input::labels(&own) {
         Ok(labels) => Ok(Some(FeatureLabels {
             place: input::place(&own),

@@ -52,7 +52,7 @@ pub(super) fn report(
 ) -> Result<Report, CliError> {
     let mut output = String::new();
     let mut errors = 0_usize;
-    for file in settings.files() {
+    for file in &settings.files {
         let found = match LayoutSource::read(file)? {
             Err(refused) => {
                 let name = crate::input::place(file);
@@ -68,7 +68,7 @@ pub(super) fn report(
         for warning in found.warnings() {
             findings.warning(&warning);
         }
-        let layouts: Vec<&Layout> = match settings.layout() {
+        let layouts: Vec<&Layout> = match &settings.layout {
             Some(name) => vec![found.layout(name)?],
             None => found.layouts.layouts.iter().collect(),
         };

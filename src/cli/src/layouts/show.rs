@@ -23,7 +23,7 @@ pub(super) fn report(
     machine: Option<&NamedInventory>,
     colors: Colors,
 ) -> Result<Report, CliError> {
-    let sheet = match LayoutSource::read(settings.file())? {
+    let sheet = match LayoutSource::read(&settings.file)? {
         Ok(sheet) => sheet,
         Err(refused) => {
             return Ok(Report {
@@ -33,7 +33,7 @@ pub(super) fn report(
             });
         }
     };
-    let layouts: Vec<&Layout> = match settings.layout() {
+    let layouts: Vec<&Layout> = match &settings.layout {
         Some(name) => vec![sheet.layout(name)?],
         None => sheet.layouts.layouts.iter().collect(),
     };

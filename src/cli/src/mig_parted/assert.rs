@@ -16,19 +16,19 @@ pub(super) async fn report(
     settings: &AssertSettings,
     compat: Compat,
 ) -> Result<Report, CliError> {
-    let config = match SelectedConfig::read(settings.config(), compat)? {
+    let config = match SelectedConfig::read(&settings.config, compat)? {
         Ok(config) => config,
         Err(refused) => return Ok(refused),
     };
-    if settings.validity() == AssertScope::FileOnly {
+    if settings.validity == AssertScope::FileOnly {
         return Ok(said("Selected MIG configuration is valid", String::new()));
     }
-    let inventory = open(settings.hardware())?.observe().await;
-    let (resolved, notes) = match config.looked_up(settings.scope(), &inventory) {
+    let inventory = open(&settings.hardware)?.observe().await;
+    let (resolved, notes) = match config.looked_up(settings.mode.scope, &inventory) {
         Ok(resolved) => resolved,
         Err(errors) => return Ok(not_applied(&errors)),
     };
-    let (differences, yes) = match settings.scope() {
+    let (differences, yes) = match settings.mode.scope {
         ConfigScope::ModeOnly => (
             compare_modes(&resolved.targets, &inventory),
             "Selected MIG mode settings from configuration currently applied",
@@ -39,7 +39,7 @@ pub(super) async fn report(
         ),
     };
     let mut differences: Vec<String> = differences.iter().map(ToString::to_string).collect();
-    if compat == Compat::Strict && settings.scope() == ConfigScope::Full {
+    if compat == Compat::Strict && settings.mode.scope == ConfigScope::Full {
         differences.extend(uncovered(&resolved.covered, &inventory));
     }
     if differences.is_empty() {

@@ -43,6 +43,7 @@ pub(super) struct ChangeRequest<'a> {
     pub(super) resolve: &'a dyn Fn(&Inventory) -> Resolution,
     /// Message on success.
     pub(super) done: &'static str,
+    pub(super) reset: ResetPolicy,
 }
 
 /// A change in progress.
@@ -73,7 +74,7 @@ pub(super) async fn change(
     wish: &ChangeRequest<'_>,
     runner: &HookRunner<'_>,
 ) -> Result<Report, CliError> {
-    let hardware = open(run.hardware())?;
+    let hardware = open(&run.hardware)?;
     let inventory = hardware.observe().await;
     let notes = match (wish.resolve)(&inventory) {
         Resolution::Refused(errors) => return Ok(refused(errors + NOTHING_CHANGED, run)),
@@ -90,7 +91,7 @@ pub(super) async fn change(
         wish,
         runner,
         hardware,
-        hand: LocalEngine::open(run.engine(), how(run))?,
+        hand: LocalEngine::open(&run.engine, how(run, wish.reset))?,
     };
     let result = match runner.run(HookPoint::ApplyStart).await {
         Ok(()) => change.steps().await,
@@ -119,7 +120,7 @@ pub(super) async fn change(
 
 /// Reports errors, and interrupted earlier changes.
 fn refused(errors: String, run: &RunSettings) -> Report {
-    with_journal_warnings(failed(errors), &run.engine().state_dir)
+    with_journal_warnings(failed(errors), &run.engine.state_dir)
 }
 
 /// Prints interrupted changes of other layouts, and problems of the journal.
@@ -131,14 +132,14 @@ fn note_journal(status: &NodeLayoutStatus) {
 
 const NOTHING_CHANGED: &str = "error: nothing was changed\n";
 
-fn how(run: &RunSettings) -> Settings {
+fn how(run: &RunSettings, reset: ResetPolicy) -> Settings {
     let settings = Settings::new(
-        run.engine(),
-        &run.hardware().sys_root,
+        &run.engine,
+        &run.hardware.sys_root,
         DriftPolicy::Repair,
         "mig-parted",
     );
-    match run.reset() {
+    match reset {
         ResetPolicy::IfNeeded => settings,
         ResetPolicy::Skipped => Settings {
             resets: Resets::default(),
@@ -153,7 +154,7 @@ fn impossible(targets: &Targets, run: &RunSettings, inventory: &Inventory) -> Op
         inventory,
         targets,
         holders: &[],
-        policy: &run.engine().policy(),
+        policy: &run.engine.policy(),
         refused: &std::collections::BTreeSet::new(),
     });
     let rules = planned.devices.iter().filter_map(|device| {
@@ -185,7 +186,7 @@ impl RunningChange<'_> {
         if mode_differs {
             self.runner.run(HookPoint::PreApplyMode).await?;
         }
-        let mode_only = self.run.scope() == ConfigScope::ModeOnly;
+        let mode_only = self.run.mode.scope == ConfigScope::ModeOnly;
         let between = self.runner.has(HookPoint::PreApplyConfig) || !at_once;
         if mode_only || (mode_differs && between) {
             let said = self.modes(&targets).await?;
@@ -208,8 +209,8 @@ impl RunningChange<'_> {
             return Ok(self.done());
         }
         let waits = modes_are_set(targets, &latest);
-        let mode_only = self.run.scope() == ConfigScope::ModeOnly;
-        if waits && mode_only && self.run.reset() == ResetPolicy::Skipped {
+        let mode_only = self.run.mode.scope == ConfigScope::ModeOnly;
+        if waits && mode_only && self.wish.reset == ResetPolicy::Skipped {
             let told = told(&differences);
             return Ok(format!(
                 "{told}MIG mode waits for a reset, which was not done\n"

@@ -36,7 +36,7 @@ impl SelectedConfig {
         settings: &ConfigSettings,
         compat: Compat,
     ) -> Result<Result<Self, Report>, CliError> {
-        let sheet = match LayoutSource::read(settings.file())? {
+        let sheet = match LayoutSource::read(&settings.config_file)? {
             Ok(sheet) => sheet,
             Err(refused) => return Ok(Err(super::failed(refused.said))),
         };

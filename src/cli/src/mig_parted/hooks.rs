@@ -39,12 +39,12 @@ impl<'a> HookRunner<'a> {
         variables: BTreeMap<&'static str, String>,
         talk: Verbosity,
     ) -> Result<Self, CliError> {
-        let hooks = match settings.file() {
+        let hooks = match &settings.hooks_file {
             None => Hooks::default(),
             Some(path) => {
-                let text = input::hooks(&Input::File(path.to_owned()))?;
+                let text = input::hooks(&Input::File(path.clone()))?;
                 Hooks::parse(&text).map_err(|source| MigPartedError::Hooks {
-                    path: path.to_owned(),
+                    path: path.clone(),
                     source,
                 })?
             }
@@ -96,7 +96,7 @@ impl<'a> HookRunner<'a> {
             command.stderr(file.try_clone().map_err(failed)?);
         }
         let mut child = command.spawn().map_err(failed)?;
-        let longest = self.settings.timeout();
+        let longest = self.settings.timeout;
         let error = match timeout(longest, child.wait()).await {
             Ok(Ok(status)) if status.success() => return Ok(()),
             Ok(Ok(status)) => MigPartedError::HookFailed {
@@ -147,7 +147,7 @@ impl<'a> HookRunner<'a> {
         if hook.command.contains('/') {
             return Ok(PathBuf::from(&hook.command));
         }
-        let folders = self.settings.search_path().iter();
+        let folders = self.settings.search_path().into_iter();
         let mut programs = folders.map(|folder| folder.join(&hook.command));
         let runs = |path: &PathBuf| {
             fs::metadata(path)

@@ -11,21 +11,21 @@ use serde_json::Value;
 
 use super::report;
 use crate::client::{Client, RequestPath};
-use crate::settings::profiles::{CreateSettings, DryRunMode, ProfileRequest};
+use crate::settings::profiles::{CreateSettings, DryRunMode};
 use crate::{CliError, Exit, Report};
 
 /// Runs `octavo profiles create`.
 pub(super) async fn create(settings: &CreateSettings) -> Result<Report, CliError> {
-    let client = Client::new(settings.server())?;
+    let client = Client::new(&settings.server)?;
     let target = RequestPath::new("/api/v1/profile-draft");
-    let draft: ProfileDraft = client.post(&target, &order(settings.request())).await?;
+    let draft: ProfileDraft = client.post(&target, &order(settings)).await?;
     let mut object = draft.profile;
     let mut notes = draft.notes;
-    if let Some(reason) = settings.reason() {
+    if let Some(reason) = &settings.reason {
         annotate(&mut object, REASON_ANNOTATION, reason);
     }
     let name = named(&object);
-    let dry = match settings.dry_run() {
+    let dry = match settings.dry_run {
         DryRunMode::Client => {
             notes.push(format!("{name} is not made: this is what it would be"));
             return Ok(report(yaml(&object), &notes, Exit::Done));
@@ -36,12 +36,12 @@ pub(super) async fn create(settings: &CreateSettings) -> Result<Report, CliError
     if text(&object, "namespace").is_empty() {
         return Err(CliError::NoNamespace);
     }
-    let writer = ProfileWriter::connect(settings.kubeconfig(), Program::Octavo).await;
+    let writer = ProfileWriter::connect(settings.kubeconfig().as_deref(), Program::Octavo).await;
     let writer = writer.map_err(CliError::Connect)?;
     if let Some(user) = writer.user().await {
         annotate(&mut object, CREATED_BY_ANNOTATION, &user);
     }
-    let existing = if settings.replaces() {
+    let existing = if settings.replace {
         Existing::Replace
     } else {
         Existing::Keep
@@ -70,17 +70,17 @@ pub(super) async fn create(settings: &CreateSettings) -> Result<Report, CliError
 }
 
 /// Builds the request as a document: a URL has no room for the names of many nodes.
-fn order(wish: &ProfileRequest) -> ProfileOrder {
-    let counts = wish.counts.iter().cloned();
+fn order(settings: &CreateSettings) -> ProfileOrder {
+    let counts = settings.counts.iter().cloned();
     ProfileOrder {
-        nodes: wish.nodes.clone(),
-        type_name: wish.type_name.clone(),
-        resource: wish.resource.clone(),
-        name: wish.name.clone(),
-        namespace: wish.namespace.clone(),
-        display_name: wish.display_name.clone(),
+        nodes: settings.basis.from_nodes.clone(),
+        type_name: settings.basis.type_name.clone(),
+        resource: settings.resource.clone(),
+        name: settings.name.clone(),
+        namespace: settings.namespace.clone(),
+        display_name: settings.display_name.clone(),
         counts: counts.map(CountsJson::from).collect(),
-        tolerations: (!wish.tolerate.is_empty()).then(|| wish.tolerate.clone()),
+        tolerations: (!settings.tolerate.is_empty()).then(|| settings.tolerate.clone()),
         ..ProfileOrder::default()
     }
 }

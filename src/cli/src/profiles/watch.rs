@@ -14,7 +14,7 @@ use super::{read_by, table};
 use crate::client::{Client, EventStream};
 use crate::output::{self, OutputState};
 use crate::settings::fleet::FleetFormat;
-use crate::settings::profiles::ListSettings;
+use crate::settings::profiles::ProfileFilter;
 use crate::settings::{Colors, OutputMode};
 use crate::style::Style;
 use crate::text::{counted, printable};
@@ -28,13 +28,13 @@ type ProfileKey = (String, String, String);
 
 /// Watches until it is interrupted or the output is closed.
 pub(super) async fn watch(
-    settings: &ListSettings,
+    settings: &ProfileFilter,
     colors: Colors,
     screen: OutputMode,
 ) -> Result<Report, CliError> {
     let mut stop = StopSignal::new().map_err(CliError::Runtime)?;
     let is_table = matches!(
-        settings.printed().format,
+        settings.output.format,
         FleetFormat::Table | FleetFormat::Wide
     );
     let view = ProfileWatcher {
@@ -45,7 +45,7 @@ pub(super) async fn watch(
         known: BTreeMap::new(),
         notice: None,
     };
-    let feed = EventFeed::new(Client::new(settings.server())?);
+    let feed = EventFeed::new(Client::new(&settings.server)?);
     tokio::select! {
         done = follow(feed, view) => done?,
         () = stop.received() => {}
@@ -89,7 +89,7 @@ async fn follow(
 
 /// State of the output.
 struct ProfileWatcher<'a> {
-    settings: &'a ListSettings,
+    settings: &'a ProfileFilter,
     colors: Colors,
     is_picture: bool,
     canvas: Option<AlternateScreen>,
@@ -127,18 +127,18 @@ impl ProfileWatcher<'_> {
         let note = note.map(|notice| format!(" Note: {}", printable(notice)));
         let head = format!(
             "{}: {}, {}. Ctrl-C ends.{}",
-            self.settings.server().server(),
+            self.settings.server.server,
             counted(list.items.len(), "profile", "profiles"),
             second(),
             note.unwrap_or_default()
         );
         let head = Style::Faint.paint(&head, self.colors);
-        let table = table::list(&list.items, self.settings.printed(), self.colors);
+        let table = table::list(&list.items, self.settings.output, self.colors);
         format!("{head}\n\n{table}")
     }
 
     fn line(&self, event: &ProfileEvent) -> Result<String, CliError> {
-        let printed = self.settings.printed();
+        let printed = self.settings.output;
         Ok(match (printed.format, event) {
             (FleetFormat::Json, _) => {
                 let text = serde_json::to_string(event);

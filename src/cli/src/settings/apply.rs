@@ -1,19 +1,177 @@
 //! Settings of the commands that change this node, `apply`, `checkpoint` and `restore`, and of `history`.
 
-mod args;
-
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum, ValueHint};
+use octavo_settings::duration;
 use octavo_settings::engine::EngineSettings;
 use octavo_settings::hardware::HardwareSettings;
 
-pub(super) use self::args::{
-    APPLY_EXAMPLES, ApplyArgs, CHECKPOINT_EXAMPLES, CheckpointArgs, HISTORY_EXAMPLES, HistoryArgs,
-    RestoreArgs,
-};
-use super::Input;
+use super::input::Input;
+
+pub(super) const APPLY_EXAMPLES: &str = "\
+Examples:
+  # Give this node the layout `serving`
+  octavo apply serving -f layouts.yaml
+
+  # What would it change? Nothing is touched
+  octavo plan serving -f layouts.yaml
+
+  # Wait for up to an hour until nobody uses what is in the way
+  octavo apply serving -f layouts.yaml --wait --timeout 1h
+
+  # Where an agent runs: go back to the layout that its settings name. Discards interrupted changes that cannot be finished
+  octavo apply --forget
+
+Where an agent runs it does the work, and keeps the node so; else this command does it itself, once. What is in use is not
+touched: only the GPUs concerned stay as they are.
+
+Exit codes: 0 done or nothing to do, 1 failed, 2 wrong usage, 4 blocked by somebody or by --allow, 5 impossible on this
+hardware. Of several GPUs the gravest counts.";
+
+pub(super) const HISTORY_EXAMPLES: &str = "\
+Examples:
+  # The last applies on this node, the newest last
+  octavo history
+
+  # For a program
+  octavo history -n 100 -o json";
+
+pub(super) const CHECKPOINT_EXAMPLES: &str = "\
+Examples:
+  # Keep what this node has, each instance in its place
+  octavo checkpoint before.json
+
+  # And bring it back, whatever happened since
+  octavo restore before.json
+
+The file has the form of NVIDIA's mig-parted, which can restore it too.";
+
+/// Settings of `octavo apply`.
+#[derive(Debug, Clone, Args)]
+pub struct ApplySettings {
+    /// The layout's name
+    #[arg(required_unless_present = "forget")]
+    pub layout: Option<String>,
+
+    /// The file it is in; - for standard input
+    ///
+    /// Without it those of the agent, or those that are generated for this node.
+    #[arg(short = 'f', long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    pub layouts: Option<Input>,
+
+    /// Go back to the layout of the agent's settings, and discard interrupted changes that cannot be finished
+    ///
+    /// Discards journals that could not be read, and changes of GPUs that this node does not have. Where no agent runs, discards the
+    /// whole journal: GPUs stay as they are.
+    #[arg(long, conflicts_with_all = ["layout", "layouts"])]
+    pub forget: bool,
+
+    /// Ask the agent of this node; an error where none listens
+    #[arg(long)]
+    pub agent: bool,
+
+    /// Settings of the change.
+    #[command(flatten)]
+    pub run: RunSettings,
+}
+
+/// How a node is changed, be it by a layout or by a checkpoint.
+#[derive(Debug, Clone, Args)]
+pub struct RunSettings {
+    /// Wait until every GPU has it, whoever is in the way
+    #[arg(long)]
+    pub wait: bool,
+
+    /// Wait no longer than this
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "5m",
+        value_parser = duration::positive
+    )]
+    pub timeout: Duration,
+
+    /// How to print where the node then stands
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_name = "FORMAT",
+        default_value = "table"
+    )]
+    pub format: ApplyFormat,
+
+    /// How devices are changed.
+    #[command(flatten)]
+    pub engine: EngineSettings,
+
+    /// Paths of the hardware.
+    #[command(flatten)]
+    pub hardware: HardwareSettings,
+}
+
+/// Settings of `octavo history`.
+#[derive(Debug, Clone, Args)]
+pub struct HistorySettings {
+    /// How many
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20)]
+    pub count: usize,
+
+    /// How to print it
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_name = "FORMAT",
+        default_value = "table"
+    )]
+    pub format: ApplyFormat,
+
+    /// Where the history is
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "OCTAVO_STATE_DIR",
+        hide_env_values = true,
+        default_value = "/var/lib/octavo"
+    )]
+    pub state_dir: PathBuf,
+}
+
+/// Settings of `octavo checkpoint`.
+#[derive(Debug, Clone, Args)]
+pub struct CheckpointSettings {
+    /// Where to write it; - for standard output
+    #[arg(default_value = "-", value_hint = ValueHint::AnyPath)]
+    pub file: Input,
+
+    /// Paths of the hardware.
+    #[command(flatten)]
+    pub hardware: HardwareSettings,
+}
+
+/// Settings of `octavo restore`.
+#[derive(Debug, Clone, Args)]
+pub struct RestoreSettings {
+    /// The checkpoint; - for standard input
+    #[arg(value_hint = ValueHint::AnyPath)]
+    pub file: Input,
+
+    /// Settings of the change.
+    #[command(flatten)]
+    pub run: RunSettings,
+}
+
+impl RunSettings {
+    /// Returns how long to wait.
+    pub fn wait_policy(&self) -> WaitPolicy {
+        if self.wait {
+            WaitPolicy::UntilDone(self.timeout)
+        } else {
+            WaitPolicy::Once(self.timeout)
+        }
+    }
+}
 
 /// How it is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -22,46 +180,6 @@ pub enum ApplyFormat {
     Table,
     /// JSON
     Json,
-}
-
-/// Settings of `octavo apply`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ApplySettings {
-    choice: ChoiceSettings,
-    doer: ChangeExecutor,
-    run: RunSettings,
-}
-
-/// Program that performs the change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ChangeExecutor {
-    /// Only the agent of this node.
-    Agent,
-    /// The agent, or this command if no agent runs.
-    AgentOrSelf,
-}
-
-/// Requested choice.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ChoiceSettings {
-    /// A layout.
-    Layout {
-        /// Its name.
-        name: String,
-        /// Its file.
-        layouts: Option<Input>,
-    },
-    /// Remove the manual choice.
-    Forget,
-}
-
-/// Settings of a change of this node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunSettings {
-    patience: WaitPolicy,
-    format: ApplyFormat,
-    engine: EngineSettings,
-    hardware: HardwareSettings,
 }
 
 /// Wait of a command.
@@ -73,113 +191,11 @@ pub enum WaitPolicy {
     UntilDone(Duration),
 }
 
-/// Settings of `octavo history`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HistorySettings {
-    count: usize,
-    format: ApplyFormat,
-    state_dir: PathBuf,
-}
-
-/// Settings of `octavo checkpoint`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CheckpointSettings {
-    file: Input,
-    hardware: HardwareSettings,
-}
-
-/// Settings of `octavo restore`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RestoreSettings {
-    file: Input,
-    run: RunSettings,
-}
-
-impl ApplySettings {
-    /// Returns the requested choice.
-    pub fn choice(&self) -> &ChoiceSettings {
-        &self.choice
-    }
-
-    /// Returns the program that performs the change.
-    pub fn executor(&self) -> ChangeExecutor {
-        self.doer
-    }
-
-    /// Returns the settings of the change.
-    pub fn run(&self) -> &RunSettings {
-        &self.run
-    }
-}
-
-impl RunSettings {
-    /// Returns how long to wait.
-    pub fn patience(&self) -> WaitPolicy {
-        self.patience
-    }
-
-    /// Returns the output format.
-    pub fn format(&self) -> ApplyFormat {
-        self.format
-    }
-
-    /// Returns how devices are changed.
-    pub fn engine(&self) -> &EngineSettings {
-        &self.engine
-    }
-
-    /// Returns the paths of the hardware.
-    pub fn hardware(&self) -> &HardwareSettings {
-        &self.hardware
-    }
-}
-
 impl WaitPolicy {
     /// Returns the maximum wait.
     pub fn limit(self) -> Duration {
         match self {
             Self::Once(limit) | Self::UntilDone(limit) => limit,
         }
-    }
-}
-
-impl HistorySettings {
-    /// Returns the number of attempts to show.
-    pub fn count(&self) -> usize {
-        self.count
-    }
-
-    /// Returns the output format.
-    pub fn format(&self) -> ApplyFormat {
-        self.format
-    }
-
-    /// Returns the state directory.
-    pub fn state_dir(&self) -> &Path {
-        &self.state_dir
-    }
-}
-
-impl CheckpointSettings {
-    /// Returns the destination.
-    pub fn file(&self) -> &Input {
-        &self.file
-    }
-
-    /// Returns the paths of the hardware.
-    pub fn hardware(&self) -> &HardwareSettings {
-        &self.hardware
-    }
-}
-
-impl RestoreSettings {
-    /// Returns the checkpoint's file.
-    pub fn file(&self) -> &Input {
-        &self.file
-    }
-
-    /// Returns the settings of the change.
-    pub fn run(&self) -> &RunSettings {
-        &self.run
     }
 }

@@ -23,12 +23,12 @@ Examples:
 No accelerator and no driver is needed, and none of this machine is touched. The programs are those of a checkout:
 `make demo` builds and starts them.";
 
-/// Raw arguments.
+/// Settings of `octavo demo`.
 #[derive(Debug, Clone, Args)]
-pub(super) struct DemoArgs {
+pub struct DemoSettings {
     /// Where the aggregator serves its page and API on 127.0.0.1; 0 for any port that is free
     #[arg(long, value_name = "PORT", default_value_t = 0)]
-    port: u16,
+    pub port: u16,
 
     /// End after so many seconds, and fail if the aggregator has not seen every machine as it is
     #[arg(
@@ -38,54 +38,17 @@ pub(super) struct DemoArgs {
         hide_env_values = true,
         value_parser = clap::value_parser!(u64).range(1..=86_400)
     )]
-    seconds: Option<u64>,
+    pub seconds: Option<u64>,
 
     /// Folder with a scenario (NAME.yaml) for each machine, instead of the built-in ones
     ///
     /// With NAME.labels beside it, the labels that the machine must carry, its devices are counted too.
     #[arg(long, value_name = "DIR")]
-    machines: Option<PathBuf>,
+    pub machines: Option<PathBuf>,
 
     /// Folder with octavo-agent, octavo-aggregator, nvml-simctl and `libnvml_sim.so`; this program's own unless told
     #[arg(long, value_name = "DIR")]
-    programs: Option<PathBuf>,
-}
-
-/// Settings of `octavo demo`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DemoSettings {
-    port: u16,
-    lasts: Option<Duration>,
-    machines: Option<PathBuf>,
-    programs: PathBuf,
-    own: PathBuf,
-}
-
-impl DemoSettings {
-    /// Returns this program's path, as another shell can start it.
-    pub fn own(&self) -> &Path {
-        &self.own
-    }
-
-    /// Returns the port of the web page; 0 for any free port.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// Returns the duration; `None` until it is stopped.
-    pub fn duration(&self) -> Option<Duration> {
-        self.lasts
-    }
-
-    /// Returns the directory of scenarios; `None` for the built-in ones.
-    pub fn machines(&self) -> Option<&Path> {
-        self.machines.as_deref()
-    }
-
-    /// Returns the directory of the programs.
-    pub fn programs(&self) -> &Path {
-        &self.programs
-    }
+    pub programs: Option<PathBuf>,
 }
 
 /// Returns the directory of this program, where cargo also puts the simulated driver.
@@ -100,14 +63,14 @@ pub fn program_path() -> PathBuf {
     env::current_exe().unwrap_or_else(|_| "octavo".into())
 }
 
-impl From<DemoArgs> for DemoSettings {
-    fn from(args: DemoArgs) -> Self {
-        Self {
-            port: args.port,
-            lasts: args.seconds.map(Duration::from_secs),
-            machines: args.machines,
-            programs: args.programs.unwrap_or_else(program_dir),
-            own: program_path(),
-        }
+impl DemoSettings {
+    /// Returns the duration; `None` until it is stopped.
+    pub fn duration(&self) -> Option<Duration> {
+        self.seconds.map(Duration::from_secs)
+    }
+
+    /// Returns the directory of the programs.
+    pub fn programs(&self) -> PathBuf {
+        self.programs.clone().unwrap_or_else(program_dir)
     }
 }

@@ -1,85 +1,256 @@
 //! Settings of the commands about layouts: `plan`, `assert`, `export` and `layouts`.
 
-mod args;
+use std::path::PathBuf;
 
-use std::path::{Path, PathBuf};
-
-use clap::ValueEnum;
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use octavo_planner::layout::Dialect;
-use octavo_planner::plan::Policy;
+use octavo_planner::plan::{Disruption, Policy};
 
-pub(super) use self::args::{
-    ASSERT_EXAMPLES, AssertArgs, EXPORT_EXAMPLES, ExportArgs, LAYOUTS_EXAMPLES, LayoutsArgs,
-    PLAN_EXAMPLES, PlanArgs,
-};
-use super::{Input, Source};
+use super::choice::{Choice, choice};
+use super::input::Input;
+use super::source::SourceSettings;
 
-/// Settings of `octavo plan`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PlanSettings {
-    wish: LayoutRequest,
-    policy: Policy,
-    proc_root: PathBuf,
-    state_dir: PathBuf,
-    format: PlanFormat,
-}
+pub(super) const PLAN_EXAMPLES: &str = "\
+Examples:
+  # What would happen if this node got the layout `serving`?
+  octavo plan serving -f layouts.yaml
 
-/// Settings of `octavo assert`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AssertSettings {
-    wish: LayoutRequest,
-}
+  # Without a file: the layouts that every GPU of this node can have
+  octavo plan all-balanced
+
+  # A plan for another machine, recorded there with `octavo inspect -o json`
+  octavo plan serving -f layouts.yaml --machine node7.json
+
+  # Only if nobody has to let go of a GPU
+  octavo plan serving -f layouts.yaml --allow none
+
+  # For a program; docs/plan-document.md has the fields
+  octavo plan serving -f layouts.yaml -o json
+
+Nothing is changed. A plan destroys nothing that is in use, then as little as possible, then creates as little as
+possible. In the pictures `-` is destroyed, `+` is new, and all else stays.
+
+Exit codes: 0 nothing to do, 1 failed, 2 wrong usage, 3 there are changes, 4 blocked by somebody or by --allow,
+5 impossible on this hardware. Of several GPUs the gravest counts.";
+
+pub(super) const ASSERT_EXAMPLES: &str = "\
+Examples:
+  # Does this node have the layout `serving`?
+  octavo assert serving -f layouts.yaml && echo yes
+
+  # Is no GPU of this node partitioned?
+  octavo assert all-disabled
+
+Only devices that the layout speaks of are looked at. Where an instance lies does not matter.
+
+Exit codes: 0 they have it, 1 failed, 2 wrong usage, 3 they do not; the differences are printed.";
+
+pub(super) const EXPORT_EXAMPLES: &str = "\
+Examples:
+  # What this node has, as a layout
+  octavo export --name serving > layouts.yaml
+
+  # The same for NVIDIA's mig-parted
+  octavo export --dialect mig-parted";
+
+pub(super) const LAYOUTS_EXAMPLES: &str = "\
+Examples:
+  # Is everything right with a file? Runs anywhere, without a GPU
+  octavo layouts check layouts.yaml
+
+  # Would it fit these machines?
+  octavo layouts check layouts.yaml --machine node7.json --machine demo/machines/hgx-a100.yaml
+
+  # What is in it, and what would it look like?
+  octavo layouts show layouts.yaml
+  octavo layouts show layouts.yaml serving --machine node7.json
+
+  # A file to begin with: all layouts that every GPU of this node can have
+  octavo layouts generate > layouts.yaml";
+
+/// What a change of MIG mode may cost.
+const DISRUPTIONS: &[Choice<Disruption>] = &[
+    ("none", "Nothing: nobody may notice", Disruption::None),
+    (
+        "clients-bounce",
+        "Whoever has a GPU open may have to let go and come back",
+        Disruption::ClientsBounce,
+    ),
+    ("gpu-reset", "GPUs may be reset", Disruption::GpuReset),
+    ("reboot", "The machine may be rebooted", Disruption::Reboot),
+];
+
+/// Whose form of a layout file.
+const DIALECTS: &[Choice<Dialect>] = &[
+    ("octavo", "octavo.dev/v1", Dialect::Octavo),
+    (
+        "mig-parted",
+        "NVIDIA's mig-parted, version v1",
+        Dialect::MigParted,
+    ),
+];
 
 /// A layout, and the node that it is resolved on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Args)]
 pub struct LayoutRequest {
-    layout: String,
-    layouts: Option<Input>,
-    source: Source,
+    /// The layout's name
+    pub layout: String,
+
+    /// The file it is in; - for standard input
+    ///
+    /// In the dialect of Octavo or of NVIDIA's mig-parted. Without it, the layouts that `octavo layouts generate` prints
+    /// for this node can be named.
+    #[arg(
+        short = 'f',
+        long = "layouts",
+        value_name = "FILE",
+        value_hint = ValueHint::AnyPath,
+        env = "OCTAVO_LAYOUTS",
+        hide_env_values = true
+    )]
+    pub layouts: Option<Input>,
+
+    /// Source of the inventory.
+    #[command(flatten)]
+    pub source: SourceSettings,
+}
+
+/// Settings of `octavo plan`.
+#[derive(Debug, Clone, Args)]
+pub struct PlanSettings {
+    /// The layout, and the node.
+    #[command(flatten)]
+    pub request: LayoutRequest,
+
+    /// The most that a change of MIG mode may cost
+    #[arg(long, value_name = "COST", default_value = "gpu-reset", value_parser = choice(DISRUPTIONS))]
+    pub allow: Disruption,
+
+    /// Where the /proc of the driver's host is mounted: it tells who uses a GPU; not used with --from
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "OCTAVO_PROC_ROOT",
+        hide_env_values = true,
+        default_value = "/proc"
+    )]
+    pub proc_root: PathBuf,
+
+    /// Where the journal of interrupted changes is; not used with --from
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "OCTAVO_STATE_DIR",
+        hide_env_values = true,
+        default_value = "/var/lib/octavo"
+    )]
+    pub state_dir: PathBuf,
+
+    /// How to print it
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_name = "FORMAT",
+        default_value = "table"
+    )]
+    pub format: PlanFormat,
 }
 
 /// Settings of `octavo export`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Args)]
 pub struct ExportSettings {
-    name: String,
-    dialect: Dialect,
-    format: DocumentFormat,
-    source: Source,
+    /// What the layout is called
+    #[arg(long, value_name = "NAME", default_value = "current")]
+    pub name: String,
+
+    /// Whose dialect
+    #[arg(long, value_name = "DIALECT", default_value = "octavo", value_parser = choice(DIALECTS))]
+    pub dialect: Dialect,
+
+    /// How to print it
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_name = "FORMAT",
+        default_value = "yaml"
+    )]
+    pub format: DocumentFormat,
+
+    /// Source of the inventory.
+    #[command(flatten)]
+    pub source: SourceSettings,
 }
 
 /// Settings of `octavo layouts`'s subcommands.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Subcommand)]
 pub enum LayoutsCommand {
-    /// `octavo layouts check`.
+    /// Check files of layouts, and whether machines could have them
+    ///
+    /// Every error is a line `FILE:LINE:COLUMN: error: ...`. Exit codes: 0 nothing is wrong, 1 something is, 2 wrong
+    /// usage. Warnings are printed and do not count.
     Check(CheckSettings),
-    /// `octavo layouts show`.
+    /// Show the layouts of a file, and what they look like on a machine
     Show(ShowSettings),
-    /// `octavo layouts generate`.
+    /// Print a file of layouts that every GPU of this node can have
     Generate(GenerateSettings),
 }
 
 /// Settings of `octavo layouts check`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Args)]
 pub struct CheckSettings {
-    files: Vec<Input>,
-    layout: Option<String>,
-    machines: Vec<Input>,
+    /// Files of layouts; - for standard input
+    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    pub files: Vec<Input>,
+
+    /// Hold only this layout against the machines
+    #[arg(long, value_name = "NAME", requires = "machines")]
+    pub layout: Option<String>,
+
+    /// A machine that must be able to have them; repeat for several
+    ///
+    /// What `octavo inspect -o json` or `-o yaml` printed there, or a scenario of the simulated driver, which needs
+    /// nvml-simctl and `libnvml_sim.so` beside this program.
+    #[arg(long = "machine", value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    pub machines: Vec<Input>,
 }
 
 /// Settings of `octavo layouts show`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Args)]
 pub struct ShowSettings {
-    file: Input,
-    layout: Option<String>,
-    machine: Option<Input>,
+    /// The file of layouts; - for standard input
+    #[arg(value_hint = ValueHint::AnyPath)]
+    pub file: Input,
+
+    /// Only this layout
+    #[arg(value_name = "NAME")]
+    pub layout: Option<String>,
+
+    /// Draw the result on this machine, as if its GPUs were empty
+    ///
+    /// What `octavo inspect -o json` or `-o yaml` printed there, or a scenario of the simulated driver.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    pub machine: Option<Input>,
 }
 
 /// Settings of `octavo layouts generate`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Args)]
 pub struct GenerateSettings {
-    dialect: Dialect,
-    format: DocumentFormat,
-    source: Source,
+    /// Whose dialect
+    #[arg(long, value_name = "DIALECT", default_value = "octavo", value_parser = choice(DIALECTS))]
+    pub dialect: Dialect,
+
+    /// How to print it
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_name = "FORMAT",
+        default_value = "yaml"
+    )]
+    pub format: DocumentFormat,
+
+    /// Source of the inventory.
+    #[command(flatten)]
+    pub source: SourceSettings,
 }
 
 /// How a plan is printed.
@@ -106,126 +277,33 @@ pub enum DocumentFormat {
     Json,
 }
 
-impl PlanSettings {
-    /// Returns the layout and the node.
-    pub fn request(&self) -> &LayoutRequest {
-        &self.wish
+impl LayoutRequest {
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        Input::read_once(
+            self.layouts.iter().chain(&self.source.from),
+            "only one of --layouts and --from can read standard input",
+        )
     }
+}
 
+impl LayoutsCommand {
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        let once = "standard input can be read only once";
+        match self {
+            Self::Check(check) => Input::read_once(check.files.iter().chain(&check.machines), once),
+            Self::Show(show) => {
+                Input::read_once([&show.file].into_iter().chain(&show.machine), once)
+            }
+            Self::Generate(_) => Ok(()),
+        }
+    }
+}
+
+impl PlanSettings {
     /// Returns which disruptions are permitted.
     pub fn policy(&self) -> Policy {
-        self.policy
-    }
-
-    /// Returns the mount point of procfs.
-    pub fn proc_root(&self) -> &Path {
-        &self.proc_root
-    }
-
-    /// Returns the state directory, which records this machine's interrupted changes.
-    pub fn state_dir(&self) -> &Path {
-        &self.state_dir
-    }
-
-    /// Returns the output format.
-    pub fn format(&self) -> PlanFormat {
-        self.format
-    }
-}
-
-impl AssertSettings {
-    /// Returns the layout and the node.
-    pub fn request(&self) -> &LayoutRequest {
-        &self.wish
-    }
-}
-
-impl LayoutRequest {
-    /// Returns the layout's name.
-    pub fn layout(&self) -> &str {
-        &self.layout
-    }
-
-    /// Returns the layouts file; `None` for layouts that are generated for the node.
-    pub fn layouts(&self) -> Option<&Input> {
-        self.layouts.as_ref()
-    }
-
-    /// Returns the source of the node's inventory.
-    pub fn source(&self) -> &Source {
-        &self.source
-    }
-}
-
-impl ExportSettings {
-    /// Returns the layout's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns the dialect.
-    pub fn dialect(&self) -> Dialect {
-        self.dialect
-    }
-
-    /// Returns the output format.
-    pub fn format(&self) -> DocumentFormat {
-        self.format
-    }
-
-    /// Returns the source of the node's inventory.
-    pub fn source(&self) -> &Source {
-        &self.source
-    }
-}
-
-impl CheckSettings {
-    /// Returns the files to check.
-    pub fn files(&self) -> &[Input] {
-        &self.files
-    }
-
-    /// Returns the only layout to check against the machines; `None` for all.
-    pub fn layout(&self) -> Option<&str> {
-        self.layout.as_deref()
-    }
-
-    /// Returns recordings or scenarios of machines.
-    pub fn machines(&self) -> &[Input] {
-        &self.machines
-    }
-}
-
-impl ShowSettings {
-    /// Returns the file to show.
-    pub fn file(&self) -> &Input {
-        &self.file
-    }
-
-    /// Returns the only layout to show; `None` for all.
-    pub fn layout(&self) -> Option<&str> {
-        self.layout.as_deref()
-    }
-
-    /// Returns the recording or scenario to draw layouts for.
-    pub fn machine(&self) -> Option<&Input> {
-        self.machine.as_ref()
-    }
-}
-
-impl GenerateSettings {
-    /// Returns the dialect.
-    pub fn dialect(&self) -> Dialect {
-        self.dialect
-    }
-
-    /// Returns the output format.
-    pub fn format(&self) -> DocumentFormat {
-        self.format
-    }
-
-    /// Returns the source of the node's inventory.
-    pub fn source(&self) -> &Source {
-        &self.source
+        Policy {
+            max_disruption: self.allow,
+        }
     }
 }

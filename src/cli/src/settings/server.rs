@@ -1,16 +1,16 @@
 //! Settings of the connection to the aggregator: the common flags of all commands about the fleet.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use octavo_settings::duration;
 use octavo_settings::server_url::ServerUrl;
 
-/// Raw arguments.
+/// Settings of the connection to the aggregator.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Aggregator")]
-pub(super) struct ServerArgs {
+pub struct ServerSettings {
     /// The aggregator to ask
     ///
     /// With https:// its certificate is checked; http:// is taken as given. Without either, https:// is meant.
@@ -21,11 +21,11 @@ pub(super) struct ServerArgs {
         hide_env_values = true,
         default_value = "https://localhost:8443"
     )]
-    server: ServerUrl,
+    pub server: ServerUrl,
 
     /// Certificates (PEM) of who may vouch for the aggregator, instead of the system's
     #[arg(long, value_name = "FILE", env = "OCTAVO_CA", hide_env_values = true)]
-    ca: Option<PathBuf>,
+    pub ca: Option<PathBuf>,
 
     /// A file with the token that says who asks, where the aggregator wants to know
     ///
@@ -36,7 +36,7 @@ pub(super) struct ServerArgs {
         env = "OCTAVO_TOKEN_FILE",
         hide_env_values = true
     )]
-    token_file: Option<PathBuf>,
+    pub token_file: Option<PathBuf>,
 
     /// How long one answer may take
     #[arg(
@@ -47,16 +47,7 @@ pub(super) struct ServerArgs {
         default_value = "10s",
         value_parser = duration::positive
     )]
-    timeout: Duration,
-}
-
-/// Settings of the connection to the aggregator.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerSettings {
-    server: ServerUrl,
-    ca: Option<PathBuf>,
-    token_file: Option<PathBuf>,
-    timeout: Duration,
+    pub timeout: Duration,
 }
 
 impl ServerSettings {
@@ -67,37 +58,6 @@ impl ServerSettings {
             ca: None,
             token_file: None,
             timeout,
-        }
-    }
-
-    /// Returns its URL.
-    pub fn server(&self) -> &ServerUrl {
-        &self.server
-    }
-
-    /// Returns the CA certificates to trust; `None` for the system's.
-    pub fn ca(&self) -> Option<&Path> {
-        self.ca.as_deref()
-    }
-
-    /// Returns the file with the token that authenticates the client, if there is one.
-    pub fn token_file(&self) -> Option<&Path> {
-        self.token_file.as_deref()
-    }
-
-    /// Returns the timeout for one answer.
-    pub fn timeout(&self) -> Duration {
-        self.timeout
-    }
-}
-
-impl From<ServerArgs> for ServerSettings {
-    fn from(args: ServerArgs) -> Self {
-        Self {
-            server: args.server,
-            ca: args.ca,
-            token_file: args.token_file,
-            timeout: args.timeout,
         }
     }
 }

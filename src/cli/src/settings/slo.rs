@@ -1,14 +1,12 @@
 //! Settings of `octavo slo`: a service's objectives, and the measurements.
 
-use std::path::PathBuf;
-
-use clap::Args;
 use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueHint};
 use octavo_fleet::price::PurchaseOption;
 
-use super::Input;
-use super::fleet::{OutputArgs, OutputOptions};
-use super::server::{ServerArgs, ServerSettings};
+use super::fleet::OutputOptions;
+use super::input::Input;
+use super::server::ServerSettings;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -26,37 +24,41 @@ what rows look like.
 
 Exit codes: 0 something keeps all, 1 failed, 2 wrong usage, 5 nothing does.";
 
-/// Raw arguments of `octavo slo`.
+/// Settings of `octavo slo`.
 #[derive(Debug, Clone, Args)]
-pub(super) struct SloArgs {
+pub struct SloSettings {
     /// Measured rows (JSON), or a model catalogue's answer; - is standard input
-    #[arg(short, long, value_name = "FILE")]
-    file: PathBuf,
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    pub file: Input,
 
+    /// The service's objectives.
     #[command(flatten)]
-    objectives: ObjectiveArgs,
+    pub objectives: SloObjectives,
 
+    /// Output format.
     #[command(flatten)]
-    output: OutputArgs,
+    pub output: OutputOptions,
 
+    /// Aggregator.
     #[command(flatten)]
-    server: ServerArgs,
+    pub server: ServerSettings,
 }
 
+/// A service's objectives as specified by the user; the aggregator validates them.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "What the service shall keep")]
-struct ObjectiveArgs {
+pub struct SloObjectives {
     /// Requests a second of all copies together, at least
     #[arg(long, value_name = "N")]
-    requests_per_second: Option<f64>,
+    pub requests_per_second: Option<f64>,
 
     /// The highest of a latency, as `ttft_p90=300`; repeat for several
     #[arg(long = "latency", value_name = "NAME=MOST", value_delimiter = ',', value_parser = latency)]
-    latencies: Vec<(String, f64)>,
+    pub latencies: Vec<(String, f64)>,
 
     /// The most that all copies may cost an hour, in the price book's currency
     #[arg(long, value_name = "PRICE")]
-    max_price: Option<String>,
+    pub max_price: Option<String>,
 
     /// How devices are paid for
     #[arg(
@@ -64,68 +66,7 @@ struct ObjectiveArgs {
         value_name = "HOW",
         value_parser = PossibleValuesParser::new(PurchaseOption::ALL.map(PurchaseOption::as_str))
     )]
-    purchase: Option<String>,
-}
-
-/// Settings of `octavo slo`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SloSettings {
-    server: ServerSettings,
-    printed: OutputOptions,
-    rows: Input,
-    objectives: SloObjectives,
-}
-
-/// A service's objectives as specified by the user; the aggregator validates them.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SloObjectives {
-    /// Requests per second.
-    pub requests_per_second: Option<f64>,
-    /// Maximum of each latency, by name.
-    pub latencies: Vec<(String, f64)>,
-    /// Maximum price.
-    pub max_price: Option<String>,
-    /// Purchase option of the devices.
     pub purchase: Option<String>,
-}
-
-impl SloSettings {
-    /// Returns the aggregator.
-    pub fn server(&self) -> &ServerSettings {
-        &self.server
-    }
-
-    /// Returns the output format.
-    pub fn printed(&self) -> OutputOptions {
-        self.printed
-    }
-
-    /// Returns the measurements.
-    pub fn rows(&self) -> &Input {
-        &self.rows
-    }
-
-    /// Returns the service's objectives.
-    pub fn objectives(&self) -> &SloObjectives {
-        &self.objectives
-    }
-}
-
-impl From<SloArgs> for SloSettings {
-    fn from(args: SloArgs) -> Self {
-        let wanted = args.objectives;
-        Self {
-            server: args.server.into(),
-            printed: args.output.into(),
-            rows: args.file.into(),
-            objectives: SloObjectives {
-                requests_per_second: wanted.requests_per_second,
-                latencies: wanted.latencies,
-                max_price: wanted.max_price,
-                purchase: wanted.purchase,
-            },
-        }
-    }
 }
 
 fn latency(text: &str) -> Result<(String, f64), String> {

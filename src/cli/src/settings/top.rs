@@ -4,11 +4,11 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 use octavo_settings::duration;
 
-use super::Headers;
-use super::server::{ServerArgs, ServerSettings};
+use super::server::ServerSettings;
+use super::{Headers, headers};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -53,35 +53,34 @@ pub enum TopOrder {
     Node,
 }
 
-/// Raw arguments.
+/// Settings of `octavo top`.
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = EXAMPLES)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a flag, and they are given in any combination"
 )]
-pub(super) struct TopArgs {
+pub struct TopSettings {
     /// How to print it
     #[arg(
-        short,
-        long,
-        value_enum,
+        short = 'o',
+        long = "output",
         value_name = "FORMAT",
         default_value = "table"
     )]
-    output: TopFormat,
+    pub format: TopFormat,
 
     /// Print the rows of the table and nothing else
-    #[arg(long)]
-    no_headers: bool,
+    #[arg(long = "no-headers", action = ArgAction::SetTrue, value_parser = headers())]
+    pub headers: Headers,
 
     /// Order of the rows
-    #[arg(long, value_enum, value_name = "COLUMN", default_value = "memory")]
-    sort_by: TopOrder,
+    #[arg(long, value_name = "COLUMN", default_value = "memory")]
+    pub sort_by: TopOrder,
 
     /// Print one table and end, as it is done where standard output is no terminal
     #[arg(long)]
-    once: bool,
+    pub once: bool,
 
     /// How often the table is made anew
     #[arg(
@@ -90,15 +89,15 @@ pub(super) struct TopArgs {
         default_value = "2s",
         value_parser = duration::positive
     )]
-    interval: Duration,
+    pub interval: Duration,
 
     /// No more than this many rows
     #[arg(long, value_name = "N")]
-    limit: Option<NonZeroUsize>,
+    pub limit: Option<NonZeroUsize>,
 
     /// This node, as its agent says it, without an aggregator
     #[arg(long, conflicts_with = "node")]
-    here: bool,
+    pub here: bool,
 
     /// With --here: where the agent's socket is
     #[arg(
@@ -108,111 +107,33 @@ pub(super) struct TopArgs {
         hide_env_values = true,
         default_value = "/var/lib/octavo"
     )]
-    state_dir: PathBuf,
+    pub state_dir: PathBuf,
 
     /// Only this node
     #[arg(long, value_name = "NAME", help_heading = "Filter")]
-    node: Option<String>,
+    pub node: Option<String>,
 
     /// Only pods of this namespace
     #[arg(short, long, value_name = "NAME", help_heading = "Filter")]
-    namespace: Option<String>,
+    pub namespace: Option<String>,
 
     /// Only the pod of this name
     #[arg(long, value_name = "NAME", help_heading = "Filter")]
-    pod: Option<String>,
+    pub pod: Option<String>,
 
     /// Only those who use more than their share
     #[arg(long, help_heading = "Filter")]
-    over: bool,
+    pub over: bool,
 
+    /// Aggregator.
     #[command(flatten)]
-    server: ServerArgs,
-}
-
-/// Settings of `octavo top`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TopSettings {
-    source: TopSource,
-    format: TopFormat,
-    headers: Headers,
-    order: TopOrder,
-    once: bool,
-    interval: Duration,
-    limit: Option<NonZeroUsize>,
-    namespace: Option<String>,
-    pod: Option<String>,
-    over: bool,
-}
-
-/// Source of the rows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TopSource {
-    /// The agent whose socket is in this directory.
-    Node(PathBuf),
-    /// An aggregator.
-    Fleet {
-        /// Its settings.
-        server: ServerSettings,
-        /// Restricts the rows to this node.
-        node: Option<String>,
-    },
-}
-
-impl From<TopArgs> for TopSettings {
-    fn from(args: TopArgs) -> Self {
-        let source = if args.here {
-            TopSource::Node(args.state_dir)
-        } else {
-            TopSource::Fleet {
-                server: args.server.into(),
-                node: args.node,
-            }
-        };
-        Self {
-            source,
-            format: args.output,
-            headers: Headers::hidden_if(args.no_headers),
-            order: args.sort_by,
-            once: args.once,
-            interval: args.interval,
-            limit: args.limit,
-            namespace: args.namespace,
-            pod: args.pod,
-            over: args.over,
-        }
-    }
+    pub server: ServerSettings,
 }
 
 impl TopSettings {
-    /// Returns the source of the rows.
-    pub fn source(&self) -> &TopSource {
-        &self.source
-    }
-
-    /// Returns the output format.
-    pub fn format(&self) -> TopFormat {
-        self.format
-    }
-
-    /// Returns whether headers are printed.
-    pub fn headers(&self) -> Headers {
-        self.headers
-    }
-
-    /// Returns the order of the rows.
-    pub fn order(&self) -> TopOrder {
-        self.order
-    }
-
     /// Returns whether only one table is printed.
-    pub fn once(&self) -> bool {
+    pub fn is_once(&self) -> bool {
         self.once || matches!(self.format, TopFormat::Json | TopFormat::Yaml)
-    }
-
-    /// Returns the interval of updates.
-    pub fn interval(&self) -> Duration {
-        self.interval
     }
 
     /// Returns the maximum number of rows; `None` for all.
@@ -220,28 +141,12 @@ impl TopSettings {
         self.limit.map(NonZeroUsize::get)
     }
 
-    /// Returns the only namespace to show.
-    pub fn namespace(&self) -> Option<&str> {
-        self.namespace.as_deref()
-    }
-
-    /// Returns the name of the only pod to show.
-    pub fn pod(&self) -> Option<&str> {
-        self.pod.as_deref()
-    }
-
-    /// Returns whether only pods that exceed their share are shown.
-    pub fn over(&self) -> bool {
-        self.over
-    }
-}
-
-impl TopSource {
     /// Returns the source's name for users.
-    pub fn name(&self) -> String {
-        match self {
-            Self::Node(_) => "this node".to_owned(),
-            Self::Fleet { server, .. } => server.server().to_string(),
+    pub fn source_name(&self) -> String {
+        if self.here {
+            "this node".to_owned()
+        } else {
+            self.server.server.to_string()
         }
     }
 }

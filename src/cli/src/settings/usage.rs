@@ -2,8 +2,8 @@
 
 use clap::{Args, ValueEnum};
 
-use super::fleet::{OutputArgs, OutputOptions};
-use super::server::{ServerArgs, ServerSettings};
+use super::fleet::OutputOptions;
+use super::server::ServerSettings;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -24,9 +24,9 @@ Examples:
 Counted is what pods were given, whether or not they use it: `octavo top` tells who uses it. Agents tell where they run with
 --usage-interval. It is how it is now; docs/rest.md says how it is put together over a time.";
 
-/// Raw arguments of `octavo usage`.
+/// Settings of `octavo usage`.
 #[derive(Debug, Clone, Args)]
-pub(super) struct UsageArgs {
+pub struct UsageSettings {
     /// Only this namespace; repeat for several
     #[arg(
         short,
@@ -34,21 +34,23 @@ pub(super) struct UsageArgs {
         value_name = "NAMESPACE",
         value_delimiter = ','
     )]
-    namespaces: Vec<String>,
+    pub namespaces: Vec<String>,
 
     /// Only this type; `unknown` for devices that nobody knows; repeat for several
     #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
-    types: Vec<String>,
+    pub types: Vec<String>,
 
     /// What a row of the table is for; documents always have both
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "both")]
-    by: UsageGrouping,
+    #[arg(long, value_name = "WHAT", default_value = "both")]
+    pub by: UsageGrouping,
 
+    /// Output format.
     #[command(flatten)]
-    output: OutputArgs,
+    pub output: OutputOptions,
 
+    /// Aggregator.
     #[command(flatten)]
-    server: ServerArgs,
+    pub server: ServerSettings,
 }
 
 /// What a row is for.
@@ -62,48 +64,11 @@ pub enum UsageGrouping {
     Type,
 }
 
-/// Settings of `octavo usage`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UsageSettings {
-    server: ServerSettings,
-    printed: OutputOptions,
-    namespaces: Vec<String>,
-    types: Vec<String>,
-    by: UsageGrouping,
-}
-
 impl UsageSettings {
-    /// Returns the aggregator.
-    pub fn server(&self) -> &ServerSettings {
-        &self.server
-    }
-
-    /// Returns the output format.
-    pub fn printed(&self) -> OutputOptions {
-        self.printed
-    }
-
-    /// Returns the grouping of the rows.
-    pub fn by(&self) -> UsageGrouping {
-        self.by
-    }
-
     /// Returns whether a namespace's allocation of a type passes the filter; a missing type is `unknown`.
     pub fn matches(&self, namespace: &str, type_name: Option<&str>) -> bool {
         let type_name = type_name.unwrap_or("unknown");
         let is = |all: &[String], has: &str| all.is_empty() || all.iter().any(|one| one == has);
         is(&self.namespaces, namespace) && is(&self.types, type_name)
-    }
-}
-
-impl From<UsageArgs> for UsageSettings {
-    fn from(args: UsageArgs) -> Self {
-        Self {
-            server: args.server.into(),
-            printed: args.output.into(),
-            namespaces: args.namespaces,
-            types: args.types,
-            by: args.by,
-        }
     }
 }

@@ -36,7 +36,7 @@ pub(super) async fn follow(
     };
     let _canvas = AlternateScreen::open()?;
     let mut keys = KeyReader::listen();
-    let mut ticks = interval(settings.interval());
+    let mut ticks = interval(settings.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.reset();
     let mut show = true;
@@ -87,10 +87,7 @@ fn draw(
 ) -> Result<OutputState, CliError> {
     let now = Timestamp::now();
     let now = now.round(Unit::Second).unwrap_or(now);
-    let head = format!(
-        "{}: who uses what, {now}. q ends.",
-        settings.source().name()
-    );
+    let head = format!("{}: who uses what, {now}. q ends.", settings.source_name());
     let head = Style::Faint.paint(&head, colors);
     let table = table::table(&answer.list.items, settings, colors);
     let notes = lines(answer.notes.iter().map(|note| format!("note: {note}")));

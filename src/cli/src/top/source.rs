@@ -15,7 +15,7 @@ use super::UsageRows;
 use crate::CliError;
 use crate::apply::connect;
 use crate::client::{Client, ClientError, RequestPath};
-use crate::settings::top::{TopOrder, TopSettings, TopSource};
+use crate::settings::top::{TopOrder, TopSettings};
 use crate::text::{counted, printable};
 
 /// Timeout for the agent.
@@ -33,23 +33,20 @@ pub(super) struct UsageSource<'a> {
 impl<'a> UsageSource<'a> {
     /// Creates a source without sending a request.
     pub(super) fn new(settings: &'a TopSettings) -> Result<Self, CliError> {
-        let client = match settings.source() {
-            TopSource::Node(_) => None,
-            TopSource::Fleet { server, .. } => Some(Client::new(server)?),
-        };
+        let client = (!settings.here).then(|| Client::new(&settings.server));
+        let client = client.transpose()?;
         Ok(Self { settings, client })
     }
 
     /// Requests the current rows, at most `limit`.
     pub(super) async fn ask(&self, limit: Option<usize>) -> Result<UsageRows, CliError> {
-        match (self.settings.source(), &self.client) {
-            (TopSource::Fleet { node, .. }, Some(client)) => {
-                let node = node.as_deref();
+        match &self.client {
+            Some(client) => {
+                let node = self.settings.node.as_deref();
                 let list = self.pages(client, node, limit).await?;
                 Ok(fleet(list, node))
             }
-            (TopSource::Node(folder), _) => Ok(self.here(&usage(folder).await?, limit)),
-            (TopSource::Fleet { .. }, None) => Err(CliError::NoAgent),
+            None => Ok(self.here(&usage(&self.settings.state_dir).await?, limit)),
         }
     }
 
@@ -59,15 +56,15 @@ impl<'a> UsageSource<'a> {
         node: Option<&str>,
         limit: Option<usize>,
     ) -> Result<UsageList, CliError> {
-        let sort = match self.settings.order() {
+        let sort = match self.settings.sort_by {
             TopOrder::Memory => "memory",
             TopOrder::Node => "node",
         };
         let filters = [
             ("node", node),
-            ("namespace", self.settings.namespace()),
-            ("pod", self.settings.pod()),
-            ("over", self.settings.over().then_some("true")),
+            ("namespace", self.settings.namespace.as_deref()),
+            ("pod", self.settings.pod.as_deref()),
+            ("over", self.settings.over.then_some("true")),
             ("sort", Some(sort)),
         ];
         let filters: Vec<(&str, &str)> = filters
@@ -110,12 +107,12 @@ impl<'a> UsageSource<'a> {
         };
         let mut items = rows(&hostname(), false, usage);
         items.retain(|row| {
-            is(settings.namespace(), &row.tenant.namespace)
-                && is(settings.pod(), &row.tenant.pod)
-                && (!settings.over() || row.tenant.over)
+            is(settings.namespace.as_deref(), &row.tenant.namespace)
+                && is(settings.pod.as_deref(), &row.tenant.pod)
+                && (!settings.over || row.tenant.over)
         });
         items.sort_by_cached_key(UsageRow::sort_key);
-        if settings.order() == TopOrder::Memory {
+        if settings.sort_by == TopOrder::Memory {
             items.sort_by_key(|row| Reverse(row.tenant.memory_mib));
         }
         items.truncate(limit.unwrap_or(usize::MAX));

@@ -32,8 +32,8 @@ pub(super) struct TableStyle {
 /// Formats one row per tenant, in the given order.
 pub(super) fn table(rows: &[UsageRow], settings: &TopSettings, colors: Colors) -> String {
     let look = TableStyle {
-        wide: settings.format() == TopFormat::Wide,
-        headers: settings.headers() == Headers::Shown,
+        wide: settings.format == TopFormat::Wide,
+        headers: settings.headers == Headers::Shown,
         colors,
     };
     drawn(rows, look)

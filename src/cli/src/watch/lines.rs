@@ -9,7 +9,7 @@ use super::event_feed::{EventFeed, FeedItem, say_lost};
 use super::node_diff;
 use crate::fleet;
 use crate::output::{self, OutputState};
-use crate::settings::fleet::{FleetFormat, NodesSettings};
+use crate::settings::fleet::{FleetFormat, WatchSettings};
 use crate::settings::{Colors, Headers};
 use crate::text::printable;
 use crate::{CliError, yaml};
@@ -17,7 +17,7 @@ use crate::{CliError, yaml};
 /// State of the output.
 #[derive(Debug)]
 struct LinePrinter<'a> {
-    settings: &'a NodesSettings,
+    settings: &'a WatchSettings,
     colors: Colors,
     known: BTreeMap<String, NodeRow>,
 }
@@ -25,7 +25,7 @@ struct LinePrinter<'a> {
 /// Follows the stream until the output is closed.
 pub(super) async fn follow(
     mut feed: EventFeed,
-    settings: &NodesSettings,
+    settings: &WatchSettings,
     colors: Colors,
 ) -> Result<(), CliError> {
     let mut teller = LinePrinter {
@@ -50,7 +50,7 @@ pub(super) async fn follow(
 impl LinePrinter<'_> {
     /// Prints the differences from the printed state.
     async fn catch_up(&mut self, feed: &EventFeed) -> Result<OutputState, CliError> {
-        let filter = self.settings.filter();
+        let filter = (&self.settings.filter, self.settings.sort_by);
         let list = fleet::list(feed.client(), filter, None).await?;
         let names: Vec<String> = self.known.keys().cloned().collect();
         let gone = names
@@ -77,7 +77,7 @@ impl LinePrinter<'_> {
             return self.tell(&event);
         };
         let name = node.name.clone();
-        let event = match fleet::matching(feed.client(), self.settings.filter(), node).await? {
+        let event = match fleet::matching(feed.client(), &self.settings.filter, node).await? {
             Some(node) => Event::Node { node },
             None => Event::Removed { name },
         };
@@ -97,7 +97,7 @@ impl LinePrinter<'_> {
             }
             Event::Synced { .. } => None,
         };
-        let printed = self.settings.printed();
+        let printed = self.settings.output;
         let text = match (printed.format, event) {
             (FleetFormat::Json, _) => format!("{}\n", object(event)?),
             (FleetFormat::Yaml, _) => format!("---\n{}", yaml(event)?),

@@ -17,7 +17,7 @@ use crate::CliError;
 use crate::fleet::{self, nodes};
 use crate::output::{self, OutputState};
 use crate::settings::Colors;
-use crate::settings::fleet::NodesSettings;
+use crate::settings::fleet::WatchSettings;
 use crate::style::Style;
 
 /// Maximum interval between redraws: ages change even without events.
@@ -53,7 +53,7 @@ impl Drop for AlternateScreen {
 /// Redraws until the terminal is closed.
 pub(super) async fn follow(
     mut feed: EventFeed,
-    settings: &NodesSettings,
+    settings: &WatchSettings,
     colors: Colors,
 ) -> Result<(), CliError> {
     let mut resized = signal(SignalKind::window_change()).map_err(CliError::Runtime)?;
@@ -85,7 +85,8 @@ pub(super) async fn follow(
         }
         let height = terminal_size().map_or(24, |(_, Height(rows))| usize::from(rows));
         let rows = height.saturating_sub(FRAME_LINES).max(1);
-        match fleet::list(feed.client(), settings.filter(), Some(rows)).await {
+        let filter = (&settings.filter, settings.sort_by);
+        match fleet::list(feed.client(), filter, Some(rows)).await {
             Ok(page) => {
                 let text = picture(&page, settings, colors);
                 if output::out(&over(&text, height))? == OutputState::Closed {
@@ -99,7 +100,7 @@ pub(super) async fn follow(
 }
 
 /// Formats the heading, then the table.
-fn picture(list: &NodeList, settings: &NodesSettings, colors: Colors) -> String {
+fn picture(list: &NodeList, settings: &WatchSettings, colors: Colors) -> String {
     let now = Timestamp::now();
     let now = now.round(Unit::Second).unwrap_or(now);
     let stale = list.items.iter().filter(|row| fleet::format::is_stale(row));
@@ -109,11 +110,11 @@ fn picture(list: &NodeList, settings: &NodesSettings, colors: Colors) -> String 
     };
     let head = format!(
         "{}: {} of {} nodes{stale}, {now}. Ctrl-C ends.",
-        settings.server().server(),
+        settings.server.server,
         list.items.len(),
         list.total
     );
-    let table = nodes::table(&list.items, settings.printed(), colors);
+    let table = nodes::table(&list.items, settings.output, colors);
     format!("{}\n\n{table}", Style::Faint.paint(&head, colors))
 }
 

@@ -16,7 +16,7 @@ use crate::apply;
 use crate::settings::doctor::DoctorSettings;
 
 pub(super) async fn layout(settings: &DoctorSettings) -> Observed<Option<LayoutProgress>> {
-    let folder = settings.state_dir();
+    let folder = &settings.state_dir;
     let asked = timeout(SOURCE_TIMEOUT, of_agent(folder)).await;
     let asked = asked.unwrap_or_else(|_| {
         Err(format!(

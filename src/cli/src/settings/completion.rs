@@ -2,8 +2,8 @@
 
 use clap::CommandFactory;
 
+use super::Shell;
 use super::{NvidiaMigPartedArgs, OctavoArgs, mig_parted};
-use crate::settings::Shell;
 
 /// Returns the script that completes `octavo` in `shell`.
 pub fn completion_script(shell: Shell) -> String {

@@ -1,0 +1,29 @@
+//! The source of an inventory.
+
+use clap::{Args, ValueHint};
+use octavo_settings::hardware::HardwareSettings;
+
+use super::input::Input;
+
+/// Source of an inventory.
+#[derive(Debug, Clone, Args)]
+pub struct SourceSettings {
+    /// Read a recorded inventory instead of this machine; - for standard input
+    ///
+    /// FILE is what `octavo inspect -o json` or `-o yaml` printed, or a scenario of the simulated driver, which needs
+    /// nvml-simctl and `libnvml_sim.so` beside this program. The flags about hardware are not used then, but
+    /// --catalog by `inspect`, `labels` and `doctor`.
+    #[arg(long, visible_alias = "machine", value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    pub from: Option<Input>,
+
+    /// Paths of the hardware.
+    #[command(flatten)]
+    pub hardware: HardwareSettings,
+}
+
+impl SourceSettings {
+    /// Returns the administrator's catalog.
+    pub fn catalog(&self) -> Option<Input> {
+        self.hardware.catalog.clone().map(Input::File)
+    }
+}
