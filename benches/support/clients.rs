@@ -2,11 +2,10 @@
 //!
 //! Spoken by hand: as little as a client can do, so that what is measured is the server.
 
-use std::fs;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -1,12 +1,10 @@
 //! Starting programs on a simulated machine and reading what they cost from `/proc`.
 
-use std::fmt;
-use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fmt, fs, thread};
 
 use serde::Deserialize;
 use tempfile::TempDir;

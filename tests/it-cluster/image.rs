@@ -6,12 +6,11 @@
 mod judges;
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::thread;
+use std::{fs, thread};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -1,8 +1,7 @@
 //! A kubelet's pod-resources socket that says which pods were given which devices, and says otherwise when it is told to.
 
-use std::fs;
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::{fs, thread};
 
 use octavo_kubelet::proto::pod_resources::pod_resources_lister_server::{
     PodResourcesLister, PodResourcesListerServer,

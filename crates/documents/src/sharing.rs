@@ -1,8 +1,7 @@
 //! Sharing status of a node's resources, as JSON.
 
 use octavo_fleet::fleet::SharingReport;
-use octavo_model::sharing_status::Health;
-use octavo_model::sharing_status::{ResourceStatus, RetainedId, UnitStatus};
+use octavo_model::sharing_status::{Health, ResourceStatus, RetainedId, UnitStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -5,10 +5,9 @@
 //! each of them.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use octavo_model::device_file::{DeviceFile, DeviceFiles, DeviceNumber};
 use octavo_model::id::PciAddress;

@@ -4,10 +4,9 @@
 //! change.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
+use std::{fs, io};
 
 use octavo_model::driver_traces::{
     AvailableModules, CgroupVersion, ControlGroups, DeviceFiles, DriverTraces, Observed,

@@ -17,11 +17,10 @@ mod exclusive;
 mod handle;
 mod xids;
 
-use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::{io, thread};
 
 use octavo_model::accelerators::TypeSources;
 use octavo_model::driver_link::{Effect, Event, LinkHistory, LinkState};

@@ -4,10 +4,9 @@
 //! notifications, so it is queried on demand. The kubelet rejects more than a hundred queries per second.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use std::{fs, io};
 
 use hyper_util::rt::TokioIo;
 use jiff::Timestamp;

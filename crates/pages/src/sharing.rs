@@ -7,8 +7,7 @@ use octavo_model::id::PciAddress;
 use octavo_model::quantity::Mebibytes;
 use octavo_model::reason::{Reason, Severity};
 use octavo_model::resource::ShareId;
-use octavo_model::sharing_status::Health;
-use octavo_model::sharing_status::{ResourceStatus, RetainedId, SharingMode};
+use octavo_model::sharing_status::{Health, ResourceStatus, RetainedId, SharingMode};
 use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 
 use super::format::{count_noun, format_age, format_memory, printable};

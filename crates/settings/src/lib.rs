@@ -12,9 +12,8 @@ pub mod kubernetes;
 pub mod labels;
 pub mod server_url;
 
-use std::env;
 use std::ffi::OsString;
-use std::io;
+use std::{env, io};
 
 use clap::builder::Resettable;
 use clap::error::ErrorKind;

@@ -12,8 +12,7 @@ mod maintenance;
 mod refusal;
 pub mod shared_store;
 
-use std::collections::btree_map;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 

@@ -7,13 +7,12 @@ use std::time::Duration;
 use octavo_kube::evict::EvictionHandle;
 use octavo_model::id::PciAddress;
 use octavo_model::reason::Severity;
-use octavo_node::node::View;
 use octavo_node::node::drain::{
     Drain, DrainInputs, DrainOutcome, DrainStatus, PodRequests, Policy,
 };
 use octavo_node::node::event_deduplicator::Event;
 use octavo_node::node::operands::{CLIENT_LABELS, PAUSED, RUNNING};
-use octavo_node::node::{Compat, REPARTITIONING_TAINT, TAINT_EFFECT};
+use octavo_node::node::{Compat, REPARTITIONING_TAINT, TAINT_EFFECT, View};
 use octavo_planner::reconcile::NodeLayoutStatus;
 use tracing::{info, warn};
 

@@ -1,9 +1,8 @@
 //! The agent's connections to the cluster: its Node, its NodeFeature, or neither; and the sink for labels.
 
 use std::error::Error;
-use std::fs;
-use std::io;
 use std::sync::Arc;
+use std::{fs, io};
 
 use octavo_agent::cluster::NodeClient;
 use octavo_agent::draining::DrainController;

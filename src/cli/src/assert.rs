@@ -3,9 +3,8 @@
 use octavo_model::inventory::Inventory;
 use octavo_planner::layout::compare;
 
-use super::resolved_layout;
 use super::text::{lines, wrap};
-use super::{CliError, Exit, Report};
+use super::{CliError, Exit, Report, resolved_layout};
 use crate::settings::layouts::LayoutRequest;
 
 /// Reports only the differences, and the exit code.

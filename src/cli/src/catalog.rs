@@ -9,10 +9,9 @@ use octavo_model::id::Sku;
 use octavo_model::source_position::SourcePosition;
 
 use super::diagnostics::{Severity, SourceText};
-use super::input;
 use super::style::Style;
 use super::text::{Cell, columns, printable};
-use super::{CliError, Exit, Report, json, yaml};
+use super::{CliError, Exit, Report, input, json, yaml};
 use crate::settings::catalog::{CatalogCommand, CatalogFormat, LookupSettings};
 use crate::settings::{Colors, Input};
 

@@ -24,9 +24,8 @@ mod sharing_pods;
 use self::processes::ChildProcesses;
 use self::programs::Programs;
 use self::runner::{DemoOutcome, DemoRunner};
-use super::output;
 use super::watch::StopSignal;
-use super::{CliError, DemoError, Exit, Report};
+use super::{CliError, DemoError, Exit, Report, output};
 use crate::settings::Colors;
 use crate::settings::demo::DemoSettings;
 

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use octavo_model::inventory::Inventory;
 use octavo_node::labels::{CompiledLabels, DiffSide, Publication, compile, diff};
-use octavo_settings::labels::LabelSettings;
 
 use super::style::Style;
 use super::text::{lines, printable};
@@ -19,7 +18,7 @@ pub(super) fn report(
     settings: &LabelsSettings,
     colors: Colors,
 ) -> Result<Report, CliError> {
-    let options = LabelSettings::from(settings.labels.clone()).options(Timestamp::now());
+    let options = settings.labels.options(Timestamp::now());
     let CompiledLabels { labels, notes } = compile(inventory, &options, None);
     let labels: BTreeMap<&str, &str> = labels.iter().collect();
     let mut report = match &settings.diff {

@@ -5,9 +5,8 @@ use octavo_model::inventory::Inventory;
 use octavo_model::similar_names;
 use octavo_planner::layout::{Dialect, Layout, Layouts, generate};
 
-use super::CliError;
 use super::diagnostics::{Severity, SourceText};
-use super::input;
+use super::{CliError, input};
 use crate::settings::Input;
 
 /// Layouts and their source.

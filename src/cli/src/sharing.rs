@@ -20,7 +20,6 @@ use octavo_node::sharing::offer::compile;
 use octavo_planner::layout::{DeviceRef, Dialect, Layout};
 use octavo_planner::plan::messages::PlanFormatter;
 use octavo_planner::plan::{Disruption, NodePlan, PlanInput, Policy, Verdict, plan};
-use octavo_settings::labels::LabelSettings;
 
 use super::layout_source::LayoutSource;
 use super::layouts::document;
@@ -117,7 +116,7 @@ fn given(
         return Err(failed(case.notes + &impossible, Exit::Infeasible));
     }
     let after = forecast(inventory, &case.targets, &plan);
-    let options = LabelSettings::from(settings.labels.clone()).options(Timestamp::now());
+    let options = settings.labels.options(Timestamp::now());
     let mut compiled = compile(&after, &case.targets, options.mig_strategy);
     compiled.warnings.splice(0..0, waiting(inventory, &plan));
     let labels = labels(&after, &options, Some(&compiled.offers));

@@ -1,10 +1,9 @@
 //! A machine that is simulated for a single scan: a scenario of `tests/nvml-sim`, its library, and the files of /sys,
 //! in a temporary directory.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::{fs, io};
 
 use octavo_documents::inventory::{ReadError, parse};
 use octavo_model::inventory::Inventory;

@@ -7,8 +7,7 @@ use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::{MemoryUse, Percent};
 use octavo_model::reason::Reason;
 use octavo_model::resource::{ResourceName, ShareId};
-use octavo_model::sharing_status::Health;
-use octavo_model::sharing_status::{ResourceStatus, RetainedId, SharingMode, UnitStatus};
+use octavo_model::sharing_status::{Health, ResourceStatus, RetainedId, SharingMode, UnitStatus};
 use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 
 use super::chrome::{Start, browse};

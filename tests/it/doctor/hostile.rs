@@ -1,11 +1,10 @@
 //! What is read may hang, be endless or be no file at all: the finding says so, the others stand, and the program ends.
 
-use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::thread;
+use std::{fs, thread};
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;

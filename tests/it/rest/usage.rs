@@ -6,8 +6,7 @@ use octavo_model::quantity::Mebibytes;
 use octavo_model::reading::{MemoryUse, Percent};
 use octavo_model::reason::Reason;
 use octavo_model::resource::{ResourceName, ShareId};
-use octavo_model::sharing_status::Health;
-use octavo_model::sharing_status::{HandOff, ResourceStatus, SharingMode, UnitStatus};
+use octavo_model::sharing_status::{HandOff, Health, ResourceStatus, SharingMode, UnitStatus};
 use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 use serde_json::{Value, json};
 

@@ -6,8 +6,7 @@ use super::neuron_host::{Arranged, Host, INFERENTIA2, TRAINIUM2, ring, torus};
 use crate::fleet_api::Api;
 use crate::patience::Finish;
 use crate::process::{Aggregator, Program};
-use crate::promtool;
-use crate::tree;
+use crate::{promtool, tree};
 
 /// A machine with these files, whose agent reports it, and where.
 struct Told {

@@ -10,9 +10,8 @@
 mod examples;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::slice;
+use std::{fs, slice};
 
 use super::root;
 use super::tokens::{Token, is_word, item_end, tokens, without_tests};

@@ -12,12 +12,11 @@ use octavo_planner::layout::{
     UnitSelector,
 };
 
-use super::DEVICE_PLUGIN_KEYS;
 use super::error::{LayoutProblem, WarningProblem};
 use super::findings::{Findings, MappingShape, value_of};
 use super::node::{Entry, Node, Value};
-use super::scalar;
 use super::time_slicing::{self, RESOURCES};
+use super::{DEVICE_PLUGIN_KEYS, scalar};
 
 /// Name of the layout.
 pub(super) const LAYOUT_NAME: &str = "device-plugin";

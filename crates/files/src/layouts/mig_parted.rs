@@ -8,12 +8,10 @@ use octavo_planner::layout::{
     Criteria, DeviceFilter, Dialect, IndexRange, Layout, Layouts, MigSpec, Rule, Selector,
 };
 
-use super::devices;
 use super::error::{LayoutProblem, WarningProblem};
 use super::findings::{Findings, MappingShape, is_label_value, value_of};
 use super::node::{Entry, Node, Value, quoted};
-use super::scalar;
-use super::{MIG_PARTED_KEYS, expect_text, profiles};
+use super::{MIG_PARTED_KEYS, devices, expect_text, profiles, scalar};
 
 const FILE: MappingShape = MappingShape {
     what: "a mig-parted file",

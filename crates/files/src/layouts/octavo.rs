@@ -2,13 +2,10 @@
 
 use octavo_planner::layout::{Dialect, Layout, Layouts, MigSpec, Rule, Selector};
 
-use super::devices;
 use super::error::LayoutProblem;
 use super::findings::{Findings, MappingShape, is_label_value, value_of};
 use super::node::{Entry, Node, Value, quoted};
-use super::scalar;
-use super::time_slicing;
-use super::{KIND, OCTAVO_KEYS, expect_header, profiles};
+use super::{KIND, OCTAVO_KEYS, devices, expect_header, profiles, scalar, time_slicing};
 
 const FILE: MappingShape = MappingShape {
     what: "a layout file",

@@ -13,8 +13,7 @@ use octavo_planner::layout::{
 use super::error::LayoutProblem;
 use super::findings::{Findings, MappingShape, value_of};
 use super::node::{Entry, Node, Value, quoted};
-use super::profiles;
-use super::scalar;
+use super::{profiles, scalar};
 
 const TIME_SLICING: MappingShape = MappingShape {
     what: "timeSlicing",

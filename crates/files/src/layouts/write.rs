@@ -9,8 +9,7 @@ use thiserror::Error;
 
 use super::error::LayoutError;
 use super::output::{OutputValue, map};
-use super::time_slicing_output;
-use super::{API_VERSION, KIND, parse};
+use super::{API_VERSION, KIND, parse, time_slicing_output};
 
 /// Maximum number of indices a range expands to in a dialect without ranges.
 const MAX_INDICES: usize = 1024;

@@ -350,8 +350,7 @@ mod tests {
     use octavo_model::examples::{gpu, process};
     use octavo_model::inventory::{Driver, Machine, Mig, NvmlState};
     use octavo_model::resource::ShareId;
-    use octavo_model::sharing_status::Health;
-    use octavo_model::sharing_status::{ResourceStatus, UnitStatus};
+    use octavo_model::sharing_status::{Health, ResourceStatus, UnitStatus};
     use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage};
 
     use super::*;

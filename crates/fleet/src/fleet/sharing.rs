@@ -4,8 +4,7 @@
 //! not know. Every text and list has a maximum length, which the writer enforces and the reader validates.
 
 use octavo_model::reason::{Reason, Severity};
-use octavo_model::sharing_status::Health;
-use octavo_model::sharing_status::{HandOff, ResourceStatus, RetainedId, UnitStatus};
+use octavo_model::sharing_status::{HandOff, Health, ResourceStatus, RetainedId, UnitStatus};
 use octavo_model::{resource::ResourceName, sharing_status::SharingStatus};
 
 use super::layout::{MAX_TEXT_BYTES, MAX_WORD_BYTES, summarized, truncate, truncated_word};

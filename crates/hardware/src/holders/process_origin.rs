@@ -1,9 +1,8 @@
 //! Pod of a process, determined from its control group.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 
 use octavo_model::holder::Pod;
 use octavo_model::process_origin::ProcessOrigin;

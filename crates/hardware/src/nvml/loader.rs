@@ -12,12 +12,10 @@ use octavo_model::inventory::Driver;
 use octavo_model::quantity::CudaVersion;
 
 use crate::calls::CallWatch;
-use crate::elf;
 use crate::error::{DriverError, LoadError};
-use crate::library;
 use crate::nvml::driver::NvmlDriver;
 use crate::nvml::session::{Session, code_of};
-use crate::{DriverLoader, GpuDriver, Settings};
+use crate::{DriverLoader, GpuDriver, Settings, elf, library};
 
 /// Loads NVML according to the settings.
 #[derive(Debug, Clone)]

@@ -7,8 +7,9 @@ use nvml_wrapper_sys::bindings::{
 };
 use octavo_model::inventory::{Device, MigMode, ReadProblem};
 use octavo_model::quantity::Mebibytes;
-use octavo_model::reading::{DeviceMetrics, PartitionReading, ProcessUtilization, Reading};
-use octavo_model::reading::{MemoryUse, Percent};
+use octavo_model::reading::{
+    DeviceMetrics, MemoryUse, PartitionReading, Percent, ProcessUtilization, Reading,
+};
 
 use super::device::KnownDevice;
 use super::processes;

@@ -1,11 +1,10 @@
 //! The thread that waits for hardware events.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use octavo_model::driver_link::Event;
 use tokio::time::Instant;

@@ -17,9 +17,8 @@ use super::exclusive::{
     DriverReleaseGuard, DriverUnavailable, DriverUser, Job, JobResult, ReadingsError,
 };
 use super::{Message, Shared, WorkerState};
-use crate::GpuDriver;
 use crate::calls::{CallWatch, InFlight};
-use crate::merge;
+use crate::{GpuDriver, merge};
 
 /// Access to the thread that owns the driver. Cheap to clone; the thread ends with the last clone.
 #[derive(Debug)]

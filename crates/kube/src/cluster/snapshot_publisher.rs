@@ -14,8 +14,7 @@ use tracing::{debug, info, warn};
 
 use super::extract::Extracted;
 use super::list_watcher::{WatchUpdate, WatchedKind};
-use super::object;
-use super::{Followed, NOT_READ_YET};
+use super::{Followed, NOT_READ_YET, object};
 
 /// Minimum interval between two snapshots.
 const MIN_INTERVAL: Duration = Duration::from_millis(300);

@@ -5,9 +5,8 @@ use octavo_model::inventory::{
 };
 
 use super::facts::{Facts, Processes};
-use super::neuron;
 use super::nvidia::NVIDIA;
-use super::{Check, Finding, Subject};
+use super::{Check, Finding, Subject, neuron};
 
 /// First Neuron driver release whose files are all readable without root; earlier ones restrict some of them.
 const FIRST_WORLD_READABLE_RELEASE: (u64, u64) = (2, 28);

@@ -10,8 +10,7 @@ use super::drivers::VendorDriver;
 use super::facts::{Facts, Kubelet};
 use super::neuron::NEURON;
 use super::nvidia::NVIDIA;
-use super::owners;
-use super::{Check, Finding, Subject, format_list};
+use super::{Check, Finding, Subject, format_list, owners};
 
 /// Path of a vendor's devices to pods.
 #[derive(Debug, Clone, Copy)]

@@ -34,8 +34,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use octavo_model::holder::DeviceAllocation;
 use octavo_model::process_origin::ProcessOrigin;
 use octavo_model::quantity::Mebibytes;
-use octavo_model::reading::Percent;
-use octavo_model::reading::Reading;
+use octavo_model::reading::{Percent, Reading};
 use octavo_model::resource::ShareId;
 
 pub use self::attribution::PodAttribution;

@@ -10,8 +10,7 @@ use octavo_model::holder::DeviceAllocation;
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::Inventory;
 use octavo_model::resource::{ResourceName, ShareId};
-use octavo_model::sharing_status::Health;
-use octavo_model::sharing_status::RetainedId;
+use octavo_model::sharing_status::{Health, RetainedId};
 
 use super::offer::{self, Offer, Offers, Unit};
 

@@ -131,9 +131,8 @@ mod tests {
     use octavo_model::inventory::Mig;
 
     use super::*;
-    use crate::layout::Dialect;
-    use crate::layout::resolve;
     use crate::layout::tests_support::{A100_40, index, layout, node, partition, rule, t4};
+    use crate::layout::{Dialect, resolve};
 
     const THREE: u32 = 9;
 

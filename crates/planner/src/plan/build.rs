@@ -3,12 +3,11 @@
 use super::arrange::{ArrangementQuery, ExistingInstance};
 use super::blocked::Cause;
 use super::mode::ModeChange;
-use super::mode_planning;
 use super::search::{Arrangement, PlacedInstance};
 use super::splits::Resplit;
 use super::step::{InstanceRef, Step};
 use super::usage::DeviceUsers;
-use super::{DeviceChange, PlannedCompute, PlannedInstance};
+use super::{DeviceChange, PlannedCompute, PlannedInstance, mode_planning};
 
 /// Returns the change that leads to the arrangement `found`.
 pub(super) fn change(

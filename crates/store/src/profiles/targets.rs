@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use octavo_fleet::hardware_profile::{
-    Finding, FindingSeverity, HardwareProfile, PlacementTarget, ProfileKey,
+    Finding, FindingSeverity, HardwareProfile, LocalQueues, PlacementTarget, ProfileKey,
+    ProfilePlacement, check_profile, placements,
 };
-use octavo_fleet::hardware_profile::{LocalQueues, ProfilePlacement, check_profile, placements};
 use octavo_model::id::TypeName;
 
 use super::ProfileInputs;

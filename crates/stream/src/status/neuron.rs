@@ -8,13 +8,12 @@ use octavo_model::inventory::{
 };
 use octavo_model::quantity::Mebibytes;
 
-use super::MAX_LIST_ITEMS;
 use super::error::{FieldError, StatusProblem};
 use super::field::{
     FieldResult, at_most, bounded, truncate_optional, truncate_to, unknown_enum_value,
 };
 use super::read::problems;
-use super::write;
+use super::{MAX_LIST_ITEMS, write};
 use crate::proto::v1;
 
 /// Maximum number of physical cores per logical core: all cores of a device.

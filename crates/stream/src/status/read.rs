@@ -14,13 +14,12 @@ use octavo_model::label::{LabelKey, LabelValue};
 use octavo_model::quantity::{ComputeCapability, CudaVersion, DriverVersion, Mebibytes};
 use octavo_node::label_set::LabelSet;
 
-use super::amd;
 use super::error::{FieldError, StatusProblem};
 use super::field::{
     FieldResult, at_most, bounded, check_length, each, parse_field, parse_optional_field, required,
     truncate_optional, truncate_to, two_numbers, unknown_enum_value,
 };
-use super::{MAX_LIST_ITEMS, MAX_PROCESSES};
+use super::{MAX_LIST_ITEMS, MAX_PROCESSES, amd};
 use crate::proto::v1;
 
 /// Largest 24-bit number.

@@ -6,8 +6,7 @@ use octavo_fleet::fleet::{
 };
 use octavo_model::holder::DeviceAllocation;
 use octavo_model::resource::ShareId;
-use octavo_model::sharing_status::Health;
-use octavo_model::sharing_status::{HandOff, ResourceStatus, RetainedId, UnitStatus};
+use octavo_model::sharing_status::{HandOff, Health, ResourceStatus, RetainedId, UnitStatus};
 
 use super::error::{FieldError, StatusProblem};
 use super::field::{FieldResult, bounded_text, each, optional_text, parse_field};

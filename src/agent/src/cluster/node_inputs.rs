@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use octavo_model::accelerators::TYPE_OVERRIDE;
-use octavo_node::node::operands;
 use octavo_node::node::operands::PLUGIN_CONFIG_LABEL;
 use octavo_node::node::selection::active_mig_manager;
-use octavo_node::node::{Compat, LOG_LEVEL_ANNOTATION, SelectedLayout, View, select};
+use octavo_node::node::{Compat, LOG_LEVEL_ANNOTATION, SelectedLayout, View, operands, select};
 
 use crate::draining::is_tainted;
 

@@ -11,8 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use octavo_model::id::PciAddress;
-use octavo_model::reading::MemoryUse;
-use octavo_model::reading::{DeviceMetrics, Reading};
+use octavo_model::reading::{DeviceMetrics, MemoryUse, Reading};
 use octavo_node::sharing::usage::{DeviceUsage, UnitUsage};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;

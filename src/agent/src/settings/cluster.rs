@@ -7,9 +7,8 @@ use clap::ValueEnum;
 use octavo_model::id::NodeName;
 use octavo_node::node::Compat;
 use octavo_node::node::drain::{Policy, Scope};
-use octavo_settings::Answer;
-use octavo_settings::duration;
 use octavo_settings::kubernetes::KubernetesSettings;
+use octavo_settings::{Answer, duration};
 
 use super::{LabelSink, usage};
 

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use hyper::Uri;
 use octavo_model::id::NodeName;
-use octavo_settings::Answer;
-use octavo_settings::duration;
+use octavo_settings::{Answer, duration};
 use octavo_toolkit::files;
 use rustls::pki_types::ServerName;
 

@@ -15,16 +15,14 @@ use octavo_model::id::PciAddress;
 use octavo_model::inventory::Inventory;
 use octavo_model::reason::{Reason, Severity};
 use octavo_model::resource::ResourceName;
-use octavo_model::sharing_status::Health;
-use octavo_model::sharing_status::SharingStatus;
+use octavo_model::sharing_status::{Health, SharingStatus};
 use octavo_node::mig_strategy::MigStrategy;
 use octavo_node::node::PluginLabel;
 use octavo_node::node::event_deduplicator::Event;
 use octavo_node::sharing::health::{HealthMonitor, XidTable};
 use octavo_node::sharing::listing::{HeldIds, Listing, reconcile_listing};
-use octavo_node::sharing::slice_length;
 use octavo_node::sharing::withhold::Withholding;
-use octavo_node::sharing::{CompiledOffers, Offers, Unit, offer};
+use octavo_node::sharing::{CompiledOffers, Offers, Unit, offer, slice_length};
 use tokio::sync::watch;
 use tracing::{info, warn};
 

@@ -10,20 +10,19 @@ use octavo_files::plugin_config;
 use octavo_kube::nvidia_plugin::DevicePluginStatus;
 use octavo_model::inventory::NvmlState;
 use octavo_model::reason::{Reason, Severity};
-use octavo_model::sharing_status::Health;
-use octavo_model::sharing_status::SharingStatus;
-use octavo_model::sharing_status::{HandOff as Told, ResourceStatus, SharingMode, UnitStatus};
+use octavo_model::sharing_status::{
+    HandOff as Told, Health, ResourceStatus, SharingMode, SharingStatus, UnitStatus,
+};
 use octavo_node::mig_strategy::MigStrategy;
 use octavo_node::node::node_diff::SHARING_FIELD_MANAGER;
 use octavo_node::node::operands::PLUGIN_CONFIG_LABEL;
 use octavo_node::node::{PluginLabel, View};
-use octavo_node::sharing::Offers;
-use octavo_node::sharing::diagnosis;
 use octavo_node::sharing::hand_off::rollout::{
     ApiQueries, Limits, Rollout, RolloutInput, RolloutState, RolloutStep,
 };
 use octavo_node::sharing::hand_off::{check_no_slice_length, render};
 use octavo_node::sharing::offer::compile;
+use octavo_node::sharing::{Offers, diagnosis};
 use octavo_planner::layout::{DeviceTarget, Targets, TimeSlicing};
 use octavo_planner::reconcile::NodeLayoutStatus;
 use tracing::{info, warn};

@@ -6,10 +6,9 @@
 //! reads half of one.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::{fs, io};
 
 use octavo_engine::durable::{self, DurableError};
 use octavo_files::cdi::{self, CdiError, DriverEdits};

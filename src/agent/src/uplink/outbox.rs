@@ -278,8 +278,7 @@ fn beginning(text: &str) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use octavo_fleet::fleet::MAX_TEXT_BYTES;
-    use octavo_fleet::fleet::MIN_REPORT_INTERVAL;
+    use octavo_fleet::fleet::{MAX_TEXT_BYTES, MIN_REPORT_INTERVAL};
     use octavo_model::id::PciAddress;
     use octavo_model::inventory::{
         Amd, Condition, Device, DeviceProcesses, DriverLayout, Machine, Neuron, NeuronDevice,
@@ -287,8 +286,7 @@ mod tests {
     };
     use octavo_model::quantity::Mebibytes;
     use octavo_model::reason::Reason;
-    use octavo_model::sharing_status::SharingStatus;
-    use octavo_model::sharing_status::{HandOff, SharingMode};
+    use octavo_model::sharing_status::{HandOff, SharingMode, SharingStatus};
     use octavo_node::labels::Options;
     use octavo_node::sharing;
     use octavo_node::sharing::usage::{DeviceUsage, Tenant, UnitUsage};

@@ -1,10 +1,9 @@
 //! One simulated machine: a directory with a simulated NVML library, its state, and the files of /sys that are read.
 
 use std::ffi::OsStr;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::{fs, io};
 
 use tokio::process::Command;
 

@@ -17,7 +17,6 @@ use super::processes::ChildProcesses;
 use super::programs::Programs;
 use super::scenario::Scenario;
 use crate::client::{Client, RequestPath};
-use crate::fleet;
 use crate::output::{self, OutputState};
 use crate::settings::Colors;
 use crate::settings::demo::{DemoSettings, program_path};
@@ -26,7 +25,7 @@ use crate::style::Style;
 use crate::text::printable;
 use crate::watch::event_feed::{EventFeed, say_lost};
 use crate::watch::node_diff;
-use crate::{CliError, DemoError};
+use crate::{CliError, DemoError, fleet};
 
 /// Maximum time of a start, sufficient on a slow machine.
 const START_TIMEOUT: Duration = Duration::from_mins(1);

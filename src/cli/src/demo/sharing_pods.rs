@@ -4,9 +4,8 @@
 //! socket, its checkpoint, and a `/proc` of files. The agent's device plugin registers at the same socket. The agent
 //! itself time-slices the GPU, so its labels, the web pages and the pods all report the same.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use octavo_kubelet::proto::device_plugin::device_plugin_client::DevicePluginClient;
 use octavo_kubelet::proto::device_plugin::registration_server::{Registration, RegistrationServer};

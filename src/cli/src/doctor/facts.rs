@@ -7,11 +7,9 @@
 mod layout;
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
+use std::{fs, io, thread};
 
 use octavo_hardware::device_files::{self, DeviceFilesError};
 use octavo_hardware::{driver_traces, holders};

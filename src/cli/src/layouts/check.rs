@@ -7,12 +7,11 @@ use octavo_planner::plan::feasible;
 use octavo_planner::plan::messages::PlanFormatter;
 
 use super::NamedInventory;
-use crate::devices;
 use crate::diagnostics::Severity;
 use crate::layout_source::LayoutSource;
 use crate::settings::layouts::CheckSettings;
 use crate::text::counted;
-use crate::{CliError, Exit, Report};
+use crate::{CliError, Exit, Report, devices};
 
 /// Findings of the check.
 #[derive(Debug, Default)]

@@ -9,12 +9,11 @@ use octavo_planner::plan::{Disruption, PlanInput, Policy, plan};
 use super::NamedInventory;
 use crate::layout_source::LayoutSource;
 use crate::plan::result;
-use crate::resolved_layout;
 use crate::settings::Colors;
 use crate::settings::layouts::ShowSettings;
 use crate::style::Style;
 use crate::text::{Cell, columns};
-use crate::{CliError, Exit, Report};
+use crate::{CliError, Exit, Report, resolved_layout};
 
 const HEADERS: [&str; 4] = ["LAYOUT", "DEVICES", "PARTITIONS", "TIME-SLICING"];
 

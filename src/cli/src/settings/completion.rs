@@ -2,8 +2,7 @@
 
 use clap::CommandFactory;
 
-use super::Shell;
-use super::{NvidiaMigPartedArgs, OctavoArgs, mig_parted};
+use super::{NvidiaMigPartedArgs, OctavoArgs, Shell, mig_parted};
 
 /// Returns the script that completes `octavo` in `shell`.
 pub fn completion_script(shell: Shell) -> String {

@@ -6,10 +6,9 @@ use octavo_documents::api::Event;
 use octavo_stream::protocol::Backoff;
 use tokio::time::sleep;
 
-use crate::CliError;
 use crate::client::{Client, ClientError, EventStream, Events, RequestPath};
 use crate::error::brief;
-use crate::output;
+use crate::{CliError, output};
 
 /// A stream that reconnects.
 #[derive(Debug)]

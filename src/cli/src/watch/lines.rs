@@ -7,12 +7,11 @@ use octavo_documents::api::{Event, NodeRow};
 
 use super::event_feed::{EventFeed, FeedItem, say_lost};
 use super::node_diff;
-use crate::fleet;
 use crate::output::{self, OutputState};
 use crate::settings::fleet::{FleetFormat, WatchSettings};
 use crate::settings::{Colors, Headers};
 use crate::text::printable;
-use crate::{CliError, yaml};
+use crate::{CliError, fleet, yaml};
 
 /// State of the output.
 #[derive(Debug)]

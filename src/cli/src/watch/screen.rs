@@ -5,8 +5,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-use jiff::Unit;
+use jiff::{Timestamp, Unit};
 use octavo_documents::api::NodeList;
 use terminal_size::{Height, terminal_size};
 use tokio::signal::unix::{SignalKind, signal};

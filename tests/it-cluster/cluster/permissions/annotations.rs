@@ -4,10 +4,9 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::beyond;
 use super::place::Verdict::{self, Done, NoRight, Refused};
 use super::place::{Ask, Place, Who};
-use super::plain_account;
+use super::{beyond, plain_account};
 use crate::cluster::pod_types::{A100, report, said};
 use crate::manifests::chart::{helm_says, path};
 use crate::process::Aggregator;

@@ -1,8 +1,7 @@
 //! The aggregator's service address, which no kube-proxy serves here: connections to node-1 go to whatever pod there is.
 
-use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::thread;
+use std::{io, thread};
 
 use super::super::Api;
 use super::site::NAMESPACE;

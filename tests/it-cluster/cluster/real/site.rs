@@ -3,11 +3,10 @@
 //! The simulated driver comes into containers as NVIDIA's does, by their runtime: pods are as the chart makes them. What helm is told
 //! of this place is all in [`values`]: nobody answers for the aggregator's service but [`service`].
 
-use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use serde_json::{Value, json};
 

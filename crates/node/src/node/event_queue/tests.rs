@@ -2,8 +2,7 @@
 
 use octavo_model::inventory::NvmlState;
 use octavo_model::resource::ResourceName;
-use octavo_model::sharing_status::SharingStatus;
-use octavo_model::sharing_status::{ResourceStatus, SharingMode};
+use octavo_model::sharing_status::{ResourceStatus, SharingMode, SharingStatus};
 use octavo_planner::reconcile::{DeviceStatus, NodeLayoutStatus};
 use proptest::prelude::*;
 

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use octavo_model::holder::DeviceAllocation;
 use octavo_model::quantity::Mebibytes;
-use octavo_model::reading::MemoryUse;
-use octavo_model::reading::Reading;
+use octavo_model::reading::{MemoryUse, Reading};
 use octavo_model::resource::ShareId;
 
 use super::Allocation;

@@ -6,8 +6,7 @@ mod sums;
 
 use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Process, ProcessKind};
-use octavo_model::reading::MemoryUse;
-use octavo_model::reading::{DeviceMetrics, PartitionReading, ProcessUtilization};
+use octavo_model::reading::{DeviceMetrics, MemoryUse, PartitionReading, ProcessUtilization};
 use octavo_model::resource::ResourceName;
 
 use super::*;

@@ -7,8 +7,7 @@ use octavo_model::reading::Reading;
 
 use super::attribution::{PodAttribution, PodNames};
 use super::name;
-use super::site::AllocationSite;
-use super::site::PodName;
+use super::site::{AllocationSite, PodName};
 
 /// Returns whether the usage of an allocated unit is unknown because its processes are not visible.
 fn is_usage_hidden(spot: &AllocationSite<'_>, kin: &PodAttribution) -> bool {

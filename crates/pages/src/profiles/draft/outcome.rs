@@ -2,8 +2,7 @@
 
 use axum::http::StatusCode;
 use octavo_access::access::error;
-use octavo_access::creation::CREATION_DISABLED;
-use octavo_access::creation::{CreateError, CreateRequest};
+use octavo_access::creation::{CREATION_DISABLED, CreateError, CreateRequest};
 use octavo_documents::hardware_profiles::object;
 use octavo_fleet::hardware_profile::Draft;
 use octavo_kube::hardware_profiles::{

@@ -3,8 +3,7 @@
 use std::fmt;
 
 use octavo_model::quantity::Mebibytes;
-use octavo_model::reading::MemoryUse;
-use octavo_model::reading::{DeviceMetrics, Reading};
+use octavo_model::reading::{DeviceMetrics, MemoryUse, Reading};
 use octavo_node::sharing::usage::DeviceUsage;
 
 use super::number;

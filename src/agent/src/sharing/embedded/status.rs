@@ -7,8 +7,9 @@ use octavo_model::id::PciAddress;
 use octavo_model::inventory::{Condition, Device, Inventory, Mig, Vendor};
 use octavo_model::reason::Reason;
 use octavo_model::resource::ResourceName;
-use octavo_model::sharing_status::Health;
-use octavo_model::sharing_status::{ResourceStatus, SharingMode, SharingStatus, UnitStatus};
+use octavo_model::sharing_status::{
+    Health, ResourceStatus, SharingMode, SharingStatus, UnitStatus,
+};
 use octavo_node::sharing::listing::{ListedId, ListedResource, Listing};
 use octavo_node::sharing::slice_length::SliceLengths;
 use octavo_node::sharing::{Offer, Offers, Unit};
