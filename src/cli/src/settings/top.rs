@@ -56,10 +56,6 @@ pub enum TopOrder {
 /// Settings of `octavo top`.
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = EXAMPLES)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a flag, and they are given in any combination"
-)]
 pub struct TopSettings {
     /// How to print it
     #[arg(
