@@ -8,6 +8,7 @@ pub mod demo;
 pub mod doctor;
 pub mod estimate;
 pub mod fleet;
+mod go_flags;
 pub mod input;
 pub mod inspect;
 pub mod layouts;
@@ -312,7 +313,7 @@ where
     let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
     let program = arguments.first().map(Path::new).and_then(Path::file_name);
     if program.is_some_and(|name| name == mig_parted::NAME) {
-        let arguments = mig_parted::with_two_dashes(arguments);
+        let arguments = go_flags::with_two_dashes(arguments);
         let parsed = parse_as::<NvidiaMigPartedArgs, _>(NvidiaMigPartedArgs::command(), arguments);
         let parsed = parsed.map_err(|error| Answer::from(error).into_failure())?;
         return Ok(Invocation {
@@ -327,7 +328,7 @@ where
         OctavoArgs::command()
     };
     if mig_parted::is_mig_parted(&arguments) {
-        let arguments = mig_parted::with_two_dashes(arguments);
+        let arguments = go_flags::with_two_dashes(arguments);
         let parsed = parse_as::<OctavoArgs, _>(command, arguments).map_err(Answer::from);
         let parsed = parsed.map_err(Answer::into_failure)?;
         return parsed.resolve(terminal);
