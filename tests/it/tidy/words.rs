@@ -42,7 +42,7 @@ const WORDS: &[&str] = &[
 ];
 
 /// Number of comment lines that contain such a word. It only goes down.
-const BUDGET: usize = 452;
+const BUDGET: usize = 449;
 
 #[test]
 fn former_words_disappear_from_comments() {
