@@ -193,7 +193,8 @@ proptest! {
         let (mut now, mut requests) = (Duration::ZERO, 0_u32);
         let mut said = said.into_iter();
         let mut fates = fates.into_iter();
-        let end = at(2000);
+        // Long enough after the last failed request for the longest delay.
+        let mut end = at(2000);
         while now < end {
             if let Some((number, pods)) = said.next() {
                 let name = node(&format!("n{number}"));
@@ -209,7 +210,11 @@ proptest! {
                     requests += 1;
                     let id = (key.node.clone(), key.place.clone());
                     let known = cluster.entry(id.clone()).or_insert_with(|| pod(key.node.as_str()));
-                    match fates.next() {
+                    let fate = fates.next();
+                    if fate.is_some() {
+                        end = now + at(2000);
+                    }
+                    match fate {
                         Some(1) => ledger.record_failure(now, &key, None),
                         Some(2) => ledger.requeue(now, &key),
                         // A request that is never answered.
