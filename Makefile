@@ -40,7 +40,7 @@ doc: ## the documentation builds without a warning
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
 golden: ## rewrite the golden files from what the programs say now; read the diff before you commit it
-	OCTAVO_GOLDEN=rewrite TRYCMD=overwrite $(CARGO) test --locked --test it -- cli doctor labels layouts sysfs demo::each hardware monitoring::reasons rest::reference deploy::chart::manifests
+	OCTAVO_GOLDEN=rewrite TRYCMD=overwrite $(CARGO) test --locked --test it -- cli doctor labels layouts mig_parted offers plan sysfs demo::each hardware monitoring::reasons rest::reference deploy::chart::manifests
 
 screenshots: ## photograph the pages for the documentation (docs/images)
 	@mkdir -p docs/images

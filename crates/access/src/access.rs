@@ -4,8 +4,8 @@
 //!  request --> cross-site? --> row of the access table --> authentication --> authorization --> Sight --> pages, API
 //! ```
 //!
-//! The table is [`domain::access`](octavo_fleet::access); a request that matches no row is refused. The API server
-//! authenticates tokens and authorizes callers; `asking` caches its answers and limits the number of requests. Handlers
+//! The table is [`octavo_fleet::access`]; a request that matches no row is refused. The API server
+//! authenticates tokens and authorizes callers; [`cached_lookup`](crate::cached_lookup) caches its answers and limits the number of requests. Handlers
 //! receive a [`Sight`], which limits what their response may contain, and an [`Identity`], for requests that change
 //! something. Without a checker, every client sees everything; cross-site requests still cannot change anything.
 

@@ -1,12 +1,12 @@
 //! Hardware profiles as Kubernetes objects, in files, and in the REST API.
 //!
 //! ```text
-//! read.rs      parses objects of all three kinds, tolerating errors
-//! write.rs     writes an object of the kind that is created today
-//! diff.rs      compares an existing object with the desired one
-//! document.rs  responses of the API
-//! events.rs    events of the API's change stream
-//! order.rs     requests to create a profile
+//! read.rs            parses objects of all three kinds, tolerating errors
+//! write.rs           writes an object of the kind that is created today
+//! diff.rs            compares an existing object with the desired one
+//! document.rs        responses of the API
+//! events.rs          events of the API's change stream
+//! create_request.rs  requests to create a profile
 //! ```
 //!
 //! Profiles belong to other users. Unknown fields are ignored, and a field that cannot be parsed is reported with its

@@ -5,10 +5,10 @@
 //! values.
 //!
 //! ```text
-//! workload.rs   workload parameters, validated
-//! roofline.rs   reference provider
-//! breaker.rs    circuit breaker for a failing engine
-//! words.rs      times, speeds and costs as text
+//! workload.rs         workload parameters, validated
+//! roofline.rs         reference provider
+//! circuit_breaker.rs  circuit breaker for a failing engine
+//! format.rs           times, speeds and costs as text
 //! ```
 
 pub mod circuit_breaker;

@@ -7,8 +7,8 @@
 //! ```text
 //! request.rs        the request
 //! offer.rs          available units
-//! through.rs        hardware profiles that lead to offers
-//! speed.rs          measured throughput of a model by hardware
+//! profile_offer.rs  hardware profiles that lead to offers
+//! throughput.rs     measured throughput of a model by hardware
 //! architectures.rs  the order of chip families, where one exists
 //! fit.rs            one offer against the request: fits, or the reasons why not
 //! rank.rs           the order of fitting offers, and their warnings

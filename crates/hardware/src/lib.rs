@@ -1,7 +1,7 @@
 //! Hardware access: everything that calls a driver or reads sysfs.
 //!
 //! ```text
-//!  agent, cli --> Handle --+            +--> DriverLoader --> GpuDriver, EventSource   (hw::nvml: the only unsafe code)
+//!  agent, cli --> Handle --+            +--> DriverLoader --> GpuDriver, EventSource   (nvml: the only unsafe code)
 //!                          +--> worker -+
 //!  (never waits for NVML)  |   (thread) +--> pci, neuron, sysfs
 //!                          +--- CallWatch: the call in flight, read by the handle
@@ -9,7 +9,7 @@
 //!
 //! One OS thread owns the driver, because NVML can hang in the kernel and only a thread can be abandoned then. Callers
 //! hold a [`Handle`], which responds whatever the driver does. The traits are the interfaces that the thread uses, in
-//! terms of the domain instead of NVML, so that its handling of slow, lost, replaced and hanging drivers is tested
+//! terms of the model instead of NVML, so that its handling of slow, lost, replaced and hanging drivers is tested
 //! without a driver.
 
 mod amd;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Handle --Observe--> inbox --> [ thread "nvml" ] --> latest inventory, pulses
-//!                         ^          | owns GpuDriver, drives domain::driver_link
+//!                         ^          | owns GpuDriver, drives driver_link
 //!                         |          v
 //!                         +-Ended- [ thread "nvml-events" ] --> pulses
 //! ```

@@ -1,5 +1,5 @@
 //! Authentication (`TokenReview`) and authorization (`SubjectAccessReview`) of clients through the API server.
-//! [`domain::access`](octavo_fleet::access) decides on the results. Used by the aggregator's access control for users
+//! [`octavo_fleet::access`] decides on the results. Used by the aggregator's access control for users
 //! and programs.
 
 use std::path::Path;

@@ -27,7 +27,7 @@ impl SharingMode {
 pub struct SharingStatus {
     /// Provider of devices.
     pub mode: SharingMode,
-    /// One of the words of `domain::reason` for sharing: `sharing-in-force`, `sharing-pending`, `sharing-held`,
+    /// One of the words of [`crate::reason::Reason`] for sharing: `sharing-in-force`, `sharing-pending`, `sharing-held`,
     /// `sharing-not-in-force`, `sharing-refused`, `device-plugin-conflict`.
     pub state: &'static str,
     /// Human-readable reason and remedy; absent if there is nothing to explain.

@@ -1,6 +1,6 @@
 //! Leader election by a Lease: decides which of several replicas writes. Pure: the time is an argument.
 //!
-//! `k8s::lease` executes each [`LeaderElector::step`] and reports the result. Every candidate measures time by its own clock
+//! `octavo_kube::lease` executes each [`LeaderElector::step`] and reports the result. Every candidate measures time by its own clock
 //! and uses elapsed time only, so clocks need not agree:
 //!
 //! * The holder counts from when it *sent* the write request, and stops writing [`EXPIRY_MARGIN`] before the lease expires.

@@ -1,9 +1,9 @@
 //! Capacity of the fleet as offers for matching: whole devices, MIG partitions, and time-sliced devices.
 //!
 //! ```text
-//! counted.rs   offers of a watched cluster, from the availability count
-//! parts.rs     MIG partitions of a node, for fleets without a watched cluster
-//! through.rs   offers that hardware profiles lead to
+//! cluster_offers.rs   offers of a watched cluster, from the availability count
+//! partition_cache.rs  MIG partitions of a node, for fleets without a watched cluster
+//! profile_offers.rs   offers that hardware profiles lead to
 //! ```
 //!
 //! The REST API calls this in small steps, because other tasks share its thread. Without a watched cluster, a device is

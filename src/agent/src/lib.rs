@@ -1,15 +1,15 @@
 //! The node's main loop: scans the hardware, computes labels, publishes them, and repeats.
 //!
 //! ```text
-//!   hw::Hints -----------+
-//!   interval ----------+--> observe --> domain::labels::compile --> LabelSink
+//!   driver events -----+
+//!   interval ----------+--> observe --> octavo_node::labels --> LabelSink
 //!   shutdown ----------+                 |
 //!   pod events ----------- last observation
 //!                                        +--> uplink: the aggregator, in a task of its own
 //!                                        +--> partitioning: one round of the engine, and then another scan
 //! ```
 //!
-//! The loop makes no decisions: the hardware is described by `hw`, and the labels are computed by `domain`. Its only
+//! The loop makes no decisions: `octavo_hardware` describes the hardware, and `octavo_node` computes the labels. Its only
 //! state is what it logged last, so that a lasting failure is one line and not ten thousand. It ends when it receives
 //! a stop signal, or when the reader of its output is gone; hardware, driver and disk may fail and come back.
 

@@ -1,10 +1,10 @@
 //! Observer of usage by pod: a task separate from the loop, with its own interval.
 //!
 //! ```text
-//!   hw::Handle::readings ----+
-//!   kubelet, its checkpoint -+--> domain::sharing::join --> guard --> Usage, metrics
-//!   /proc -------------------+                                |
-//!                                                             +--> events of pods
+//!   Handle::readings --------+
+//!   kubelet, its checkpoint -+--> octavo_node::sharing::join --> guard --> Usage, metrics
+//!   /proc -------------------+                                     |
+//!                                                                  +--> events of pods
 //! ```
 //!
 //! Each of the three sources has its own timeout and may be unreachable. Its last answer is used for [`MAX_STALENESS`], and

@@ -1,7 +1,7 @@
 //! Annotates pods with the accelerator types that were allocated to them, as reported by the agents of their nodes.
 //!
 //! ```text
-//!  Fleet: allocations per node --> domain::workload: claims --> Ledger: schedule of pods
+//!  Fleet: allocations per node --> octavo_node::workload: claims --> AnnotationSchedule of pods
 //!                                                                 |          ^
 //!  Lease: leader election ------------------------------------> Pods: read, and patched if they differ
 //! ```

@@ -1,9 +1,9 @@
 //! `octavo doctor`: diagnoses why accelerators are not available to pods, and what to do about it.
 //!
 //! ```text
-//! gather.rs   facts: sysfs, device files, processes, kubelet, labels
-//! domain      findings
-//! table.rs    findings for users
+//! facts.rs             facts: sysfs, device files, processes, kubelet, labels
+//! octavo_node::doctor  findings
+//! table.rs             findings for users
 //! ```
 
 mod facts;

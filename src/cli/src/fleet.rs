@@ -6,7 +6,7 @@
 //! types.rs         one row per type, then the nodes with its devices
 //! availability.rs  availability of each type
 //! node.rs          one node, as `octavo inspect` shows a machine
-//! words.rs         common format of states, ages and amounts
+//! format.rs        common format of states, ages and amounts
 //! ```
 
 mod availability;

@@ -1,9 +1,9 @@
 //! `octavo top`: usage by pod, of this node or of the fleet, as a table that is redrawn.
 //!
 //! ```text
-//! ask.rs      rows of an aggregator, page by page, or of the agent's socket
+//! source.rs   rows of an aggregator, page by page, or of the agent's socket
 //! table.rs    rows as a table
-//! live.rs     the table on a terminal, redrawn periodically
+//! screen.rs   the table on a terminal, redrawn periodically
 //! keys.rs     the key that quits
 //! ```
 

@@ -1,10 +1,10 @@
 //! `octavo watch`: changes of the fleet, as a table that is redrawn or as lines.
 //!
 //! ```text
-//! feed.rs      the aggregator's stream: connect, read, reconnect
-//! lines.rs     a line or an object for each change
-//! screen.rs    a table on a terminal
-//! change.rs    description of the difference between two rows of a node
+//! event_feed.rs the aggregator's stream: connect, read, reconnect
+//! lines.rs      a line or an object for each change
+//! screen.rs     a table on a terminal
+//! node_diff.rs  description of the difference between two rows of a node
 //! ```
 //!
 //! The stream only reports that a node changed. The aggregator applies the filter, so the node is requested again.

@@ -1,11 +1,11 @@
 //! The Kubernetes Node of this machine: its inputs to the agent, and the fields that the agent writes.
 //!
 //! ```text
-//!   View ----> selection: the layout that its labels select ---> settled: debouncing
+//!   View ----> selection: the layout that its labels select ---> debounce
 //!     |
-//!     +------> keep: differences to Wanted, key by key, and other owners of keys ---> a write, or none
+//!     +------> node_diff: differences to DesiredNode, key by key, and other owners of keys ---> a write, or none
 //!
-//!   Status --> telling: events ------> operands: operands to pause, and for how long
+//!   Status --> event_deduplicator ---> operands: operands to pause, and for how long
 //!     +------> drain: pods to evict, and for how long
 //! ```
 //!

@@ -1,7 +1,7 @@
 //! Layouts: the desired partitioning and sharing of a node's devices, as written by users.
 //!
 //! A layout has a name and rules; a rule selects devices and describes their desired state. Octavo reads three dialects
-//! of layout files and writes two (`wire::layouts`); this module holds their common meaning. A layout does not depend
+//! of layout files and writes two (`octavo_files::layouts`); this module holds their common meaning. A layout does not depend
 //! on devices: [`resolve`] converts it into [`Targets`] for the devices of one node, using the catalog of each.
 
 mod compare;

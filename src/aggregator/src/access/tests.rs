@@ -182,7 +182,7 @@ async fn every_route_is_in_the_access_table() {
             let listed = ROUTE_RULES
                 .iter()
                 .any(|row| row.path == path && row.method == known);
-            assert!(listed, "{method} {path} is not in domain::access::TABLE");
+            assert!(listed, "{method} {path} is not in octavo_fleet::access::ROUTE_RULES");
             routes += 1;
         }
     }
@@ -191,7 +191,7 @@ async fn every_route_is_in_the_access_table() {
         .skip(1);
     for path in of_pages.map(|rest| rest.split('"').next().unwrap()) {
         let listed = ROUTE_RULES.iter().any(|row| row.path == path);
-        assert!(listed, "{path} is not in domain::access::TABLE");
+        assert!(listed, "{path} is not in octavo_fleet::access::ROUTE_RULES");
         routes += 1;
     }
     assert!(routes >= 17, "{routes}");
