@@ -1,4 +1,4 @@
-//! What `hw::nvml` makes of a driver, each fact checked against what the simulated machine really is.
+//! What `octavo_hardware::nvml` makes of a driver, each fact checked against what the simulated machine really is.
 
 use nvml_sim::model::{self, Slot};
 use octavo_model::catalog::{

@@ -1,4 +1,4 @@
-//! A driver's life as `hw` sees it: libraries that are none, drivers that come, go and hang, GPUs that are lost, and
+//! A driver's life as `octavo_hardware` sees it: libraries that are none, drivers that come, go and hang, GPUs that are lost, and
 //! what a reading costs.
 
 use std::collections::BTreeMap;

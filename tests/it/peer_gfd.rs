@@ -2,7 +2,7 @@
 //! must be the same, byte for byte.
 //!
 //! Left out of the comparison is `nvidia.com/gpu.mode` alone: the original reads the PCI class from the `/sys` of the
-//! machine that the test runs on, where there is no GPU. The table tests of `domain::labels` have that rule.
+//! machine that the test runs on, where there is no GPU. The table tests of `octavo_node::labels` have that rule.
 
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Creation of hardware profiles in the cluster for authorized users, if the aggregator was started with it.
 //!
 //! ```text
-//!  page, API --> Maker: authorized by RBAC? --> k8s: read, dry run or apply --> one line in the audit log
+//!  page, API --> ProfileCreator: authorized by RBAC? --> octavo_kube: read, dry run or apply --> one line in the audit log
 //! ```
 //!
 //! Profiles are written with the aggregator's own permissions, so the user's permissions are checked first. If

@@ -1,9 +1,7 @@
-//! Serialization of domain values: JSON, YAML, and the messages of the status stream.
+//! JSON and YAML documents of the REST API, of the command line and of recorded machines.
 //!
-//! Wire types are separate from domain types. They are a public contract and only grow by addition, while the domain
-//! types change freely. `From` converts to the wire type and cannot fail; `TryFrom` converts from it and reports the
-//! location of an error. Used by the command line, by both ends of the status stream, and by tests that read recorded
-//! machines.
+//! These types are a public contract and only grow by addition. `From` converts a value of the model and cannot fail;
+//! `TryFrom` converts back and reports the location of an error.
 
 pub mod agent_socket;
 pub mod api;

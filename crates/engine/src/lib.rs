@@ -6,7 +6,7 @@
 //!     |
 //!   executor the transactions of a round, one thread per device, on the driver's thread
 //!     |
-//!   witness  device usage, queried before every destructive call
+//!   usage    device usage, queried before every destructive call
 //!   reset    the reset that a MIG mode change may require
 //!   program  runs NVIDIA's tools
 //!   store    lock, journal and history in the state directory

@@ -1,7 +1,7 @@
 //! Scheduler's view of a cluster: node capacity, pod requests, and which pod fits on which node.
 //!
 //! Contains only what decides the placement of pods with devices. Used to count free capacity and to find the nodes
-//! that a selector matches; `k8s` fills it from the API server.
+//! that a selector matches; `octavo_kube` fills it from the API server.
 
 mod amounts;
 mod node;

@@ -2,7 +2,7 @@
 //! and drafts of new profiles.
 //!
 //! Existing profiles belong to their users: they are read and checked here, and never changed. Device properties that
-//! the schema has no field for are stored in annotations. `wire` reads and writes the objects; the aggregator and the
+//! the schema has no field for are stored in annotations. `octavo_documents` reads and writes the objects; the aggregator and the
 //! command line call this module. Source of the schema: opendatahub-operator, `api/infrastructure/v1`.
 
 mod checks;

@@ -1,7 +1,7 @@
 //! Watches hardware profiles and the queues that they can reference, and creates profiles.
 //!
 //! ```text
-//!  API server --> follow (each kind separately) --> wire: parse --> Profiles, shared --> aggregator
+//!  API server --> profile_watcher (each kind separately) --> octavo_documents: parse --> Profiles, shared --> aggregator
 //!  command line, aggregator --> write: identify, check for existing, apply
 //! ```
 //!

@@ -1,4 +1,4 @@
-//! Kubernetes clients: the API server, and the kubelet's interfaces on this node.
+//! Clients of the Kubernetes API server.
 
 pub mod access_review;
 mod backoff;

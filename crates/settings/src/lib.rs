@@ -128,7 +128,7 @@ fn prepare_variables(command: Command) -> Command {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "config is who reads the environment"
+    reason = "settings are what the environment is read for"
 )]
 fn is_empty(argument: &Arg) -> bool {
     let value = argument.get_env().and_then(env::var_os);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use axum::http::Uri;
+use hyper::Uri;
 use thiserror::Error;
 
 /// URL of an aggregator: scheme, authority, and a proxy's path prefix, without a trailing slash.

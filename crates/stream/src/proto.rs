@@ -1,8 +1,7 @@
-//! Messages, clients and servers generated from the definitions in `proto`.
+//! Messages, clients and servers generated from `proto/octavo/v1`.
 //!
-//! Only `wire` accesses the contents of the status stream messages (`proto/octavo/v1`); agent and aggregator only
-//! transport them. Only `k8s` uses the kubelet's APIs (`proto/kubelet`), to query which pod has which device and to
-//! offer devices to the kubelet. The demo additionally implements the kubelet's side.
+//! Only [`status`](crate::status) and [`messages`](crate::messages) access the contents of messages; agent and aggregator
+//! transport them.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -66,8 +66,43 @@ pub enum LogFormat {
     Json,
 }
 
-/// Parses levels of modules. A misspelt level is an error for the whole, because the others would have no effect.
+/// Target of the audit log, which is not a crate.
+const AUDIT_TARGET: &str = "octavo::audit";
+
+/// Parses levels of crates and modules. A misspelt level is an error for the whole, because the others would have no
+/// effect. So is a module of the former single crate `octavo`, which no longer exists.
 fn parts(text: &str) -> Result<Targets, String> {
     let parsed = text.parse::<Targets>();
-    parsed.map_err(|error| format!("{error}; it reads like octavo=debug,kube=trace"))
+    let parsed =
+        parsed.map_err(|error| format!("{error}; it reads like octavo=debug,kube=trace"))?;
+    let former = parsed
+        .iter()
+        .find(|(target, _)| target.starts_with("octavo::") && *target != AUDIT_TARGET);
+    match former {
+        Some((target, _)) => Err(format!(
+            "{target} no longer exists; name a crate, such as octavo_engine=debug, or all of Octavo: octavo=debug"
+        )),
+        None => Ok(parsed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn module_of_the_former_crate_is_rejected() {
+        for text in [
+            "octavo=debug",
+            "octavo_engine=debug,kube=trace",
+            "octavo::audit=info",
+        ] {
+            assert!(parts(text).is_ok(), "{text}");
+        }
+        let error = parts("kube=trace,octavo::apply=debug").unwrap_err();
+        assert!(
+            error.starts_with("octavo::apply no longer exists"),
+            "{error}"
+        );
+    }
 }

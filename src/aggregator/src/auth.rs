@@ -1,10 +1,10 @@
 //! Authentication of agents: an agent presents its pod's service account token, and the API server reviews it.
 //!
 //! ```text
-//!  report --> token? --> cached? --> pending? --> TokenReview (limited concurrency) --> Rule::judge --> node
+//!  report --> token? --> cached? --> pending? --> TokenReview (limited concurrency) --> node
 //! ```
 //!
-//! Text that cannot be a token is refused without a request. Other tokens are reviewed through the cache in `asking`.
+//! Text that cannot be a token is refused without a request. Other tokens are reviewed through [`octavo_access::cached_lookup`].
 
 use std::fmt;
 use std::sync::Arc;

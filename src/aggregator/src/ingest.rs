@@ -87,7 +87,7 @@ impl Default for PeerTimeouts {
 }
 
 impl IngestService {
-    /// Creates a service that writes reports of agents that `gate` admits to `desk`.
+    /// Creates a service that writes reports of agents that `gate` admits to `store`.
     pub fn new(store: Arc<SharedStore>, gate: Gate, stats: Stats, patience: PeerTimeouts) -> Self {
         Self {
             store,

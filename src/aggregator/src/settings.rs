@@ -171,7 +171,8 @@ impl AggregatorSettings {
         let mut settings: Self = parse(arguments)?;
         let serving = &settings.serving;
         serving.check()?;
-        settings.http_auth.check(serving)?;
+        let choice = settings.http_auth.check(serving)?;
+        settings.http_auth.http_auth = Some(choice);
         let has_auth = settings.http_auth.sources().is_some();
         settings.cluster.check(has_auth, serving)?;
         settings.agent_auth.check(serving)?;

@@ -27,11 +27,12 @@ use self::runner::{DemoOutcome, DemoRunner};
 use super::watch::StopSignal;
 use super::{CliError, DemoError, Exit, Report, output};
 use crate::settings::Colors;
-use crate::settings::demo::DemoSettings;
+use crate::settings::demo::{DemoSettings, program_path};
 
 /// Runs until it is stopped or its time is over, and removes everything it created.
 pub(super) async fn run(settings: &DemoSettings, colors: Colors) -> Result<Report, CliError> {
     let mut stop = StopSignal::new().map_err(CliError::Runtime)?;
+    let own = program_path();
     let programs = Programs::find(&settings.programs())?;
     let scenarios = scenario::all(settings.machines.as_deref())?;
     let folder = tempfile::Builder::new()
@@ -43,6 +44,7 @@ pub(super) async fn run(settings: &DemoSettings, colors: Colors) -> Result<Repor
         settings,
         colors,
         programs: &programs,
+        own: &own,
         folder: folder.path(),
     };
     let ending = tokio::select! {

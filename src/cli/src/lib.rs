@@ -1,6 +1,6 @@
 //! The `octavo` command line: obtains an inventory, or requests the fleet from an aggregator, and renders it.
 //!
-//! This module makes no decisions; the domain interprets values. A command is a function from settings and input to a
+//! This module makes no decisions; the libraries interpret values. A command is a function from settings and input to a
 //! report, which is printed once at the end, so that a closed pipe or a full disk is handled in one place only.
 //! `watch` and `demo` produce continuous output, and print it through `output`. The caller provides this machine's
 //! inventory: `src/bin/octavo.rs` passes the hardware in.

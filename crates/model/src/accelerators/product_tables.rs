@@ -1,4 +1,4 @@
-//! Static tables of product facts with their sources, and of product aliases. `build/product_tables.rs` generates them from the
+//! Static tables of product facts with their sources, and of product aliases. `build/product_facts.rs` generates them from the
 //! catalog.
 
 use super::field::{AliasKind, Field};

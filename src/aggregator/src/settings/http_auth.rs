@@ -55,8 +55,9 @@ impl HttpAuthSettings {
     /// Returns the trusted sources of identities; `None` if clients are not authenticated.
     pub fn sources(&self) -> Option<TrustedIdentitySources> {
         let proxies = match self.http_auth {
-            None | Some(HttpAuth::None) => return None,
-            Some(HttpAuth::TokenReview) => None,
+            Some(HttpAuth::None) => return None,
+            // Without a choice, access stays closed.
+            None | Some(HttpAuth::TokenReview) => None,
             Some(HttpAuth::ProxyHeader) => Some(TrustedProxies {
                 networks: self.trusted_proxies.clone(),
                 groups: self.trusted_proxy_groups,
@@ -68,8 +69,9 @@ impl HttpAuthSettings {
         })
     }
 
-    /// Rejects invalid combinations. Without `--http-auth`, the address must be a loopback address.
-    pub(super) fn check(&self, serving: &ServingSettings) -> Result<(), Answer> {
+    /// Rejects invalid combinations, and returns the choice: without `--http-auth`, which requires a loopback address,
+    /// clients are not authenticated.
+    pub(super) fn check(&self, serving: &ServingSettings) -> Result<HttpAuth, Answer> {
         let alone = serving.http_listen.ip().is_loopback();
         let Some(how) = self.http_auth.or_else(|| alone.then_some(HttpAuth::None)) else {
             return Err(usage(&format!(
@@ -97,6 +99,6 @@ impl HttpAuthSettings {
                 "--http-auth proxy-header needs --trusted-proxy: the address of the proxy that signs people in",
             ));
         }
-        Ok(())
+        Ok(how)
     }
 }

@@ -19,7 +19,7 @@ use super::scenario::Scenario;
 use crate::client::{Client, RequestPath};
 use crate::output::{self, OutputState};
 use crate::settings::Colors;
-use crate::settings::demo::{DemoSettings, program_path};
+use crate::settings::demo::DemoSettings;
 use crate::settings::server::ServerSettings;
 use crate::style::Style;
 use crate::text::printable;
@@ -50,6 +50,8 @@ pub(super) struct DemoRunner<'a> {
     pub(super) settings: &'a DemoSettings,
     pub(super) colors: Colors,
     pub(super) programs: &'a Programs,
+    /// This program. Found once, because its path changes if it is rebuilt meanwhile.
+    pub(super) own: &'a Path,
     pub(super) folder: &'a Path,
 }
 
@@ -175,7 +177,7 @@ impl DemoRunner<'_> {
                 Ok(()) => machine.show().await,
                 refused => refused,
             },
-            DemoAction::Choose(layout) => machine.choose(&program_path(), layout).await,
+            DemoAction::Choose(layout) => machine.choose(self.own, layout).await,
         };
         if let Err(said) = done {
             output::note(&format!("note: it did not: {}", printable(&said)));
@@ -199,7 +201,7 @@ impl DemoRunner<'_> {
         self.say(&format!(
             "all {machines} machines are here. The fleet's page: {people}/"
         ))?;
-        let set = format!("OCTAVO_SERVER={people} {}", program_path().display());
+        let set = format!("OCTAVO_SERVER={people} {}", self.own.display());
         self.say("try in another terminal:")?;
         for command in ["nodes", "types", "node hgx-a100", "top"] {
             line(&format!("      {set} {command}"))?;

@@ -101,7 +101,6 @@ pub struct LookupSettings {
         value_name = "FILE",
         value_hint = ValueHint::AnyPath,
         env = "OCTAVO_CATALOG",
-        hide_env_values = true
     )]
     pub catalog: Option<Input>,
 

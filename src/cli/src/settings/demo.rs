@@ -35,7 +35,6 @@ pub struct DemoSettings {
         long,
         value_name = "N",
         env = "DEMO_SECONDS",
-        hide_env_values = true,
         value_parser = clap::value_parser!(u64).range(1..=86_400)
     )]
     pub seconds: Option<u64>,

@@ -67,7 +67,6 @@ pub struct DoctorSettings {
         long,
         value_name = "DIR",
         env = "OCTAVO_DEV_ROOT",
-        hide_env_values = true,
         default_value = "/dev"
     )]
     pub dev_root: PathBuf,
@@ -77,7 +76,6 @@ pub struct DoctorSettings {
         long,
         value_name = "DIR",
         env = "OCTAVO_PROC_ROOT",
-        hide_env_values = true,
         default_value = "/proc"
     )]
     pub proc_root: PathBuf,
@@ -87,7 +85,6 @@ pub struct DoctorSettings {
         long,
         value_name = "DIR",
         env = "OCTAVO_KUBELET_ROOT",
-        hide_env_values = true,
         default_value = "/var/lib/kubelet"
     )]
     pub kubelet_root: PathBuf,
@@ -97,7 +94,6 @@ pub struct DoctorSettings {
         long,
         value_name = "DIR",
         env = "OCTAVO_STATE_DIR",
-        hide_env_values = true,
         default_value = "/var/lib/octavo"
     )]
     pub state_dir: PathBuf,
@@ -107,7 +103,6 @@ pub struct DoctorSettings {
         long,
         value_name = "DIR",
         env = "OCTAVO_MODULES_ROOT",
-        hide_env_values = true,
         default_value = "/lib/modules"
     )]
     pub modules_root: PathBuf,

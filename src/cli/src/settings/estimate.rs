@@ -157,16 +157,3 @@ pub struct EstimateDevices {
     )]
     pub purchase: Option<String>,
 }
-
-/// Size of the training data.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Training {
-    /// Tokens.
-    pub tokens: Option<f64>,
-    /// Samples, instead of tokens.
-    pub samples: Option<f64>,
-    /// Tokens per sample.
-    pub tokens_per_sample: Option<f64>,
-    /// Samples per step.
-    pub batch: Option<f64>,
-}

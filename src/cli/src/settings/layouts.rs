@@ -106,7 +106,6 @@ pub struct LayoutRequest {
         value_name = "FILE",
         value_hint = ValueHint::AnyPath,
         env = "OCTAVO_LAYOUTS",
-        hide_env_values = true
     )]
     pub layouts: Option<Input>,
 
@@ -131,7 +130,6 @@ pub struct PlanSettings {
         long,
         value_name = "DIR",
         env = "OCTAVO_PROC_ROOT",
-        hide_env_values = true,
         default_value = "/proc"
     )]
     pub proc_root: PathBuf,
@@ -141,7 +139,6 @@ pub struct PlanSettings {
         long,
         value_name = "DIR",
         env = "OCTAVO_STATE_DIR",
-        hide_env_values = true,
         default_value = "/var/lib/octavo"
     )]
     pub state_dir: PathBuf,

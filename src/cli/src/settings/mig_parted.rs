@@ -85,7 +85,6 @@ pub struct MigPartedSettings {
         long = "debug",
         global = true,
         env = "MIG_PARTED_DEBUG",
-        hide_env_values = true,
         num_args = 0..=1,
         require_equals = true,
         default_value = "false",
@@ -101,7 +100,6 @@ pub struct MigPartedSettings {
         long = "strict-compat",
         global = true,
         env = "OCTAVO_STRICT_COMPAT",
-        hide_env_values = true,
         num_args = 0..=1,
         require_equals = true,
         default_value = "false",
@@ -146,7 +144,6 @@ pub struct ConfigSettings {
         value_name = "FILE",
         value_hint = ValueHint::AnyPath,
         env = "MIG_PARTED_CONFIG_FILE",
-        hide_env_values = true
     )]
     pub config_file: Input,
 
@@ -155,8 +152,7 @@ pub struct ConfigSettings {
         short = 'c',
         long,
         value_name = "NAME",
-        env = "MIG_PARTED_SELECTED_CONFIG",
-        hide_env_values = true
+        env = "MIG_PARTED_SELECTED_CONFIG"
     )]
     pub selected_config: Option<String>,
 }
@@ -169,7 +165,6 @@ pub struct ModeSettings {
         short = 'm',
         long = "mode-only",
         env = "MIG_PARTED_MODE_CHANGE_ONLY",
-        hide_env_values = true,
         num_args = 0..=1,
         require_equals = true,
         default_value = "false",
@@ -185,13 +180,7 @@ pub struct ModeSettings {
 #[derive(Debug, Clone, Args)]
 pub struct HooksSettings {
     /// The file of hooks
-    #[arg(
-        short = 'k',
-        long,
-        value_name = "FILE",
-        env = "MIG_PARTED_HOOKS_FILE",
-        hide_env_values = true
-    )]
+    #[arg(short = 'k', long, value_name = "FILE", env = "MIG_PARTED_HOOKS_FILE")]
     pub hooks_file: Option<PathBuf>,
 
     /// The longest that one hook may take
@@ -199,7 +188,6 @@ pub struct HooksSettings {
         long = "hook-timeout",
         value_name = "DURATION",
         env = "OCTAVO_HOOK_TIMEOUT",
-        hide_env_values = true,
         default_value = "5m",
         value_parser = duration::positive
     )]
@@ -238,7 +226,6 @@ pub struct ApplySettings {
         short = 's',
         long = "skip-reset",
         env = "MIG_PARTED_SKIP_RESET",
-        hide_env_values = true,
         num_args = 0..=1,
         require_equals = true,
         default_value = "false",
@@ -270,7 +257,6 @@ pub struct AssertSettings {
         short = 'a',
         long = "valid-config",
         env = "MIG_PARTED_VALID_CONFIG",
-        hide_env_values = true,
         num_args = 0..=1,
         require_equals = true,
         default_value = "false",
@@ -295,7 +281,6 @@ pub struct FormatSettings {
         long = "output-format",
         value_name = "FORMAT",
         env = "MIG_PARTED_OUTPUT_FORMAT",
-        hide_env_values = true,
         default_value = "yaml",
         value_parser = choice(FORMATS)
     )]
@@ -315,7 +300,6 @@ pub struct ExportSettings {
         long = "config-label",
         value_name = "NAME",
         env = "MIG_PARTED_CONFIG_LABEL",
-        hide_env_values = true,
         default_value = "current"
     )]
     pub label: String,
@@ -335,7 +319,6 @@ pub struct CheckpointFile {
         value_name = "FILE",
         value_hint = ValueHint::AnyPath,
         env = "MIG_PARTED_CHECKPOINT_FILE",
-        hide_env_values = true
     )]
     pub checkpoint_file: Input,
 }
@@ -372,13 +355,7 @@ pub struct RestoreSettings {
 #[derive(Debug, Clone, Args)]
 pub struct GenerateSettings {
     /// Where to write them; standard output unless given
-    #[arg(
-        short = 'f',
-        long,
-        value_name = "FILE",
-        env = "MIG_PARTED_OUTPUT_FILE",
-        hide_env_values = true
-    )]
+    #[arg(short = 'f', long, value_name = "FILE", env = "MIG_PARTED_OUTPUT_FILE")]
     pub output_file: Option<PathBuf>,
 
     /// Output format.
@@ -448,7 +425,7 @@ impl HooksSettings {
     /// that depend on the working directory.
     #[expect(
         clippy::disallowed_methods,
-        reason = "config is who reads the environment"
+        reason = "settings are what the environment is read for"
     )]
     pub fn search_path(&self) -> Vec<PathBuf> {
         let path = env::var_os("PATH").unwrap_or_default();

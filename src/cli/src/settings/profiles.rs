@@ -175,7 +175,6 @@ pub struct CreateSettings {
         long,
         value_name = "FILE",
         env = "KUBECONFIG",
-        hide_env_values = true,
         help_heading = "Kubernetes"
     )]
     pub kubeconfig: Option<PathBuf>,

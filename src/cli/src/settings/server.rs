@@ -18,24 +18,18 @@ pub struct ServerSettings {
         long,
         value_name = "URL",
         env = "OCTAVO_SERVER",
-        hide_env_values = true,
         default_value = "https://localhost:8443"
     )]
     pub server: ServerUrl,
 
     /// Certificates (PEM) of who may vouch for the aggregator, instead of the system's
-    #[arg(long, value_name = "FILE", env = "OCTAVO_CA", hide_env_values = true)]
+    #[arg(long, value_name = "FILE", env = "OCTAVO_CA")]
     pub ca: Option<PathBuf>,
 
     /// A file with the token that says who asks, where the aggregator wants to know
     ///
     /// Such as one that `kubectl create token` made. It is read anew for each request, and sent over TLS or to this machine only.
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "OCTAVO_TOKEN_FILE",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "FILE", env = "OCTAVO_TOKEN_FILE")]
     pub token_file: Option<PathBuf>,
 
     /// How long one answer may take
@@ -43,7 +37,6 @@ pub struct ServerSettings {
         long,
         value_name = "DURATION",
         env = "OCTAVO_TIMEOUT",
-        hide_env_values = true,
         default_value = "10s",
         value_parser = duration::positive
     )]

@@ -100,7 +100,6 @@ pub struct TopSettings {
         long,
         value_name = "DIR",
         env = "OCTAVO_STATE_DIR",
-        hide_env_values = true,
         default_value = "/var/lib/octavo"
     )]
     pub state_dir: PathBuf,
