@@ -66,8 +66,12 @@ impl Recorded {
             .map(|(call, _)| call)
             .collect();
         let kill = |call: u64, when: When| {
-            rig.reset();
-            assert!(rig.kill_at(Kill { call, when }), "{}", rig.case.name);
+            // On a busy machine the agent may need fewer readings before it gets there, and ends unharmed.
+            let is_killed = (0..5).any(|_| {
+                rig.reset();
+                rig.kill_at(Kill { call, when })
+            });
+            assert!(is_killed, "{}", rig.case.name);
             (fs::read(rig.journal()).unwrap(), rig.hardware())
         };
         let (journal, _) = kill(changing[0], When::Before);
