@@ -32,7 +32,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tracing::warn;
 
 use super::access::{AccessError, Guard, Identity, requested_host};
-use super::audit::{Change, Outcome as Told};
+use super::audit::{Change, Outcome as AuditOutcome};
 
 /// Message if profile creation is disabled.
 pub const CREATION_DISABLED: &str = "it was started without --create-profiles; `octavo profiles create` makes one with your own rights";
@@ -234,7 +234,7 @@ impl ProfileCreator {
         let audit = self.0.guard.audit();
         // Also logged beforehand, because the process may be killed before it knows the outcome.
         if dry == DryRun::No {
-            audit.log_change(&change, Told::Started);
+            audit.log_change(&change, AuditOutcome::Started);
         }
         let making = self.0.writer.apply(&object, dry, existing);
         let made = timeout_at(deadline, making).await;
@@ -331,15 +331,15 @@ fn verb(existing: Existing) -> &'static str {
 }
 
 /// Outcome for the audit log.
-fn audit_outcome(made: &Result<Applied, WriteError>, dry: DryRun) -> Told {
+fn audit_outcome(made: &Result<Applied, WriteError>, dry: DryRun) -> AuditOutcome {
     match (made, dry) {
-        (Ok(made), DryRun::No) if made.outcome == Outcome::Unchanged => Told::Unchanged,
-        (Ok(_), DryRun::No) => Told::Succeeded,
-        (Ok(_), DryRun::Server) => Told::DryRun,
-        (Err(_), DryRun::Server) => Told::DryRunFailed,
+        (Ok(made), DryRun::No) if made.outcome == Outcome::Unchanged => AuditOutcome::Unchanged,
+        (Ok(_), DryRun::No) => AuditOutcome::Succeeded,
+        (Ok(_), DryRun::Server) => AuditOutcome::DryRun,
+        (Err(_), DryRun::Server) => AuditOutcome::DryRunFailed,
         (Err(error), DryRun::No) => match error.trouble() {
-            ErrorCategory::Unavailable => Told::Unknown,
-            ErrorCategory::Conflict | ErrorCategory::Rejected => Told::Failed,
+            ErrorCategory::Unavailable => AuditOutcome::Unknown,
+            ErrorCategory::Conflict | ErrorCategory::Rejected => AuditOutcome::Failed,
         },
     }
 }
@@ -425,17 +425,21 @@ mod tests {
     fn unknown_outcomes_and_dry_runs_are_audited_as_such() {
         let late = || WriteError::TimedOut(ProfileKey::default());
         for (error, dry, expected) in [
-            (late(), DryRun::No, Told::Unknown),
-            (late(), DryRun::Server, Told::DryRunFailed),
-            (WriteError::NoKind, DryRun::No, Told::Failed),
-            (WriteError::NoKind, DryRun::Server, Told::DryRunFailed),
+            (late(), DryRun::No, AuditOutcome::Unknown),
+            (late(), DryRun::Server, AuditOutcome::DryRunFailed),
+            (WriteError::NoKind, DryRun::No, AuditOutcome::Failed),
+            (
+                WriteError::NoKind,
+                DryRun::Server,
+                AuditOutcome::DryRunFailed,
+            ),
         ] {
             let word = error.to_string();
             let made: Result<Applied, WriteError> = Err(error);
             assert_eq!(audit_outcome(&made, dry), expected, "{word} {dry:?}");
             let why = made.map_err(CreateError::Write).err();
             let is_unknown = why.is_some_and(|why| why.may_have_succeeded(dry));
-            assert_eq!(is_unknown, expected == Told::Unknown, "{word}");
+            assert_eq!(is_unknown, expected == AuditOutcome::Unknown, "{word}");
         }
         assert!(CreateError::Panicked.may_have_succeeded(DryRun::No));
         assert!(!CreateError::Panicked.may_have_succeeded(DryRun::Server));

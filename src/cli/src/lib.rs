@@ -43,10 +43,6 @@ mod top;
 mod usage;
 mod watch;
 
-#[cfg(test)]
-#[path = "../../../tests/support/inventories/mod.rs"]
-mod inventories;
-
 use std::future::Future;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -341,3 +337,7 @@ fn json(value: &impl Serialize) -> Result<String, CliError> {
 fn yaml(value: &impl Serialize) -> Result<String, CliError> {
     serde_saphyr::to_string(value).map_err(|error| CliError::Serialize(Box::new(error)))
 }
+
+#[cfg(test)]
+#[path = "../../../tests/support/inventories/mod.rs"]
+mod inventories;
